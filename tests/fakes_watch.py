@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from console.hang.report import HangReport, TracedProcess
 from console.kube.find_job import find_job
-from console.metrics.alarm_rules import Alarm, AlarmKind, Coverage, Thresholds
-from console.metrics.alarms import AlarmReport
+from console.metrics.alarm_rules import Alarm, AlarmKind, AlarmReport, Coverage, Thresholds
 from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_monitor import JobMonitor
 
@@ -41,7 +40,7 @@ class FakeAlarms:
         self.coverage = Coverage()
         self.namespace: str | None = None
         self.latest: list[Alarm] = []
-        self.refused = ""
+        self.refused = self.unread = ""
         self.watched: dict[tuple[str, str], JobMonitor] = {}
         self.late_steps: dict[tuple[str, str], str] = {}
         """That the next step of a job is late, in words."""
@@ -79,7 +78,7 @@ class FakeAlarms:
         )
 
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
-        return AlarmReport(self.of(namespace, name), self.late(namespace, name), self.refused)
+        return AlarmReport(self.of(namespace, name), self.late(namespace, name), self.refused, unread=self.unread)
 
     def take_new(self) -> list[Alarm]:
         news, self._news = self._news, []

@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter, deque
 from contextlib import aclosing, suppress
 from http import HTTPStatus
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -249,6 +249,9 @@ class LogStream:
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
         self.open = b""
         """What is seen now of a line that is drawn again and again and has no end yet, such as a progress bar."""
+        self._opened = self._waits_since = monotonic()
+        self._waited = 0.0
+        """Seconds until the last piece came in which all before it was read; then, `_waits_since`: 0.0 while one is."""
         self.restarts = restarts
         self.memory = memory or ResumeCursor(whole=wanted.tail is None and not wanted.since)
         self._client = client
@@ -265,6 +268,13 @@ class LogStream:
         self._to: Callable[[list[Stamped]], None] | None = None
         self._room: SizeLimit | None = None
         """Of a log that is not followed."""
+
+    @property
+    def lags(self) -> bool:
+        """Whether more of it has come than was read, for most of the time since it was opened."""
+        now = monotonic()
+        waited = self._waited + (now - self._waits_since if self._waits_since else 0.0)
+        return waited < (now - self._opened) / 2
 
     async def run(self, to: Callable[[list[Stamped]], None]) -> None:
         """As `batches`, each given to `to` at the moment it comes, which costs less where thousands come a second."""
@@ -371,12 +381,14 @@ class LogStream:
                 slices = WorkSlices()
                 async with aclosing(answer.iter_chunks()) as pieces:
                     async for piece in pieces:
+                        self._waited, self._waits_since = self._waited + monotonic() - self._waits_since, 0.0
                         slices.begin()
                         batch = self._cut(piece)
                         if batch is not None:
                             yield batch
                         await self._client.wait_for_keypress_pause()
                         await slices.pause()
+                        self._waits_since = monotonic()
             self._rest = self._cutter.end()
 
     def _pass_on(self, piece: bytes) -> None:

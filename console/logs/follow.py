@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError
+from console.errors import ConsoleError, NotFound
 from console.logs.failures import failed_step, parse_failures
 from console.logs.job_log import JobLog
 from console.logs.line_splitter import text_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 LINES = 12  # last lines on the card
+READS = 4.0  # seconds that reading them may take
 LOOKED = 400  # last lines that are looked through for failures that they name
 
 
@@ -47,23 +48,33 @@ async def failure_card(
     first = first_of_latest_attempt(deduplicate(found))
     if first is None:
         return None
-    texts = await _last_lines(streams, key[0], first[0], parts, shelf)
+    texts, unread = await _last_lines(streams, key[0], first[0], parts, shelf)
     named = parse_failures("\n".join(texts).encode())
     step = failed_step(texts, named)
-    return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named)
+    return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named, unread)
 
 
 async def _last_lines(
     streams: OpenStream, namespace: str, ending: RankFailure, parts: Sequence[LogSegment], shelf: JobLogStore | None
-) -> list[str]:
-    """What the rank printed last in that attempt: as followed, as its pod still has it, or as it was kept."""
-    found = _tail(ending, parts)
+) -> tuple[list[str], str]:
+    """What the rank printed last in that attempt: as followed, as its pod still has it, or as it was kept.
+
+    The second says why it is not there though its pod may have it.
+    """
+    found, unread = _tail(ending, parts), ""
     if not found and ending.pod:
-        with suppress(ConsoleError):  # the pod may be gone, and the card says the rest
-            found = await _of_pod(streams, namespace, ending.pod)
+        try:
+            async with asyncio.timeout(READS):
+                found = await _of_pod(streams, namespace, ending.pod)
+        except TimeoutError:
+            unread = f"The end of the log of pod {ending.rank} did not come within {READS:g} s"
+        except NotFound:
+            pass  # the pod is gone, and the card says the rest
+        except ConsoleError as error:
+            unread = error.message.rstrip(".")
     if not found and shelf is not None:
         found = _tail(ending, await asyncio.to_thread(lambda: list(shelf.segments())))
-    return found
+    return found, "" if found else unread
 
 
 def _tail(ending: RankFailure, parts: Sequence[LogSegment]) -> list[str]:

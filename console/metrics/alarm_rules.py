@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +20,8 @@ from console.folders import config_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from console.metrics.job_progress import JobProgress
 
 
 class AlarmKind(StrEnum):
@@ -112,6 +114,17 @@ class Alarm:
     def full_text(self) -> str:
         """The alarm in full sentences."""
         return f"{self.text}. {self.next_step}." if self.next_step else f"{self.text}."
+
+
+class AlarmReport(NamedTuple):
+    """The alarms found in a job within a few seconds."""
+
+    alarms: tuple[Alarm, ...] = ()
+    late: str = ""  # that its next step is late, in words; empty: it is not, or that cannot be said
+    refused: str = ""  # why its log cannot be heard, if it cannot
+    follows_steps: bool = False  # whether steps came as they were printed, so that the times in its log do not count
+    progress: JobProgress | None = None  # how far it is by its log; None too where that was not read to its end
+    unread: str = ""  # why nothing is known of its present steps though its log can be read, in words
 
 
 class Thresholds(Struct, frozen=True):

@@ -60,13 +60,14 @@ class JobSample:
     behind: tuple[tuple[int, int], ...] = ()  # ranks and by how many steps they are behind
     gpus: tuple[str, ...] = ()  # faults of GPUs
     failed: str = ""  # why the job is over; empty: it is not, or it ended well
+    behind_log: bool = False  # its log comes faster than it is read: later steps may wait in it
     stopped: bool = False  # somebody stops it: what was wrong with it by then stays until it is gone
 
 
 class AlarmWatch:
     """The alarms of one job."""
 
-    def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float) -> None:
+    def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = SETTLES) -> None:
         self.alarms: list[Alarm] = []  # in the order in which they began
         self.quiet = "no pod has"  # who has printed nothing while nobody has: those who are heard
         self.line_at = self.step_at = now
@@ -76,6 +77,7 @@ class AlarmWatch:
         self.unproved = False
         """Whether it would be an alarm by the times in its log, but has had no time yet to show that it lives."""
         self._begun = self._listens = now
+        self._settles = settles
         self._awaited: int | None = None
         """The iteration that was heard before another one began to listen, who has not read as far yet."""
         self._read: tuple[int | None, float] = (None, now)  # how far that one is, and since when
@@ -98,7 +100,7 @@ class AlarmWatch:
 
     def feed_line(self, now: float, text: str, printed: float = 0.0) -> None:
         """A line of any rank; `printed`: when, by the clock of its node, which counts for lines of before only."""
-        early = now - self._listens < SETTLES and printed
+        early = now - self._listens < self._settles and printed
         self.line_at, self.heard_any = min(now, printed) if early else now, True
         if "Xid" in text and _XID.search(text):
             self._xids.append((text.strip()[:200], self.line_at))
@@ -123,7 +125,7 @@ class AlarmWatch:
         known = len(self.alarms)
         before = self._last
         if before is None or look.step != before.step or look.steps != before.steps or not look.running:
-            first = before is None or before.step is None or now - self._listens < SETTLES
+            first = before is None or before.step is None or now - self._listens < self._settles
             self.step_at = min(now, look.step_time) if first and look.step_time else now
             self._pausing = self._pausing and before is not None and look.step == before.step
         if not look.running or (before and before.restarts != look.restarts):
@@ -148,7 +150,7 @@ class AlarmWatch:
     def _happened(self, now: float, look: JobSample, before: JobSample | None) -> None:
         """Restarts, spikes, tests, Xids: each is told once; what was there at the first look is no news."""
         told: list[tuple[AlarmKind, object, str, float]] = [
-            (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - SETTLES
+            (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - self._settles
         ]
         told += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in look.failed_tests]
         if before is None:
@@ -179,7 +181,7 @@ class AlarmWatch:
             more = f" and {late - 1} more" if late > 1 else ""
             behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
         saved = f"last checkpoint before: {look.saved}" if look.saved else ""
-        blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - SETTLES) else ""
+        blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - self._settles) else ""
         for kind, words, beside, began in (
             (AlarmKind.STALL, stalled, blamed, since), (AlarmKind.BEHIND, behind, "", 0.0),
             (AlarmKind.NAN, look.nan, saved, look.nan_at), (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
@@ -238,14 +240,15 @@ class AlarmWatch:
         if self._pausing:
             late, limit = max(late, self._limits.pause), max(limit, self._limits.pause)
         words = format_late_step(quiet, look.step, look.pace if rhythm else None)
-        proved = now - self._begun >= max(SETTLES, 3 * rhythm.pace if rhythm else 0.0)
+        listened = now - self._begun >= max(self._settles, 3 * rhythm.pace if rhythm else 0.0)
+        proved = listened and not look.behind_log
         self.unproved = quiet > limit and not proved  # it has had no time to show that it lives
         self.late = words if quiet > late and proved else ""
         return words if quiet > limit and proved else ""
 
     def _silent(self, now: float, look: JobSample) -> tuple[str, float]:
         """That no line has come for longer than usual, in the words of a stall where steps are known; since when."""
-        if not look.running or look.finished or look.trained or now - self._begun < SETTLES:
+        if not look.running or look.finished or look.trained or now - self._begun < self._settles:
             return "", 0.0
         known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing
         limit = self._limits.silent if known and look.step is not None else self._limits.warm_up

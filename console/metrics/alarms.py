@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import Coverage, read_thresholds
+from console.metrics.alarm_rules import AlarmReport, Coverage, read_thresholds
+from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
     from console.metrics.alarm_rules import Alarm, Thresholds
-    from console.metrics.alarm_watch import AlarmWatch
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import Measures
 
@@ -122,18 +122,10 @@ def _by_weight(jobsets: list[JobSet]) -> list[JobSet]:
 if TYPE_CHECKING:
     Key = tuple[str, str]
 
-PROVES = 60.0
+PROVES = 3.0
 """Seconds more for which a job is heard whose last step is long ago by its log, so that it may show that it lives."""
 HEARS_EVERY = 0.2  # seconds between two looks at a job that is heard for a moment only
 MOST = 16  # jobs that are watched at the same time; the one watched longest makes room
-
-
-class AlarmReport(NamedTuple):
-    """The alarms found in a job within a few seconds."""
-
-    alarms: tuple[Alarm, ...] = ()
-    late: str = ""  # that its next step is late, in words; empty: it is not, or that cannot be said
-    refused: str = ""  # why its log cannot be heard, if it cannot
 
 
 class Alarms:
@@ -292,17 +284,29 @@ class Alarms:
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
         """What is wrong with a running job.
 
-        It ends with the first alarm, and after so many seconds, if there is no doubt by then; two logs are followed, as
-        on patrol.
+        It ends with the first alarm, and after so many seconds, and PROVES more where there is a doubt by then; two
+        logs are followed, as on patrol.
         """
         key, until = (namespace, name), time.monotonic() + seconds
-        heard = JobMonitor(key, self.thresholds, self._sources)
+        watch = AlarmWatch(key, self.thresholds, time.time(), settles=seconds)
+        heard = JobMonitor(key, self.thresholds, self._sources, watch)
         try:
             while True:
-                goes_on = heard.poll(2)
-                proving = (heard.watch.unproved or heard.seeking) and time.monotonic() < until + PROVES
-                if heard.watch.active or not goes_on or (time.monotonic() > until and not proving):
-                    return AlarmReport(heard.watch.active, heard.watch.late or heard.late_by_log, heard.refused)
+                goes_on, lags = heard.poll(2), heard.lags
+                doubt = (watch.unproved and not lags) or heard.seeking
+                over = time.monotonic() > until + (PROVES if doubt else 0.0)
+                if watch.active or not goes_on or over:
+                    return _report(heard, seconds, lags=lags)
                 await asyncio.sleep(HEARS_EVERY)
         finally:
             await heard.close()
+
+
+def _report(heard: JobMonitor, seconds: float, *, lags: bool) -> AlarmReport:
+    watch = heard.watch
+    if not heard.heard:
+        return AlarmReport(watch.active, refused=heard.refused)
+    if lags:
+        return AlarmReport(watch.active, unread="its log comes faster than it is read")
+    unread = "" if watch.heard_any else f"no whole line of its log came in {seconds:g} s"
+    return AlarmReport(watch.active, watch.late, "", watch.has_step_cadence, heard.progress, unread)

@@ -26,7 +26,7 @@ class Level(StrEnum):
 
     WELL = "well"  # it runs, or has done its work, and nothing is known to be wrong
     WAITS = "waits"  # it waits, starts or ends; nobody has to do anything yet
-    LATE = "late"  # something should have happened by now
+    LATE = "late"  # something should have happened by now, or takes longer than before
     BAD = "bad"  # something is wrong
 
 
@@ -43,6 +43,7 @@ class Health(Struct, frozen=True):
 
 _WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}
 """The word for a job of which that alarm is told, the gravest first."""
+_KINDS = {word: kind for kind, word in _WORDS.items()} | {"late": AlarmKind.STALL}
 NO_STEPS = {"stalled", "late"}
 """Words for a job that makes no steps, of which nobody can say when it will end."""
 _LIVES = {JobState.STARTING, JobState.RUNNING, JobState.RESTARTING}
@@ -82,6 +83,12 @@ def job_health(
     return Health(state, Level.WAITS, why) if why or state is not JobState.RUNNING else Health(state, Level.WELL)
 
 
+def health_kind(health: Health) -> AlarmKind | None:
+    """The alarm that the state of a job is, or may become, by which it is known what to do next; None for no such."""
+    slower = health.state == JobState.RUNNING and health.level is Level.LATE
+    return AlarmKind.SPIKE if slower else _KINDS.get(health.state)
+
+
 def _alarmed(state: JobState, alarms: Sequence[Alarm]) -> Health | None:
     lasting = [each for each in alarms if each.is_active]
     for kind, word in _WORDS.items():
@@ -100,4 +107,4 @@ def _by_log(state: JobState, late: str, glance: JobProgress | None, *, heard: bo
         return Health("late", Level.LATE, late)
     if glance is not None and glance.late and not heard:
         return Health("stalled", Level.BAD, glance.late) if glance.stalled else Health("late", Level.LATE, glance.late)
-    return None
+    return Health(state, Level.LATE, glance.slower) if glance is not None and glance.slower else None

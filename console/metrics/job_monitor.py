@@ -18,7 +18,7 @@ from console.logs.line import RankLine
 from console.logs.line_splitter import text_of
 from console.metrics.alarm_watch import AlarmWatch, JobSample
 from console.metrics.gpu_metrics import DCGM
-from console.metrics.job_progress import JobMeasures
+from console.metrics.job_progress import JobMeasures, progress_of_measures
 from console.metrics.log_reader import LogReader
 from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.training.run import RunEventKind
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm_rules import Thresholds
     from console.metrics.gpu_metrics import GpuBoard
     from console.metrics.gpu_reader import GpuReader
+    from console.metrics.job_progress import JobProgress
     from console.metrics.measures import Measures
 
 
@@ -160,6 +161,7 @@ class JobMonitor:
         self._teller: int | None = None  # the rank that tells of steps or tests
         self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}
         """By the uid of the pod, its rank, and how often its container was restarted."""
+        self._streams: dict[int, LogStream] = {}  # of each rank the log that is read
         self._heard: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
         self._again: dict[tuple[str, int, int], float] = {}
         self._seen: JobSet | None = None
@@ -181,10 +183,14 @@ class JobMonitor:
         return bool(self._tasks) and not self.refused
 
     @property
-    def late_by_log(self) -> str:
-        """In words, that the next step is late by the times in the log; empty if it is not or that is unknown."""
-        track = self.measures.track
-        return track.late_text(time.time(), self._thresholds) if track is not None and self.heard else ""
+    def lags(self) -> bool:
+        """Whether a log comes faster than it is read, so that later steps may wait in it."""
+        return any(stream.lags for stream in self._streams.values())
+
+    @property
+    def progress(self) -> JobProgress | None:
+        """How far it is by what was read of its log; None if that says nothing."""
+        return progress_of_measures(self.measures, time.time(), self._pass_line)
 
     def wanted_logs(self, number: int) -> int:
         """How many logs it would like to follow, of a job of so many ranks."""
@@ -262,7 +268,7 @@ class JobMonitor:
             self._ask_gpus(now)
         elif self._cluster.fleet.links["jobsets"].state.value != "live":
             return True  # nobody knows
-        found = self._judge({})
+        found = replace(self._judge({}), behind_log=self.lags)
         if not self.heard:
             found = replace(found, step=None, step_time=0.0)  # of a log that is not followed no step is awaited
         self.watch.evaluate(now, found)
@@ -296,7 +302,7 @@ class JobMonitor:
         since = self._heard.get(rank, 0.0)
         container = pod.main.name if pod.main else ""
         try:
-            stream = self._sources.open_log(pod)
+            stream = self._streams[rank] = self._sources.open_log(pod)
             async with aclosing(stream.batches()) as batches:
                 async for batch in batches:
                     self.refused = ""
@@ -317,6 +323,7 @@ class JobMonitor:
         except ConsoleError as error:
             self.refused = error.message
         finally:
+            self._streams.pop(rank, None)
             self._again[name] = time.monotonic() + AGAIN
 
     async def _take(self, rank: int, lines: list[RankLine]) -> None:

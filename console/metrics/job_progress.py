@@ -60,6 +60,7 @@ class JobProgress(Struct, frozen=True):
     loss_step: int | None = None
     pace: float | None = None  # seconds from one step to the next, see `TrainingRun.step_interval`
     rhythm: StepCadence | None = None
+    slower: str = ""  # that its steps take longer than before, in words
     finished: bool = False  # the program said that training is over
     stepped: float = 0.0  # when the last step was printed, seconds since the epoch; 0: not known
     size: int | None = None  # bytes, the largest message that was measured
@@ -153,6 +154,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         step_time=latest("step_time_s"),
         pace=track.step_interval(),
         rhythm=track.cadence(),
+        slower=track.slower,
         finished=track.finished,
         stepped=track.times[-1],
         at=at,
@@ -319,7 +321,8 @@ AT_ONCE = 4  # logs that are read at once
 MOST = 32  # jobs that are looked at, those on the screen
 PATIENCE = 6.0  # seconds that reading the end of a log may take
 TAIL, TABLE = 60, 600
-"""Lines at the end of a log: enough for a few steps of training, and for the table of a test."""
+"""Lines at the end of a log: enough for a few steps of training; for the table of a test, and for whether steps take
+longer than before."""
 BACK = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
 
@@ -437,7 +440,7 @@ class JobProgressReader:
                 continue
             try:
                 async with asyncio.timeout(PATIENCE):
-                    lines = await self._read_tail(pod, TABLE if jobset.recipe.startswith("nccl") else TAIL)
+                    lines = await self._read_tail(pod, TAIL if over and not jobset.recipe.startswith("nccl") else TABLE)
             except (ConsoleError, TimeoutError):
                 failed = True  # the list stays as it was; the job's page says why its log cannot be read
                 continue

@@ -215,6 +215,7 @@ class FailureCard(Struct, frozen=True):
     lines: tuple[str, ...] = ()  # what the rank printed last
     named: tuple[LogFailure, ...] = ()
     """Failures that its log names; their lines are counted within what was looked at."""
+    unread: str = ""  # why its log is not here though its pod may have one
 
     def text_lines(self) -> list[str]:
         """The card as lines of text; the first line is the main sentence."""
@@ -224,13 +225,18 @@ class FailureCard(Struct, frozen=True):
         said += [f"Node: {note}" for note in first.node_notes]
         said += [f"{each.sentence}. {each.hint}".rstrip() for each in self.named[:_NAMED]]
         said += [f"Its log contains {len(self.named) - _NAMED} more."] if len(self.named) > _NAMED else []
-        if first.cause == "deletion" and not self.lines:
+        if self.unread:
+            said.append(f"{self.unread}.")
+        elif first.cause == "deletion" and not self.lines:
             said.append("No log of that pod is known.")
         if self.others:
             named = ", ".join(map(str, self.others[:8])) + (
                 f" and {len(self.others) - 8} more" if len(self.others) > 8 else ""
             )
             said.append(f"After it: pod{'s' if len(self.others) > 1 else ''} {named}.")
+        if self.lines:
+            many = f"{len(self.lines)} lines" if len(self.lines) > 1 else "line"
+            said.append(f"The last {many} of the log of {f'pod {first.rank}' if first.rank >= 0 else first.pod}:")
         return said + [f"  {line}" for line in self.lines]
 
 

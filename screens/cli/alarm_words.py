@@ -9,16 +9,25 @@ import msgspec
 
 from console.kube.find_job import with_namespace_option
 from console.metrics.alarm_rules import GLYPH, AlarmKind
+from console.metrics.health import Level
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
     from console.metrics.alarm_rules import Alarm
+    from console.metrics.health import Health
     from console.metrics.job_monitor import JobMonitor
     from console.session import Session
 
 LOOK_EVERY = 0.5
 ALARM = 5
 """What a command exits with for an alarm."""
+
+
+def health_code(health: Health) -> int:
+    """What a command that tells how a job is exits with: 5 for an alarm, 1 if it failed or cannot start, else 0."""
+    if health.level is not Level.BAD:
+        return 0
+    return ALARM if health.alarmed or health.state in {"diverged", "stalled"} else 1
 
 
 def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from screens.columns.column import Layout
 
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
-LOOKS = 10.0
+LOOKS = 6.0
 """Seconds for which `a4 jobs` looks at the ends of logs."""
 
 

@@ -21,6 +21,7 @@ from console.metrics.log_results import LogReading
 from console.metrics.nccl.history import comparable, compare, mean_speedup, usual_bandwidth
 from console.metrics.nccl.reference import NcclResult, expected_busbw, is_comparable, judge_test
 from screens import wording
+from screens.cli.alarm_words import ALARM, health_code
 from screens.cli.arguments import (
     STEP_KEYS,
     TEST_KEYS,
@@ -102,7 +103,8 @@ async def training(options: TrainingOptions) -> int:
         else:
             _say_training(options.job, job, track, health)
         _unreadable(job, "training")
-    return int(track.nan) or _unread(job)
+    unread, gone = _unread(job), ALARM if track.nan else 0
+    return (health_code(health) if health is not None else gone) or unread
 
 
 async def _measured(session: Session, name: str) -> JobMeasures:
@@ -449,7 +451,7 @@ COMMANDS: Commands = {
     "training": Command(
         training,
         TrainingOptions,
-        epilog="Exit codes: 0, or 1 where the last step is not a number or none was printed; see a4 --help. JSON: "
+        epilog="Exit codes: as of a4 why: 5 where it diverged or stalled, 1 where it failed or printed no step. JSON: "
         "name, health (state, level, words, as of a4 jobs; null: the job is not in the cluster any more), "
         f"training (format, steps: {STEP_KEYS}; finished, step, total, eta_s, mfu, marks: kind, step, time, words).",
     ),

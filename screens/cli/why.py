@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,66 +14,80 @@ from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobState
 from console.launch.run_record import Outcome
-from console.metrics.health import job_health
+from console.metrics.alarm_rules import Alarm, AlarmReport
+from console.metrics.health import health_kind, job_health
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
-from screens.cli.alarm_words import alarm_json
+from screens.cli.alarm_words import alarm_json, health_code
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_hint, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from console.kube.objects.jobset import JobSet
-    from console.metrics.alarm_rules import Alarm
     from console.metrics.health import Health
     from console.scheduling.why_answer import Why
     from console.session import Session
 
 
 LISTENS = 3.0
-"""Seconds for which a job that runs is listened to: what its log tells is known by then, a stall is not."""
+"""Seconds for which a job that runs is listened to: what its log tells is known by then."""
+LONGEST = 5.0  # seconds that reading the end of the log of a job that is done may take
 
 
 async def why(options: WhyOptions) -> int:
     """Print the card of the first failure, and why the job is as it is now."""
     async with open_session(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
         fleet = session.fleet
-        card = await session.logs.first_failure(session.namespace, options.job)
         job = fleet.jobsets.get((session.namespace, options.job))
+        reason = why_jobset(job, session.fleet) if job else None
+        sentence = reason.sentence if reason else "is not in the cluster any more"
+        card, (report, health) = await asyncio.gather(
+            session.logs.first_failure(session.namespace, options.job),
+            _check(session, job, runs_or_done=not sentence),
+        )
         if job is None and card is None:
             await _require_unknown(session, options.job)
             find_job(fleet, session.namespace, options.job)
-        reason = why_jobset(job, session.fleet) if job else None
-        sentence = reason.sentence if reason else "is not in the cluster any more"
-        alarms: tuple[Alarm, ...] = ()
-        refused, health = "", None
-        if job and not sentence:
-            alarms, refused, health = await _looked_at(session, job)
         if options.json:
-            health = health or (job_health(job, session.fleet) if job else None)
             told = {"namespace": session.namespace, "name": options.job, "state": health.state if health else None,
                     "phase": job.state if job else None, "health": asdict(health) if health else None,
                     "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
                     "why": sentence or (health.words if health else ""),
                     "card": msgspec.to_builtins(card) if card else None,
-                    "alarms": [alarm_json(session, each) for each in alarms]}  # fmt: skip
+                    "alarms": [alarm_json(session, each) for each in report.alarms]}  # fmt: skip
             print_json(told)
-            return _code(reason)
-        for line in card.text_lines() if card else ():
-            print_hint(line)
-        if card is None or (job and job.state is not JobState.FAILED):
-            print_hint(f"{options.job} {sentence or (_words(health, refused) if health else 'is done')}.")
-            if reason is not None and reason.next:
-                print_hint(f"{reason.next}.")
-            for alarm in alarms[-1:]:
-                more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-                print_hint(f"{more}{alarm.next_step}.")
-    return _code(reason)
+            return _code(reason, health)
+        now = job is not None and job.state is not JobState.FAILED
+        if now or card is None:
+            print_hint(f"{options.job} {sentence or (_words(health, report) if health else 'is done')}.")
+            for line in _next_steps(options.job, reason, health, report):
+                print_hint(line)
+        if card is not None:
+            for line in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
+                print_hint(line)
+    return _code(reason, health)
 
 
-def _code(reason: Why | None) -> int:
-    """That of a refusal where the account may not see why."""
-    return NotAllowed.exit_code if reason is not None and reason.category is Category.NOT_ALLOWED else 0
+def _code(reason: Why | None, health: Health | None) -> int:
+    """That of a refusal where the account may not see why, else by how the job is."""
+    if reason is not None and reason.category is Category.NOT_ALLOWED:
+        return NotAllowed.exit_code
+    return health_code(health) if health is not None else 0
+
+
+def _next_steps(name: str, reason: Why | None, health: Health | None, report: AlarmReport) -> Iterator[str]:
+    if reason is not None and reason.next:
+        yield f"{reason.next}."
+    kind = health_kind(health) if health is not None else None
+    if report.alarms:
+        alarm = report.alarms[-1]
+        more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
+        yield f"{more}{alarm.next_step}."
+    elif kind is not None:
+        yield f"{Alarm(kind, '', 0.0, job=name).next_step}."
 
 
 async def _require_unknown(session: Session, name: str) -> None:
@@ -97,29 +113,36 @@ async def _require_unknown(session: Session, name: str) -> None:
     )
 
 
-async def _looked_at(session: Session, job: JobSet) -> tuple[tuple[Alarm, ...], str, Health]:
-    """Alarms of a job that nothing keeps from running, and why it cannot be heard; else the end of its log."""
-    alarms: tuple[Alarm, ...] = ()
-    refused = late = ""
-    if not job.finished:
+async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) -> tuple[AlarmReport, Health | None]:
+    """How a job is: one that runs by its log for a moment, one that is done by the end of it."""
+    report = AlarmReport()
+    if job is None:
+        return report, None
+    if runs_or_done and job.finished:
+        with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
+            async with asyncio.timeout(LONGEST):
+                await session.measures.glancing.poll([job.key])
+        report = AlarmReport(progress=session.measures.glancing.of(job.uid))
+    elif runs_or_done:
         session.watch.keep_watching()
-        heard = await session.alarms.check_job(*job.key, LISTENS)
-        alarms, refused, late = heard.alarms, heard.refused, heard.late
-    else:
-        await session.measures.glancing.poll([job.key])
-    glance = session.measures.glancing.of(job.uid)
-    return alarms, refused, job_health(job, session.fleet, alarms=alarms, late=late, glance=glance)
+        report = await session.alarms.check_job(*job.key, LISTENS)
+    health = job_health(
+        job, session.fleet, alarms=report.alarms, late=report.late, heard=report.follows_steps, glance=report.progress
+    )
+    return report, health
 
 
-def _words(health: Health, refused: str) -> str:
+def _words(health: Health, report: AlarmReport) -> str:
     """How it is, after its name."""
     state = {JobState.RUNNING: "runs", JobState.SUCCEEDED: "is done", "diverged": "diverged"}.get(
         health.state, f"is {health.state}"
     )
     if health.words:
         return f"{state}{', but ' if health.state == JobState.RUNNING else ': '}{health.words}"
-    if refused:
-        return f"{state}; its log cannot be read: {refused.rstrip('.')}"
+    if report.refused:
+        return f"{state}; its log cannot be read: {report.refused.rstrip('.')}"
+    if report.unread:
+        return f"{state}; {report.unread}, so whether it makes steps is not known (a4 alarms watches longer)"
     known = health.state == JobState.SUCCEEDED
     return state if known else f"{state}, and no alarm in {LISTENS:g} s (a4 alarms watches longer)"
 
@@ -137,7 +160,7 @@ COMMANDS: Commands = {
         epilog="JSON: namespace, name, state and phase (as of a4 jobs), why (one sentence), card (what ended badly "
         "first; null if nothing did: first: rank: index of the pod, pod, node, exit_code, reason, time, …; others, "
         "lines: the last of its log, named: failures in it, with kind, text, line, rank, host, hint, times), alarms "
-        "(of a job that runs: kind, words, time, …; it is watched for 3 s, longer by a4 alarms). See a4 --help for "
-        "exit codes.",
+        "(of a job that runs: kind, words, time, …; it is watched for 3 s, for 6 s where its step is late "
+        "by its log, and longer by a4 alarms). See a4 --help for exit codes.",
     ),
 }

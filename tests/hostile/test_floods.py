@@ -15,6 +15,7 @@ import time
 import tracemalloc
 from collections import Counter
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -32,6 +33,8 @@ from console.kube.watch import HttpSource
 from console.logs.container_log import LogRequest, LogStream, follow_log
 from console.logs.line_splitter import LineSplitter
 from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
+from console.metrics.alarm_rules import Thresholds
+from console.metrics.alarms import Alarms
 from console.metrics.gpu_reader import GpuReader
 from console.scheduling.ranks import ranks
 from screens.__main__ import COLLECTIONS
@@ -78,9 +81,29 @@ async def flooded(flood: str) -> AsyncIterator[Any]:
     async with ApiServer(secure=True) as server, server.client() as client:
         cluster = Cluster(client)
         for pod in cluster.pods:
-            for what in ("exec", "portforward"):
+            for what in ("exec", "portforward", "log"):
                 server.handlers[f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/{what}"] = FLOODS[flood].answer
         yield cast("Any", cluster)
+
+
+@pytest.mark.parametrize(
+    ("flood", "unread"),
+    [
+        ("log: lines without end", "its log comes faster than it is read"),
+        ("log: a drip without end", "no whole line of its log came in 1 s"),
+        ("log: silence", "no whole line of its log came in 1 s"),
+    ],
+)
+async def test_what_is_wrong_with_a_job_is_answered_soon_and_says_what_was_not_read(flood: str, unread: str) -> None:
+    async with flooded(flood) as cluster:
+        measures = SimpleNamespace(pass_line=250.0, light={}, glancing=None)
+        gpus = SimpleNamespace(exporter_of=lambda *_: "")
+        alarms = Alarms(cluster, cast("Any", lambda: measures), cast("Any", lambda: gpus), Thresholds())
+        begun = time.monotonic()
+        report = await alarms.check_job("default", "train", 1.0)
+        assert time.monotonic() - begun < 8
+        assert (report.alarms, report.late, report.refused, report.progress) == ((), "", "", None)
+        assert report.unread == unread
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ PACED, PACED_BEFORE, PACED_EVERY = 20, 100, 40
 """Latest steps whose usual time is compared with that of so many before them, a third of those at least; how often."""
 SLOWER_SHARE, SLOWER_SPREADS = 0.1, 6.0
 """A run is slower by such a share, and by so many times the usual spread, of the time its steps took before."""
+NEW_PACE = 300  # steps after which a run that stays slower has another pace; who reads only the end of a log sees these
 
 
 class RunEventKind(StrEnum):
@@ -78,6 +79,7 @@ class RunEventFinder:
         """Of the latest steps the number, when it was printed, and the seconds that it took."""
         self._paced = 0  # steps whose time was heard
         self._slow_above = 0.0  # seconds of a step above which the run is as slow as was told; 0.0: it is not
+        self._slow_from, self._slow_words = 0, ""  # after how many steps that was heard it began, and in words
 
     def add(self, step: Step, number: float, time: float) -> None:
         """A step that is new."""
@@ -157,7 +159,13 @@ class RunEventFinder:
             )
             since, printed, _ = self._took[at]
             words = f"step time up from {usual:.3g} s to {now:.3g} s since {since:,.0f}"
+            self._slow_from, self._slow_words = self._paced - len(every) + at, words
             self._tell(RunEventKind.SLOWER, since, printed, words)
+
+    @property
+    def slower(self) -> str:
+        """That its steps take longer than before, in words; empty once they do not, or have for NEW_PACE steps."""
+        return self._slow_words if self._slow_above and self._paced - self._slow_from <= NEW_PACE else ""
 
     def _tell(self, kind: RunEventKind, number: float, time: float, words: str) -> None:
         if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATELY:]):
@@ -362,6 +370,11 @@ class TrainingRun:
             return mark
         at = max(0, bisect_left(self.times, mark.time) - 1)
         return mark._replace(step=self.numbers[at])
+
+    @property
+    def slower(self) -> str:
+        """That its steps take longer than before, in words; empty: they do not, or have for long."""
+        return self._finder.slower
 
     @property
     def last(self) -> Step | None:

@@ -33,7 +33,7 @@ class Log:
 
     def __init__(self, cluster: Cluster, pod: Pod) -> None:
         self._cluster, self._pod = cluster, pod
-        self.open = b""
+        self.open, self.lags = b"", pod.name in cluster.flooded
 
     async def batches(self) -> AsyncGenerator[list[tuple[float, bytes]], None]:
         cluster, name = self._cluster, self._pod.name
@@ -57,6 +57,7 @@ class Cluster:
         self.jobs = [jobset(name, 2) for name in names]
         self.open: list[str] = []
         self.refused: set[str] = set()
+        self.flooded: set[str] = set()
         self.lines: dict[str, list[str]] = {}
         self.bars: list[bytes] = []
         self.whole: dict[str, list[str]] = {}

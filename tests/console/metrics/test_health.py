@@ -68,6 +68,15 @@ def test_late_by_those_who_hear_its_steps_else_by_the_times_in_its_log() -> None
     assert job_health(DONE, FLEET, glance=late).level is Level.WELL
 
 
+def test_slower_steps_are_told_of_a_job_that_runs() -> None:
+    slower = structs.replace(GLANCE, slower="step time up from 2.77 s to 3.74 s since 4,060")
+    for heard in (True, False):
+        health = job_health(JOB, FLEET, glance=slower, heard=heard)
+        assert (health.state, health.level, health.words) == ("running", Level.LATE, slower.slower)
+    assert job_health(JOB, FLEET, glance=slower, alarms=(NAN,)).state == "diverged"
+    assert job_health(DONE, FLEET, glance=slower).level is Level.WELL
+
+
 def test_what_waits_is_not_well_and_says_why() -> None:
     waits = structs.replace(JOB, suspended=True, queue="a4")
     health = job_health(waits, fleet_of(waits))

@@ -59,8 +59,8 @@ class Commands:
         said = self.capfd.readouterr()
         return code, said.out, said.err
 
-    def json(self, *argv: str) -> Any:
-        """What a command that succeeds says as JSON."""
-        code, out, told = self.run(*argv, "--json")
-        assert code == 0, told
+    def json(self, *argv: str, code: int = 0) -> Any:
+        """What a command says as JSON that succeeds, or exits with `code`."""
+        found, out, told = self.run(*argv, "--json")
+        assert found == code, told
         return json.loads(out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -108,9 +109,45 @@ def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
 
 
 def test_why_tells_of_the_alarm_of_a_job_that_runs(a4: Commands) -> None:
-    told = a4.json("why", "dpo-a3b")
+    told = a4.json("why", "dpo-a3b", code=5)
     assert (told["state"], told["card"], [each["kind"] for each in told["alarms"]]) == ("diverged", None, ["nan"])
     assert told["why"].startswith("loss is NaN since step 118 (last good 7.113 at 117)")
+
+
+def test_why_jobs_and_training_say_the_same_of_steps_that_take_longer(a4: Commands) -> None:
+    words = a4.json("training", "llama-70b")["health"]["words"]
+    assert re.fullmatch(r"step time up from 2\.\d+ s to 3\.\d+ s since 4,06\d", words)
+    (row,) = (each for each in a4.json("jobs")["items"] if each["name"] == "llama-70b")
+    told = a4.json("why", "llama-70b")
+    assert row["why"] == told["why"] == words
+    assert row["state"] == told["state"] == "running"
+    _, said, _ = a4.run("why", "llama-70b")
+    assert said == f"llama-70b runs, but {words}.\nt, or a4 training llama-70b, shows its steps.\n"
+
+
+@pytest.mark.parametrize(("job", "code"), [("dpo-a3b", 5), ("sft-a3b", 1), ("nccl-0411", 0), ("llama-70b", 0)])
+def test_why_and_training_exit_by_the_same_rule(a4: Commands, job: str, code: int) -> None:
+    assert a4.run("why", job)[0] == code
+    if job != "nccl-0411":
+        assert a4.run("training", job)[0] == code
+
+
+def test_why_says_whose_lines_it_prints(a4: Commands) -> None:
+    _, said, _ = a4.run("why", "sft-a3b")
+    head, lines = said.split("The last 12 lines of the log of pod 1:\n")
+    assert head.startswith("Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled")
+    assert len(lines.splitlines()) == 12
+    assert all(line.startswith("  ") for line in lines.splitlines())
+
+
+def test_why_begins_with_how_a_job_is_now(a4: Commands) -> None:
+    code, said, _ = a4.run("why", "rag-eval", "-n", "team-b")
+    lines = said.splitlines()
+    assert code == 5
+    assert re.match("rag-eval is stalled: no step for .* after step 289, usually one takes 1.7 ms.", lines[0])
+    assert lines[1].startswith("H, or a4 -n team-b hang rag-eval, shows which rank the others wait for; x, or ")
+    assert lines[2] == "What ended badly before that:"
+    assert lines[3].startswith("Pod 0 was deleted")
 
 
 def test_why_tells_for_whom_a_job_was_preempted(a4: Commands) -> None:

@@ -52,9 +52,9 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     return made
 
 
-async def say(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
+async def say(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[list[str], str]:
     options = parse(list(words))
-    assert await (why.why if words[0] == "why" else logs.logs)(options) == 0
+    assert await (why.why if words[0] == "why" else logs.logs)(options) == code
     out, err = capsys.readouterr()
     return out.splitlines(), err
 
@@ -373,7 +373,7 @@ async def test_why_a_job_failed_waits_or_runs(session: FakeSession, capsys: pyte
     session.printed["default", "sweep-workload-0-1-x7k1"] = [
         LogLine(time.time(), "NVRM: Xid (PCI:0000:0f:00): 79, off")
     ]
-    out, _ = await say(capsys, "why", "sweep")
+    out, _ = await say(capsys, "why", "sweep", code=1)
     assert out[0].startswith("Pod 1 failed first: exit code 137 (SIGKILL), OOMKilled on gke-train-a4-pool-0009")
     assert any(line.startswith("Xid 79 on 0000:0f:00: ") for line in out)
     out, _ = await say(capsys, "why", "dpo-b")
@@ -419,10 +419,16 @@ async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pyt
     session.alarms.refused = "Could not read its log: no."
     out, _ = await say(capsys, "why", "llama")
     assert out == ["llama runs; its log cannot be read: Could not read its log: no."]
-    session.alarms.sound("default", "llama", AlarmKind.NAN, "no loss printed at 118")
+    session.alarms.refused, session.alarms.unread = "", "its log comes faster than it is read"
     out, _ = await say(capsys, "why", "llama")
+    assert out == [
+        "llama runs; its log comes faster than it is read, so whether it makes steps is not known (a4 alarms watches "
+        "longer)."
+    ]
+    session.alarms.sound("default", "llama", AlarmKind.NAN, "no loss printed at 118")
+    out, _ = await say(capsys, "why", "llama", code=5)
     assert out == ["llama diverged: no loss printed at 118.", "t, or a4 training llama, shows its steps."]
-    told = json.loads("\n".join((await say(capsys, "why", "llama", "--json"))[0]))
+    told = json.loads("\n".join((await say(capsys, "why", "llama", "--json", code=5))[0]))
     assert (told["why"], told["health"]["state"]) == ("no loss printed at 118", "diverged")
     assert [each["kind"] for each in told["alarms"]] == ["nan"]
 

@@ -10,7 +10,7 @@ from console.metrics.export import track_csv, track_json, track_svg
 from console.metrics.job_monitor import sample_job
 from console.metrics.job_progress import JobMeasures
 from console.metrics.peak_tflops import peak_tflops
-from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
+from console.metrics.training.run import NEW_PACE, RunEvent, RunEventKind, TrainingRun
 from console.metrics.training.series import BLOCK, MetricColumn
 from console.metrics.training.steps import _PACKED, Rollback, Step, Steps
 from console.scheduling.failure import RankFailure, rank_failures
@@ -128,7 +128,13 @@ def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_wh
     (mark,) = [mark for mark in made.events() if mark.kind is RunEventKind.SLOWER]
     assert (mark.step, mark.words) == (300.0, "step time up from 2.81 s to 3.8 s since 300")
     assert mark.words in "".join(each.text for each in marks_words(made.events())), "the page says it in the same words"
+    assert made.slower == mark.words
     assert RunEventKind.SLOWER not in kinds(slower(501, 500, printed=printed))
+
+
+def test_a_run_that_has_been_slower_for_long_is_not_slower_than_before() -> None:
+    assert slower(300, 300 + NEW_PACE - 20, printed=True).slower
+    assert slower(300, 300 + NEW_PACE + 20, printed=True).slower == ""
 
 
 def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
