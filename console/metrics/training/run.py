@@ -141,25 +141,29 @@ class RunEventFinder:
             self._flat_since = 0
 
     def pace(self, number: float, time: float, took: float) -> None:
-        """How long a step took: now and then it is looked at whether the latest take longer than those before."""
+        """How long a step took: now and then it is looked at whether the latest take longer than those before.
+
+        After which steps does not depend on where reading began, so that all who read a log say the same.
+        """
+        before = self._took[-1][0] if self._took else number
         self._took.append((number, time, took))
         self._paced += 1
-        if self._paced % PACED_EVERY or self._paced < PACED + PACED_BEFORE // 3:
+        every = PACED_EVERY * max(1.0, number - before)
+        if number // every == before // every or self._paced < PACED + PACED_BEFORE // 3:
             return
-        every = [took for _, _, took in self._took]
-        before, now = every[:-PACED], median(every[-PACED:])
-        usual = median(before)
-        spread = median(abs(took - usual) for took in before)
+        times = [took for _, _, took in self._took]
+        usual, now = median(times[:-PACED]), median(times[-PACED:])
+        spread = median(abs(took - usual) for took in times[:-PACED])
         if self._slow_above:
             self._slow_above = self._slow_above if now > self._slow_above else 0.0
         elif now > usual + max(SLOWER_SHARE * usual, SLOWER_SPREADS * spread):
             self._slow_above = middle = (usual + now) / 2
             at = next(
-                at for at in range(len(every) - 1, -1, -1) if max(every[max(0, at - 3) : at], default=0.0) < middle
+                at for at in range(len(times) - 1, -1, -1) if max(times[max(0, at - 3) : at], default=0.0) < middle
             )
             since, printed, _ = self._took[at]
             words = f"step time up from {usual:.3g} s to {now:.3g} s since {since:,.0f}"
-            self._slow_from, self._slow_words = self._paced - len(every) + at, words
+            self._slow_from, self._slow_words = self._paced - len(times) + at, words
             self._tell(RunEventKind.SLOWER, since, printed, words)
 
     @property

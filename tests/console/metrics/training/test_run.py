@@ -142,6 +142,10 @@ def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
     whole = TrainingRun("megatron")
     whole.sync(growing.steps, growing.times[-1])
     assert [mark.words for mark in whole.events()] == [mark.words for mark in growing.events()]
+    for first in (50, 77, 111, 160):
+        end = TrainingRun("megatron")
+        end.sync(growing.steps[first:], growing.times[-1])
+        assert end.slower == growing.slower, first
 
 
 def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
