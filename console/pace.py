@@ -31,7 +31,6 @@ _NEVER = threading.Event()
 
 
 def key_pressed() -> None:
-    """Somebody has pressed a key."""
     global _pressed
     if _pressed == -math.inf:
         sys.setswitchinterval(SWITCH)
@@ -74,7 +73,6 @@ class WorkSlices:
         self._spent = 0.0
 
     def begin(self) -> None:
-        """What was done until now was waiting."""
         self._begun = time.monotonic()
 
     async def pause(self) -> bool:
@@ -88,7 +86,6 @@ class WorkSlices:
         return True
 
     def pause_thread(self) -> None:
-        """The same for work that is done in a thread."""
         if (worked := time.monotonic() - self._begun) > SLICE:
             if rest := rest_after(worked, self._rests):
                 _NEVER.wait(rest)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class FactState(StrEnum):
-    """How asking for it went."""
-
     ASKED = "asked"  # the answer has not come yet
     KNOWN = "known"
     ABSENT = "absent"  # the container has no such program, folder or device
@@ -109,7 +107,6 @@ QUESTIONS = (
 
 
 def pending_facts() -> tuple[ContainerFact, ...]:
-    """The facts before the first answer."""
     return tuple(ContainerFact(each.name, each.title) for each in QUESTIONS)
 
 

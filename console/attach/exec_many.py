@@ -30,8 +30,6 @@ _RANGE = re.compile(r"(\d{1,6})(?:\s*-\s*(\d{1,6}))?")
 
 @dataclass(frozen=True, slots=True)
 class RankOutput:
-    """How the command went in one rank."""
-
     rank: int
     pod: str
     node: str
@@ -79,7 +77,6 @@ def group_outputs(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
 
 
 def worst_exit_code(outputs: Iterable[RankOutput]) -> int:
-    """The exit code of all: the highest."""
     return max((each.code or 0 for each in outputs), default=0)
 
 
@@ -108,8 +105,6 @@ _NO_PROGRAM = (126, 127)
 
 
 class ContainerExec:
-    """Commands in the containers of many ranks."""
-
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched
 
@@ -313,7 +308,6 @@ def _gpus(text: str) -> tuple[Gpu, ...]:
 
 
 def format_gpus(gpus: Sequence[Gpu]) -> str:
-    """What a table of nvidia-smi comes to."""
     if not gpus:
         return ""
     names = " and ".join(f"{number} × {name}" for name, number in Counter(each.name for each in gpus).items())
@@ -359,7 +353,6 @@ class QuickTest:
     gpus: int = 0  # GPUs of the pod that take part; 0: all
 
     def check(self) -> None:
-        """Raise BadInput where sizes or GPUs cannot be."""
         first, last = _bytes(self.first), _bytes(self.last)
         if first > last:
             raise BadInput(f"The first size {self.first} is above the last, {self.last}.", "Exchange them.")
@@ -368,7 +361,6 @@ class QuickTest:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The command; BadInput as of `check`."""
         self.check()
         return ("bash", "-c", SCRIPT, "nccl-quick", self.first, self.last, str(self.gpus))
 

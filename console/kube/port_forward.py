@@ -29,8 +29,6 @@ _spoken: dict[str, str] = {}  # protocol that a server took, by its address, whe
 
 
 class Receiver(Protocol):
-    """Gets the data and the end of a pipe."""
-
     def data(self, data: bytes) -> None:
         """Bytes have come."""
 
@@ -58,7 +56,6 @@ class Pipe:
         self._socket.listen(self)
 
     def write(self, data: bytes) -> None:
-        """Send bytes, at once; heed `full`."""
         for at in range(0, len(data), PIECE):
             self._socket.send(b"\x00", data[at : at + PIECE])
 
@@ -72,7 +69,6 @@ class Pipe:
         self._socket.resume()
 
     def ping(self) -> None:
-        """Check that the connection still works."""
         self._socket.ping()
 
     def close(self) -> None:
@@ -81,16 +77,13 @@ class Pipe:
         self._receiver = None
         self._socket.close()
 
-    def _forget(self) -> None:
-        """Nothing is waited for any more."""
+    def _forget(self) -> None: ...
 
     # what the WebSocket calls
 
-    def begin(self) -> None:
-        """A message begins."""
+    def begin(self) -> None: ...
 
-    def feed(self, data: memoryview) -> None:
-        """A part of a message."""
+    def feed(self, data: memoryview) -> None: ...
 
     def flushed(self) -> None:
         """All that came together has been fed."""
@@ -182,7 +175,6 @@ class StreamPipe(Pipe):
         )
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
         if not self._finished:
             self._socket.send(self._writer.data(self._DATA, data))
 
@@ -192,7 +184,6 @@ class StreamPipe(Pipe):
             self._socket.send(self._writer.data(self._DATA, b"", last=True))
 
     def feed(self, data: memoryview) -> None:
-        """Frames do not keep to messages."""
         try:
             for frame in self._reader.feed(bytes(data)):
                 self._take(frame.kind, frame.stream, frame.data, last=frame.last)

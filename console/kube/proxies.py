@@ -96,7 +96,6 @@ def _is_left_out(host: str, port: int, listed: str) -> bool:
 
 
 def _matches(entry: str, host: str, address: Address | None, port: int) -> bool:
-    """Whether an entry of NO_PROXY means that server."""
     if entry == "*":
         return True
     if "/" in entry:

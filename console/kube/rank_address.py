@@ -55,7 +55,6 @@ class RankAddress:
 
     @property
     def slug(self) -> str:
-        """A name without spaces or slashes."""
         return self.pod or f"{self.job}-{self.group}{'-' if self.group else ''}{self.number}"
 
     def __str__(self) -> str:
@@ -64,8 +63,6 @@ class RankAddress:
 
 @dataclass(frozen=True, slots=True)
 class LivePod:
-    """The pod that fills a rank now."""
-
     namespace: str
     pod: str
     uid: str = ""

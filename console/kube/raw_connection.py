@@ -38,8 +38,6 @@ _SOCKS, _OPEN, _NAMED = 5, 0, 2  # version 5, and its ways to log in: none, and 
 
 
 class RawResponse(Struct, frozen=True):
-    """Status, headers and body of a response."""
-
     status: int
     headers: dict[str, str]
     body: bytes = b""
@@ -118,7 +116,6 @@ class RawConnection:
         return bytes(parts)
 
     def close(self) -> None:
-        """Drop the connection, unless it has become a WebSocket, which closes itself."""
         if not self._taken:
             self._writer.transport.abort()
 
@@ -135,7 +132,6 @@ def _length(text: str, base: int) -> int:
 
 
 def _status(line: str) -> int:
-    """Of an answer's first line."""
     words = line.split(" ")
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
         raise ConnectionError("what answers there does not speak HTTP")

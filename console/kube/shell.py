@@ -114,7 +114,6 @@ async def shell(
 
 @contextmanager
 def _titled(screen: int, name: str) -> Iterator[None]:
-    """The window's title, and the one from before afterwards."""
     plain = "".join(each for each in f"a4: {name}" if each.isprintable())
     _write(screen, _TITLE.format(plain).encode())
     try:
@@ -174,7 +173,6 @@ def _raw(keys: int) -> Iterator[None]:
 
 @contextmanager
 def _on_resize(loop: asyncio.AbstractEventLoop, resized: Callable[[], None]) -> Iterator[None]:
-    """Call `resized` when the terminal's size changes."""
     before = signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(resized))
     try:
         yield

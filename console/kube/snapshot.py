@@ -34,7 +34,6 @@ T = TypeVar("T")
 
 
 def _grouped(objects: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
-    """The objects by that key; those whose key is empty are left out."""
     found: dict[str, list[T]] = defaultdict(list)
     for each in objects:
         if name := key(each):
@@ -78,12 +77,10 @@ class Fleet:
 
     @cached_property
     def jobs_by_jobset(self) -> Mapping[str, list[Job]]:
-        """Jobs by the uid of their JobSet."""
         return _grouped(self.jobs.values(), attrgetter("jobset_uid"))
 
     @cached_property
     def workload_by_owner(self) -> Mapping[str, Workload]:
-        """Workloads by the uid of the JobSet or Job they stand for."""
         return {each.owner_uid: each for each in self.workloads.values() if each.owner_uid}
 
     @cached_property
@@ -113,7 +110,6 @@ class Fleet:
         return max(0, node.gpus - self.gpus_used.get(node.name, 0)) if node.takes_pods else 0
 
     def workload_of(self, jobset: JobSet) -> Workload | None:
-        """The Workload that stands for that JobSet, if Kueue manages it."""
         return self.workload_by_owner.get(jobset.uid)
 
     def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
@@ -145,8 +141,6 @@ def per_snapshot(
 
 
 class WatchState(StrEnum):
-    """The state of the watch of one kind."""
-
     LISTING = "listing"  # the first list is under way; nothing is known yet
     LIVE = "live"
     STALE = "stale"  # the connection is lost; the last snapshot is kept and a new try is under way
@@ -155,8 +149,6 @@ class WatchState(StrEnum):
 
 
 class WatchStatus(Struct, frozen=True):
-    """The state of one kind's watch, since when, and why."""
-
     kind: str  # plural name of the kind: "pods", "jobsets"
     state: WatchState = WatchState.LISTING
     since: float = 0.0  # when this state began
@@ -167,8 +159,6 @@ class WatchStatus(Struct, frozen=True):
 
 
 class ContextName(Struct, frozen=True):
-    """One context of the kubeconfig."""
-
     name: str
     cluster: str = ""
     namespace: str = ""  # empty: the context names none, and "default" is meant
@@ -176,8 +166,6 @@ class ContextName(Struct, frozen=True):
 
 
 class StopReport(Struct, frozen=True):
-    """The objects that were deleted when a job was stopped."""
-
     namespace: str
     name: str
     release: str = ""  # Helm release that was uninstalled; empty when only the JobSet was deleted

@@ -45,8 +45,6 @@ DICTIONARY = b"".join(_prefixed(word.replace("_", " ")) for word in _WORDS.split
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A SPDY frame: kind, stream, flags, data and headers."""
-
     kind: int
     stream: int = 0
     flags: int = 0
@@ -55,7 +53,6 @@ class Frame:
 
     @property
     def last(self) -> bool:
-        """Whether the sender will send no more on this stream."""
         return bool(self.flags & FIN)
 
 
@@ -99,8 +96,6 @@ class Reader:
 
 
 class Writer:
-    """Encodes frames into bytes."""
-
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
 

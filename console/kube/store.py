@@ -47,7 +47,6 @@ class Store:
         self.reset(kinds)
 
     def reset(self, kinds: Iterable[str]) -> None:
-        """Forget all objects, since the cluster is another one."""
         now = self._clock()
         self._objects: dict[str, dict[Key, Any]] = {kind: {} for kind in kinds}
         self._odd: dict[str, dict[Key, str]] = {kind: {} for kind in self._objects}
@@ -96,7 +95,6 @@ class Store:
         self._wake(kind)
 
     def set_object(self, kind: str, key: Key, thing: Any) -> None:
-        """Add or update one object."""
         self._objects[kind][key] = thing
         self._odd[kind].pop(key, None)
         self._alive(kind)
@@ -151,7 +149,6 @@ class Store:
         return self._links[kind]
 
     def object_count(self, kind: str) -> int:
-        """Number of known objects of that kind."""
         return len(self._objects[kind])
 
     @property

@@ -32,8 +32,6 @@ class Masked(Struct, rename="kebab"):
 
 
 class Cluster(Masked):
-    """How to reach an API server."""
-
     server: str = ""
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
@@ -46,8 +44,6 @@ class Cluster(Masked):
 
 
 class User(Masked):
-    """How to prove who one is."""
-
     client_certificate: str | None = None
     client_certificate_data: str | None = None
     client_key: str | None = None

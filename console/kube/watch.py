@@ -42,8 +42,6 @@ LASTS = (240, 480)
 
 
 class FirstListPage(Struct, Generic[M], frozen=True):
-    """A page of the first list."""
-
     objects: Mapping[Key, M]
 
 
@@ -56,22 +54,16 @@ class Listed(Struct, Generic[M], frozen=True):
 
 
 class Changed(Struct, Generic[M], frozen=True):
-    """An object was added or modified."""
-
     key: Key
     object: M
 
 
 class Unparsable(Struct, frozen=True):
-    """An object has changed and can no longer be parsed."""
-
     key: Key
     why: str
 
 
 class Removed(Struct, frozen=True):
-    """An object was deleted."""
-
     key: Key
 
 
@@ -90,21 +82,16 @@ Change = FirstListPage[Any] | Listed[Any] | Changed[Any] | Unparsable | Removed 
 
 
 class WatchSource(Protocol):
-    """Where lists and watch lines come from."""
-
     of: str
     """What is listed, and by which server."""
 
-    async def page(self, token: str) -> bytes:
-        """One page of the list."""
+    async def page(self, token: str) -> bytes: ...
 
     def watch(self, version: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Lines from that version on; entering it means that the server has accepted."""
 
 
 class Backoff(Struct, frozen=True):
-    """Seconds to wait before a retry."""
-
     first: float = 0.5
     most: float = 8.0
     refused: float = 60.0  # after a refusal that only an administrator can lift
@@ -285,7 +272,6 @@ class HttpSource:
         self._silence = silence
 
     async def page(self, token: str) -> bytes:
-        """One page of at most 500."""
         params = {"limit": str(PAGE), **({"continue": token} if token else {})}
         return await self._client.request("GET", self._path, doing=f"list {self._what}", params=params)
 

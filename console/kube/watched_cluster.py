@@ -94,7 +94,6 @@ class WatchedCluster:
 
     @property
     def fleet(self) -> Fleet:
-        """The latest snapshot."""
         return self._store.fleet
 
     def namespace_option(self, namespace: str) -> str:
@@ -186,7 +185,6 @@ class WatchedCluster:
             return
 
     async def _greet(self) -> None:
-        """The server's version and the name of the account, as soon as it answers."""
         pause = 0.5
         while not self.server_version:
             try:
@@ -253,7 +251,6 @@ class WatchedCluster:
                 store.mark_lost(kind, state, error.message, hint)
 
     def keep_watching(self) -> None:
-        """Start watching the kinds that so far were only listed."""
         self._goes_on.set()
 
     def is_watched(self, kind: str, namespace: str) -> bool:
@@ -334,14 +331,12 @@ class WatchedCluster:
     # what is done to it
 
     async def cordon(self, node: str, *, on: bool = True) -> None:
-        """Keep new pods off a node, or let them on again."""
         from console.kube import actions
 
         connection = self.connection_for_change(f"{'cordon' if on else 'uncordon'} node {node}")
         await actions.cordon(connection.client, node, on=on)
 
     async def delete_pod(self, namespace: str, name: str) -> None:
-        """Ask a pod to go; its Job makes another."""
         from console.kube import actions
 
         await actions.delete_pod(self.connection_for_change(f"delete pod {name}").client, namespace, name)

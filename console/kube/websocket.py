@@ -23,8 +23,6 @@ _LONG = 4096  # bytes from which on a compiled function is worth being looked fo
 
 
 class FrameSink(Protocol):
-    """Gets frames as they come in."""
-
     def begin(self) -> None: ...
 
     def feed(self, data: memoryview) -> None:
@@ -106,7 +104,6 @@ def _header(data: memoryview | bytearray, at: int) -> tuple[int, int]:
 
 
 def frame(kind: int, *parts: bytes) -> bytes:
-    """One complete frame, masked as a client has to."""
     data = b"".join(parts)
     size = len(data)
     if size < _SHORT:
@@ -187,8 +184,6 @@ WAITING = 1 << 18  # bytes not yet sent above which the sender is asked to wait
 
 
 class MessageListener(Protocol):
-    """Gets the messages and the end of a WebSocket."""
-
     def begin(self) -> None: ...
 
     def feed(self, data: memoryview) -> None:
@@ -247,12 +242,10 @@ class WebSocket(asyncio.BufferedProtocol):
     # sending
 
     def send(self, *parts: bytes) -> None:
-        """Send one binary message; does nothing after the end."""
         if not self.closed:
             self._transport.write(frame(BINARY, *parts))
 
     def pause(self) -> None:
-        """Stop reading, so that the other side has to wait."""
         if not self.closed and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -287,7 +280,6 @@ class WebSocket(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def abort(self, why: str) -> None:
-        """Drop the connection at once."""
         self._transport.abort()
         self._finish(why)
 
@@ -318,18 +310,14 @@ class WebSocket(asyncio.BufferedProtocol):
     # what asyncio calls
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes have come."""
         self._take(self._buffer[:nbytes])
 
-    def eof_received(self) -> None:
-        """The server sends no more; the transport closes by itself."""
+    def eof_received(self) -> None: ...
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end, expected or not."""
         self._gone.set()
         if exc is not None:
             from console.kube.failures import failure_cause
@@ -339,13 +327,11 @@ class WebSocket(asyncio.BufferedProtocol):
             self._finish("the API server closed the connection")
 
     def pause_writing(self) -> None:
-        """More waits to leave than should."""
         self.waiting = True
         if self._listener and not self.closed:
             self._listener.full(True)
 
     def resume_writing(self) -> None:
-        """Most of it has left."""
         self.waiting = False
         if self._listener and not self.closed:
             self._listener.full(False)

@@ -19,7 +19,7 @@ import pytest
 
 from console.attach.files import local, transfer
 from console.attach.files.entries import EntryKind, FileEntry, Verification
-from console.attach.files.pod_files import PodFolders
+from console.attach.files.pod_files import PodFiles
 from console.errors import ConsoleError, CopyFailed, Unreadable
 from tests.console.attach.files.pod import Pod
 
@@ -236,13 +236,13 @@ async def test_a_listing_of_a_folder_without_end_is_ended_in_words(tmp_path: Pat
     lies: dict[str, Answer] = {"LIST": ("f|1|644|0|./" + "a" * 200 + "\0\0", 2_000_000)}
     pod = LyingPod(tmp_path / "pod", lies)
     with pytest.raises(CopyFailed, match="longer than 32 MiB"):
-        await PodFolders(pod.start, "the pod").listed("/data")
+        await PodFiles(pod.start, "the pod").listed("/data")
 
 
 async def test_a_listing_of_nonsense_is_said(tmp_path: Path) -> None:
     pod = LyingPod(tmp_path / "pod", {"LIST": "/data\0 1 2 3\0f|abc|644|nan|./x\0\0"})
     with pytest.raises(Unreadable):
-        await PodFolders(pod.start, "the pod").listed("/data")
+        await PodFiles(pod.start, "the pod").listed("/data")
 
 
 def test_the_copier_keeps_its_own_rights_on_folders(tmp_path: Path) -> None:

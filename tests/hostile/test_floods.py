@@ -23,7 +23,7 @@ import pytest
 from console import pace
 from console.attach.container_facts import FactState
 from console.attach.exec_many import ContainerExec, QuickTest
-from console.attach.files.pod_files import PodFolders
+from console.attach.files.pod_files import PodFiles
 from console.attach.ssh import client as ssh_client
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.hang.xray import HangProbe
@@ -147,12 +147,12 @@ async def ask_many(cluster: Any, _: Pod) -> None:
 
 async def ask_folder(cluster: Any, pod: Pod) -> None:
     start = functools.partial(executing.start_process, cluster.client, pod.namespace, pod.name)
-    await PodFolders(start, "pod 0").listed("/")
+    await PodFiles(start, "pod 0").listed("/")
 
 
 async def ask_path(cluster: Any, pod: Pod) -> None:
     start = functools.partial(executing.start_process, cluster.client, pod.namespace, pod.name)
-    await PodFolders(start, "pod 0").stat("/")
+    await PodFiles(start, "pod 0").stat("/")
 
 
 QUESTIONS = {

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.attach.files.entries import CopyProgress
+from console.attach.files.entries import CopyMethod, CopyProgress
 from console.attach.files.local import format_size
 from console.errors import BadInput, CopyFailed, NotAllowed, NotLoggedIn, Refused, Unreachable
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import ModuleType
 
-    from console.attach.files.entries import CopyMethod, CopyReport
-    from console.attach.files.pod_files import PodFiles, PodFolder, PodFolders
+    from console.attach.files.entries import CopyReport
+    from console.attach.files.pod_files import PodFiles, PodFolder
     from console.attach.ssh.client import Sftp
     from console.kube.watched_cluster import WatchedCluster
 
@@ -30,8 +30,6 @@ AGAIN = "Run the same command again: it continues where this one stopped."
 
 
 class CopyMeter:
-    """Progress of one copy."""
-
     def __init__(self, listener: Listener, *, pause: float = _PAUSE) -> None:
         self._listener = listener
         self._pause = pause
@@ -48,12 +46,10 @@ class CopyMeter:
         self._listener(CopyProgress(self.done, self.total, self.files, self.all_files, self.now, self.resumed))
 
     def add(self, size: int) -> None:
-        """So many bytes more are there."""
         self.landed += size
         self.sent(size)
 
     def sent(self, size: int) -> None:
-        """So many bytes more are on their way."""
         self.done += size
         self.tell()
 
@@ -96,13 +92,10 @@ class CopyMeter:
         return f"{format_size(self.done)} of {format_size(self.total)} are there."
 
 
-def _ignore(_: CopyProgress) -> None:
-    """Nobody listens."""
+def _ignore(_: CopyProgress) -> None: ...
 
 
 class Copies:
-    """Copies between this machine and the pods of a session."""
-
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched
 
@@ -138,7 +131,6 @@ class ContainerCopies:
             return await Fetch(files, CopyMeter(progress)).run(source, target)
 
     async def send(self, source: str, target: str, *, progress: Listener = _ignore) -> CopyReport:
-        """Copy a file or folder of this machine to the container."""
         from console.attach.files.transfer import Send
 
         self._watched.connection_for_change(f"copy {source} to {self._where}")
@@ -147,39 +139,36 @@ class ContainerCopies:
 
     async def listed(self, path: str) -> PodFolder:
         """What is in a folder of the container, and how full its disk is."""
-        return await self._folders().listed(path)
+        return await self._exec().listed(path)
 
     async def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that is in it; as PodFolders has it."""
+        """Delete a file, or a folder with all that is in it; as PodFiles has it."""
         practice = self._watched.connection_for_change(f"delete {path} in {self._where}").target.cluster.practice_folder
         if practice and not await asyncio.to_thread(_lies_in, Path(path), practice):
             raise BadInput(
                 f"{path} is not deleted: pods of the practice cluster run on your own machine.",
                 f"Only files in {practice} can be deleted.",
             )
-        await self._folders().delete(path)
+        await self._exec().delete(path)
 
-    def _folders(self) -> PodFolders:
-        from console.attach.files.pod_files import PodFolders
+    def _exec(self) -> PodFiles:
+        from console.attach.files.pod_files import PodFiles
         from console.kube.exec import start_process
 
         client = self._watched.current_connection.client
         start = functools.partial(start_process, client, self._namespace, self._pod, container=self._container)
-        return PodFolders(start, self._where)
+        return PodFiles(start, self._where)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[PodFiles]:
-        from console.attach.files.entries import CopyMethod
-        from console.attach.files.pod_files import PodFiles, SftpFiles
-        from console.kube.exec import start_process
+        from console.attach.files.pod_files import SftpFiles
 
-        client = self._watched.current_connection.client
-        start = functools.partial(start_process, client, self._namespace, self._pod, container=self._container)
+        files = self._exec()
         async with AsyncExitStack() as stack:
             if self._way is CopyMethod.EXEC:
-                yield PodFiles(start, self._where)
+                yield files
             else:
-                yield SftpFiles(start, self._where, self._sftp, stack, only=self._way is CopyMethod.SFTP)
+                yield SftpFiles(files.start, self._where, self._sftp, stack, only=self._way is CopyMethod.SFTP)
 
     @asynccontextmanager
     async def _sftp(self) -> AsyncIterator[Sftp]:

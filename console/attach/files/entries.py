@@ -36,8 +36,6 @@ def parse_remote_path(text: str) -> RemotePath | None:
 
 
 class EntryKind(StrEnum):
-    """What stands at a path."""
-
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"
@@ -46,8 +44,6 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file, folder or link in a tree that is copied."""
-
     path: str  # relative to the top of the tree, with slashes; empty for the top itself
     kind: EntryKind
     size: int = 0  # bytes; 0 unless it is a file
@@ -92,16 +88,12 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class CopyProblem:
-    """A file that was left out of a copy, and why."""
-
     path: str
     why: str  # a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What a copy came to."""
-
     source: str
     target: str
     files: int

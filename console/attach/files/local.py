@@ -60,11 +60,6 @@ def translate_os_errors(path: Path | str) -> Iterator[None]:
         raise CopyFailed(f"{path} on this machine: {error.strerror or error}.", hint) from error
 
 
-def home(path: str) -> Path:
-    """The path, `~` read."""
-    return Path(path).expanduser()
-
-
 def entry_of(path: Path, relative: str, *, follow: bool = False) -> FileEntry | None:
     """What is at a path; None if nothing is."""
     try:
@@ -112,7 +107,7 @@ def sha256(path: Path) -> str:
 
 def final_path(target: str, name: str, *, folder: bool) -> Path:
     """Where a thing called `name` goes that is copied to `target`, as `cp` would; `target/` is made if need be."""
-    path = home(target or ".")
+    path = Path(target or ".").expanduser()
     with translate_os_errors(path):
         if target.endswith("/"):
             path.mkdir(parents=True, exist_ok=True)
@@ -128,7 +123,6 @@ def final_path(target: str, name: str, *, folder: bool) -> Path:
 
 
 def format_size(size: int) -> str:
-    """Bytes as an error says them."""
     for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"
@@ -200,7 +194,6 @@ def set_folder_mode(top: Path, entry: FileEntry) -> None:
 
 
 def finish(part: Path, final: Path, entry: FileEntry) -> None:
-    """Give a whole part its mode, time and name."""
     with translate_os_errors(final):
         part.chmod(entry.mode & 0o777)
         os.utime(part, (entry.modified, entry.modified))
@@ -286,7 +279,6 @@ def _padded(size: int) -> int:
 
 
 def length(entries: Sequence[FileEntry]) -> int:
-    """Bytes of the tar of these entries."""
     return sum(len(_header(each)) + _padded(each.size) for each in entries) + 2 * _TAR_BLOCK
 
 

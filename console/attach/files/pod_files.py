@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from console.attach.files import scripts
-from console.attach.files import scripts as listing
 from console.attach.files.entries import CopyMethod, CopyProblem, EntryKind, FileEntry
-from console.attach.files.scripts import tree
 from console.errors import BadInput, Conflict, ConsoleError, CopyFailed, NotAllowed, NotFound, Unreachable, Unreadable
 
 if TYPE_CHECKING:
@@ -52,8 +50,6 @@ Start = Callable[..., AbstractAsyncContextManager[Running]]
 
 @dataclass(frozen=True, slots=True)
 class PathInfo:
-    """What is at a path of a container: kind, size, mode, time."""
-
     path: str  # absolute, links resolved
     kind: EntryKind | None  # None: nothing yet, but its folder is there
     size: int = 0
@@ -77,9 +73,21 @@ def safe(path: str) -> str:
     return f"./{path}" if path.startswith("-") else path
 
 
+@dataclass(frozen=True, slots=True)
+class PodFolder:
+    """What is in it, folders first; amounts are bytes, of the file system it lies on, None where nobody could say."""
+
+    path: str  # absolute, links resolved
+    entries: tuple[FileEntry, ...]
+    total: int | None = None
+    used: int | None = None
+    free: int | None = None
+    complaints: tuple[str, ...] = ()  # what could not be seen
+
+
 class PodFiles:
     def __init__(self, start: Start, where: str) -> None:
-        self._start = start
+        self.start = start
         self.way = CopyMethod.EXEC
         self.note = ""  # why it did not go a better way; empty if it did
         self.together = True  # whether small files are copied in one stream
@@ -103,7 +111,7 @@ class PodFiles:
             async with (
                 closing(stdin),
                 asyncio.timeout(BEGINS if silent else limit) as clock,
-                self._start(
+                self.start(
                     ("sh", "-c", BEGUN + script, "sh", *arguments), stdin=stdin, doing=f"{what} in {self.where}"
                 ) as process,
             ):
@@ -151,6 +159,9 @@ class PodFiles:
             raise NotFound(f"There is no {path} in {self.where}.")
         if code == scripts.FORBIDDEN:
             raise NotAllowed(f"{path} in {self.where} cannot be read: the container's user has no permission.")
+        if code == scripts.MOUNTED:
+            where = f"{path} in {self.where} is a mount point; mount points are not deleted."
+            raise Conflict(where, "Name files in it.")
         if code in _KILLED:
             raise Unreachable(f"The copy process was killed in {self.where} (exit code {code}).")
         if code:
@@ -168,9 +179,9 @@ class PodFiles:
             spot = PathInfo(
                 absolute,
                 {"f": EntryKind.FILE, "d": EntryKind.FOLDER}.get(kind, EntryKind.OTHER if mode != "0" else None),
-                listing.file_size(size),
-                listing.file_mode(mode),
-                listing.file_time(when),
+                scripts.file_size(size),
+                scripts.file_mode(mode),
+                scripts.file_time(when),
                 free if free >= 0 else None,
             )
         except (ValueError, OverflowError):
@@ -182,7 +193,7 @@ class PodFiles:
         out = bytearray()
         what = f"list {folder}"
         complaints = self._complaints(what)
-        async with self._start(
+        async with self.start(
             ("sh", "-c", scripts.TREE, "sh", folder), stdin=None, doing=f"{what} in {self.where}"
         ) as process:
             async for channel, data in process.output():
@@ -194,7 +205,7 @@ class PodFiles:
             self._check(process.code, complaints.text, what, folder)
         problems = [CopyProblem("", line.strip()) for line in complaints.text.splitlines() if line.strip()]
         entries = []
-        for entry in listing.tree(bytes(out)):
+        for entry in scripts.tree(bytes(out)):
             if entry.kind is EntryKind.OTHER:
                 problems.append(CopyProblem(entry.path, "It is a device, pipe or socket, which has no content."))
             elif _unsendable(entry.path):
@@ -204,7 +215,6 @@ class PodFiles:
         return entries, problems
 
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
-        """At most `size` bytes from there on."""
         argv = ("sh", "-c", scripts.READ, "sh", path, str(offset), str(size))
         async with aclosing(self._bytes(argv, None, f"read {path}", path)) as pieces:
             async for data in pieces:
@@ -214,7 +224,7 @@ class PodFiles:
         self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
     ) -> AsyncGenerator[bytes, None]:
         complaints = self._complaints(what)
-        async with self._start(argv, stdin=stdin, doing=f"{what} in {self.where}") as process:
+        async with self.start(argv, stdin=stdin, doing=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
                 if channel == 1:
                     yield data
@@ -224,10 +234,9 @@ class PodFiles:
             self._check(process.code, complaints.text, what, path)
 
     async def size(self, path: str) -> int:
-        """Bytes of a file; 0 if there is none."""
         out, _ = await self._run(scripts.SIZE, path, what=f"inspect {path}", path=path, limit=QUICK)
         try:
-            return listing.file_size(out.decode().strip() or "0")
+            return scripts.file_size(out.decode().strip() or "0")
         except ValueError:
             raise Unreadable(f"The size of {path} in {self.where} cannot be read: {out[:80]!r}.") from None
 
@@ -244,12 +253,10 @@ class PodFiles:
         )
 
     async def finish_file(self, part: str, final: str, entry: FileEntry) -> None:
-        """Give a finished part its mode, time and name."""
         arguments = (part, final, f"{entry.mode:o}", str(entry.modified))
         await self._run(scripts.PLACE, *arguments, what=f"write {final}", path=final, limit=QUICK)
 
     async def make_folder(self, path: str) -> None:
-        """Make a folder and those above it."""
         await self._run(scripts.FOLDER, path, what=f"make the folder {path}", path=path, limit=QUICK)
 
     async def sha256(self, folder: str, names: Sequence[str]) -> dict[str, str]:
@@ -264,7 +271,7 @@ class PodFiles:
                 async with aclosing(self._bytes(argv, listed, what, folder, lenient=True)) as answer:
                     async for data in answer:
                         self._add(out, data, what)
-                found = {name.removeprefix("./"): value for name, value in listing.checksums(bytes(out)).items()}
+                found = {name.removeprefix("./"): value for name, value in scripts.checksums(bytes(out)).items()}
             for name in names:
                 if name not in found and len(names) - len(found) <= 3:  # a name that is printed in an odd way
                     out_one, _ = await self._run(
@@ -299,8 +306,34 @@ class PodFiles:
         await self._run(scripts.UNPACK, folder, str(size), stdin=chunks, what=f"unpack into {folder}", path=folder)
 
     async def merge(self, folder: str, final: str) -> None:
-        """Move all of a folder to its final place, over what is there."""
         await self._run(scripts.MERGE, folder, final, what=f"write {final}", path=final)
+
+    async def listed(self, path: str) -> PodFolder:
+        """What is in a folder; of a file: in that which it lies in. NotFound, NotAllowed."""
+        what = f"list {path or 'the folder'}"
+        out, complaint = await self._run(scripts.LIST, safe(path), what=what, path=path, limit=LISTING)
+        where, _, rest = out.partition(b"\0")
+        disk, _, entries = rest.partition(b"\0")
+        amounts = [int(word) * 1024 for word in disk.split() if word.isdigit()]
+        total, used, free = amounts if len(amounts) == 3 else (None, None, None)
+        if entries.count(b"\0") > 2 * MAX_ENTRIES:
+            raise CopyFailed(
+                f"Could not {what} in {self.where}: it has more than {MAX_ENTRIES:,} entries.",
+                "Name a folder with fewer files, or list it there: a4 exec JOB POD -- ls",
+            )
+        found = sorted(scripts.tree(entries), key=lambda each: (each.kind is not EntryKind.FOLDER, each.path))
+        complaints = tuple(line.strip() for line in complaint.splitlines() if line.strip())
+        return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)
+
+    async def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it; a link goes, not what it leads to.
+
+        BadInput for a path that is not whole or is a folder of the root; Conflict for one that is mounted.
+        """
+        whole = posixpath.normpath(path)
+        if not path.startswith("/") or whole.count("/") < 2:
+            raise BadInput(f"{path} is not deleted.", "Give an absolute path with at least two levels: /data/tmp.")
+        await self._run(scripts.DELETE, whole, what=f"delete {whole}", path=whole)
 
 
 class _Complaints:
@@ -388,7 +421,6 @@ class SftpFiles(PodFiles):
         return self._sftp
 
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
-        """At most `size` bytes from there on."""
         sftp = await self._for(size)
         source = sftp.read(path, offset, size) if sftp else super().read(path, offset, size)
         async with aclosing(source) as pieces:
@@ -396,7 +428,6 @@ class SftpFiles(PodFiles):
                 yield data
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
-        """Append `size` bytes to a file that has `offset`; 0 begins it anew."""
         sftp = await self._for(size)
         if sftp is None:
             await super().write(path, chunks, offset, size)
@@ -405,58 +436,3 @@ class SftpFiles(PodFiles):
             raise CopyFailed("The part that was already copied has changed.")
         async with closing(chunks):
             await sftp.write(path, chunks, offset)
-
-
-@dataclass(frozen=True, slots=True)
-class PodFolder:
-    """What is in it, folders first; amounts are bytes, of the file system it lies on, None where nobody could say."""
-
-    path: str  # absolute, links resolved
-    entries: tuple[FileEntry, ...]
-    total: int | None = None
-    used: int | None = None
-    free: int | None = None
-    complaints: tuple[str, ...] = ()  # what could not be seen
-
-
-class PodFolders(PodFiles):
-    async def listed(self, path: str) -> PodFolder:
-        """What is in a folder; of a file: in that which it lies in. NotFound, NotAllowed."""
-        what = f"list {path or 'the folder'}"
-        out, complaint = await self._run(scripts.LIST, safe(path), what=what, path=path, limit=LISTING)
-        where, _, rest = out.partition(b"\0")
-        disk, _, entries = rest.partition(b"\0")
-        amounts = [int(word) * 1024 for word in disk.split() if word.isdigit()]
-        total, used, free = amounts if len(amounts) == 3 else (None, None, None)
-        if entries.count(b"\0") > 2 * MAX_ENTRIES:
-            raise CopyFailed(
-                f"Could not {what} in {self.where}: it has more than {MAX_ENTRIES:,} entries.",
-                "Name a folder with fewer files, or list it there: a4 exec JOB POD -- ls",
-            )
-        found = sorted(tree(entries), key=lambda each: (each.kind is not EntryKind.FOLDER, each.path))
-        complaints = tuple(line.strip() for line in complaint.splitlines() if line.strip())
-        return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)
-
-    async def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that is in it; a link goes, not what it leads to.
-
-        BadInput for a path that is not whole or is a folder of the root; Conflict for one that is mounted.
-        """
-        whole = posixpath.normpath(path)
-        if not path.startswith("/") or whole.count("/") < 2:
-            raise BadInput(f"{path} is not deleted.", "Give an absolute path with at least two levels: /data/tmp.")
-        try:
-            await self._run(scripts.DELETE, whole, what=f"delete {whole}", path=whole)
-        except _Mounted as error:
-            raise Conflict(
-                f"{whole} in {self.where} is a mount point; mount points are not deleted.", "Name files in it."
-            ) from error
-
-    def _check(self, code: int | None, complaint: str, what: str, path: str) -> None:
-        if code == scripts.MOUNTED:
-            raise _Mounted(path)
-        super()._check(code, complaint, what, path)
-
-
-class _Mounted(ConsoleError):
-    """Another file system begins there."""

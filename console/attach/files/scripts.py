@@ -162,7 +162,6 @@ def file_size(text: str) -> int:
 
 
 def file_mode(text: str) -> int:
-    """Permission bits out of octal digits; ValueError."""
     return int(text[:_LONGEST_NUMBER], 8) & 0o7777
 
 

@@ -6,6 +6,7 @@ import asyncio
 import posixpath
 import time
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.attach.files import local
@@ -16,7 +17,6 @@ from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
 
     from console.attach.files.copies import CopyMeter
     from console.attach.files.pod_files import PathInfo, PodFiles
@@ -37,17 +37,56 @@ def local_name(source: str) -> str:
     return "" if name in (".", "..", "~") else name
 
 
-class Fetch:
-    """One copy of a file or a folder."""
+class _Copy:
+    """One copy of a file or a folder, in either direction."""
 
     def __init__(self, files: PodFiles, meter: CopyMeter) -> None:
         self._files, self._meter = files, meter
         self._problems: list[CopyProblem] = []
         self._proof = Verification.SHA256
+        self._began = time.monotonic()
 
+    def _report(self, source: str, target: str, entries: Sequence[FileEntry]) -> CopyReport:
+        return CopyReport(
+            source, target, self._meter.files, sum(each.size for each in entries if each.file), self._meter.resumed,
+            time.monotonic() - self._began, self._files.way, self._proof, self._files.note, tuple(self._problems),
+        )  # fmt: skip
+
+    def _list_files(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
+        """The files of a tree, which the meter counts on from here."""
+        files = [each for each in entries if each.file]
+        self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
+        return files
+
+    async def _proved(self, mine: Path, path: str) -> bool:
+        folder, name = posixpath.split(path)
+        self._meter.tell("comparing checksums")
+        theirs = await self._files.sha256(folder, [name])
+        if not theirs:
+            self._proof = Verification.SIZE
+            return True
+        return theirs.get(name) == await asyncio.to_thread(local.sha256, mine)
+
+    async def _sums(
+        self, mine: Path, folder: str, entries: Sequence[FileEntry]
+    ) -> list[tuple[FileEntry, str | None, str]]:
+        """Files with their sums in the container (None: not told) and here; none if nothing there makes sums."""
+        found: list[tuple[FileEntry, str | None, str]] = []
+        for start in range(0, len(entries), _BATCH):
+            batch = entries[start : start + _BATCH]
+            self._meter.tell("comparing checksums")
+            theirs = await self._files.sha256(folder, [each.path for each in batch])
+            if not theirs:
+                self._proof = Verification.SIZE
+                return []
+            for entry in batch:
+                found.append((entry, theirs.get(entry.path), await asyncio.to_thread(local.sha256, mine / entry.path)))
+        return found
+
+
+class Fetch(_Copy):
     async def run(self, source: str, target: str) -> CopyReport:
         """Copy `source` of the container to `target`, as `cp -a` would: into it, if it is a folder."""
-        began = time.monotonic()
         spot = await self._files.stat(source)
         if spot.kind is None:
             raise NotFound(f"There is no {source} in {self._files.where}.")
@@ -59,13 +98,9 @@ class Fetch:
             entries = await self._folder(spot.path, final)
         else:
             entries = [FileEntry("", EntryKind.FILE, spot.size, spot.mode & 0o777, spot.modified)]
-            self._meter.total, self._meter.all_files = spot.size, 1
+            self._list_files(entries)
             await self._file(entries[0], spot.path, final)
-        there = [each for each in entries if each.file]
-        return CopyReport(
-            source, str(final), self._meter.files, sum(each.size for each in there), self._meter.resumed,
-            time.monotonic() - began, self._files.way, self._proof, self._files.note, tuple(self._problems),
-        )  # fmt: skip
+        return self._report(source, str(final), entries)
 
     # one file
 
@@ -122,22 +157,12 @@ class Fetch:
         await self._meter.retry_while_progressing(path, attempt)
         return shrunk
 
-    async def _proved(self, mine: Path, path: str) -> bool:
-        self._meter.tell("comparing checksums")
-        folder, name = posixpath.split(path)
-        theirs = await self._files.sha256(folder, [name])
-        if not theirs:
-            self._proof = Verification.SIZE
-            return True
-        return theirs.get(name) == await asyncio.to_thread(local.sha256, mine)
-
     # a folder
 
     async def _folder(self, top: str, final: Path) -> list[FileEntry]:
         entries, self._problems[:] = await self._files.tree(top)
         entries = [each for each in entries if local.is_inside(each.path) and not local.is_part(each.path)]
-        files = [each for each in entries if each.file]
-        self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
+        files = self._list_files(entries)
         await asyncio.to_thread(self._make_folders, final, entries)
         missing, present = await asyncio.to_thread(_compare, final, files)
         for entry in present:
@@ -149,10 +174,13 @@ class Fetch:
             missing, _ = await asyncio.to_thread(_compare, final, missing)
         for entry in missing:
             await self._singly(entry, top, final)
-        for entry in await self._differing(top, final, [each for each in files if each not in missing]):
-            self._meter.done -= entry.size
-            self._meter.files -= 1
-            await self._singly(entry, top, final)
+        for entry, theirs, mine in await self._sums(final, top, [each for each in files if each not in missing]):
+            if theirs is None:
+                self._proof = Verification.SIZE
+            elif theirs != mine:
+                self._meter.done -= entry.size
+                self._meter.files -= 1
+                await self._singly(entry, top, final)
         await asyncio.to_thread(self._finish_folders, final, entries)
         return entries
 
@@ -223,24 +251,6 @@ class Fetch:
                 raise
             self._problems.append(CopyProblem(entry.path, error.message))
 
-    async def _differing(self, top: str, final: Path, entries: Sequence[FileEntry]) -> list[FileEntry]:
-        """Files whose sum is not that of the original."""
-        differing = []
-        for start in range(0, len(entries), _BATCH):
-            batch = entries[start : start + _BATCH]
-            self._meter.tell("comparing checksums")
-            theirs = await self._files.sha256(top, [each.path for each in batch])
-            if not theirs:
-                self._proof = Verification.SIZE
-                return []
-            for entry in batch:
-                mine = await asyncio.to_thread(local.sha256, final / entry.path)
-                if entry.path not in theirs:
-                    self._proof = Verification.SIZE
-                elif theirs[entry.path] != mine:
-                    differing.append(entry)
-        return differing
-
 
 def _compare(final: Path, files: Sequence[FileEntry]) -> tuple[list[FileEntry], list[FileEntry]]:
     """Those that have to be copied, and those that are there already by size and time."""
@@ -254,18 +264,10 @@ def _compare(final: Path, files: Sequence[FileEntry]) -> tuple[list[FileEntry], 
 _PIECE = 1 << 17
 
 
-class Send:
-    """One copy of a file or a folder."""
-
-    def __init__(self, files: PodFiles, meter: CopyMeter) -> None:
-        self._files, self._meter = files, meter
-        self._problems: list[CopyProblem] = []
-        self._proof = Verification.SHA256
-
+class Send(_Copy):
     async def run(self, named: str, target: str) -> CopyReport:
         """Copy a path of this machine to `target` in the container, as `cp -a` would: into it, if it is a folder."""
-        began = time.monotonic()
-        source = local.home(named)
+        source = await asyncio.to_thread(Path(named).expanduser)
         with local.translate_os_errors(source):
             entry = await asyncio.to_thread(local.entry_of, source, "", follow=True)
         if entry is None:
@@ -277,18 +279,14 @@ class Send:
         final = posixpath.join(spot.path, safe(name)) if spot.folder else spot.path
         if entry.file:
             entries = [entry]
-            self._meter.total, self._meter.all_files = entry.size, 1
+            self._list_files(entries)
             self._check_space(spot, entry.size, final)
             await self._file(entry, source, final)
         else:
             if spot.kind is not None and not spot.folder:
                 raise BadInput(f"{final} in {self._files.where} is a file: a folder cannot be put in its place.")
             entries = await self._folder(source, final, spot)
-        there = [each for each in entries if each.file]
-        return CopyReport(
-            str(source), final, self._meter.files, sum(each.size for each in there), self._meter.resumed,
-            time.monotonic() - began, self._files.way, self._proof, self._files.note, tuple(self._problems),
-        )  # fmt: skip
+        return self._report(str(source), final, entries)
 
     async def _target(self, target: str) -> PathInfo:
         if target.endswith("/"):
@@ -359,21 +357,11 @@ class Send:
             finally:
                 file.close()
 
-    async def _proved(self, source: Path, part: str) -> bool:
-        self._meter.tell("comparing checksums")
-        folder, name = posixpath.split(part)
-        theirs = await self._files.sha256(folder, [name])
-        if not theirs:
-            self._proof = Verification.SIZE
-            return True
-        return theirs.get(name) == await asyncio.to_thread(local.sha256, source)
-
     # a folder
 
     async def _folder(self, source: Path, final: str, spot: PathInfo) -> list[FileEntry]:
         entries, self._problems[:] = await asyncio.to_thread(local.tree, source)
-        files = [each for each in entries if each.file]
-        self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
+        files = self._list_files(entries)
         folder, name = posixpath.split(final)
         staging = posixpath.join(folder, local.part_name(name, FileEntry("", EntryKind.FOLDER), self._files.where))
         staged, placed = await self._present(staging), await self._present(final)
@@ -427,18 +415,11 @@ class Send:
 
     async def _check(self, source: Path, folder: str, entries: Sequence[FileEntry]) -> None:
         """Send again, singly, each file whose sum is not that of the original."""
-        for start in range(0, len(entries), _BATCH):
-            batch = entries[start : start + _BATCH]
-            self._meter.tell("comparing checksums")
-            theirs = await self._files.sha256(folder, [each.path for each in batch])
-            if not theirs:
-                self._proof = Verification.SIZE
-                return
-            for entry in batch:
-                if theirs.get(entry.path) != await asyncio.to_thread(local.sha256, source / entry.path):
-                    self._meter.done -= entry.size
-                    self._meter.files -= 1
-                    await self._file(entry, source / entry.path, posixpath.join(folder, entry.path))
+        for entry, theirs, mine in await self._sums(source, folder, entries):
+            if theirs != mine:
+                self._meter.done -= entry.size
+                self._meter.files -= 1
+                await self._file(entry, source / entry.path, posixpath.join(folder, entry.path))
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -29,8 +29,6 @@ TIDY = 20.0  # seconds between two looks for hosts of jobs that have ended
 
 
 class SshAccess:
-    """SSH to the ranks of a watched cluster."""
-
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched
 
@@ -160,7 +158,6 @@ class SshAccess:
         return await self._remove(over)
 
     async def keep_tidy(self) -> None:
-        """The same for ever, every now and then."""
         while True:
             with suppress(ConsoleError, OSError):  # it is tried again, and whoever connects next is told
                 await self.tidy()
@@ -198,7 +195,6 @@ class SshAccess:
         return await asyncio.to_thread(editors.editor, name, host, folder)
 
     async def start(self, editor: Editor) -> None:
-        """Start an editor that is on this machine; raises ProgramFailed."""
         from console.attach.ssh import editors
 
         await asyncio.to_thread(editors.start, editor)

@@ -64,7 +64,6 @@ def start(sock: socket.socket, expected: Collection[str] = ()) -> paramiko.Trans
 
 
 def host_key(transport: paramiko.Transport) -> str:
-    """The key that the server showed, "type base64"."""
     key = transport.get_remote_server_key()
     return f"{key.get_name()} {key.get_base64()}"
 
@@ -223,7 +222,6 @@ class Sftp:
         self._client = client
 
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
-        """At most `size` bytes from there on. Raises Unreachable, CopyFailed."""
         with _told(path):
             file = await asyncio.to_thread(self._client.open, path, "rb")
             try:
@@ -236,7 +234,6 @@ class Sftp:
                 await asyncio.to_thread(file.close)
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int) -> None:
-        """Write from there on; 0 begins the file anew. Raises Unreachable, CopyFailed."""
         with _told(path):
             file = await asyncio.to_thread(self._client.open, path, "r+b" if offset else "wb")
             try:
@@ -266,7 +263,6 @@ async def _finished(work: Callable[..., bytes], *arguments: object) -> bytes:
 
 @asynccontextmanager
 async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[Sftp]:
-    """SFTP with a pod's sshd; raises as `open_transport` does."""
     async with open_transport(watched, namespace, pod) as transport:
         with _told("SFTP"):
             client = await asyncio.to_thread(_Client.from_transport, transport)

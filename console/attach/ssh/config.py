@@ -42,7 +42,6 @@ def present(places: SshPaths) -> bool:
 
 
 def _before_hosts(content: bytes) -> list[bytes]:
-    """Lines that hold for every host: those before the first Host or Match."""
     found = []
     for each in content.splitlines():
         first = each.strip().partition(b" ")[0].partition(b"\t")[0].partition(b"=")[0].lower()
@@ -173,13 +172,11 @@ class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
         return mine == (kubeconfig, context, namespace, job)
 
     def known_hosts(self) -> list[str]:
-        """Lines of known_hosts, the release's keys first."""
         keys = [*self.release_keys, *(key for rank in sorted(self.pods) for key in self.pods[rank].keys)]
         return [f"{self.name} {key}" for key in dict.fromkeys(keys)]
 
 
 def load(places: SshPaths, name: str) -> SshHostEntry | None:
-    """That job's; None if there is none."""
     path = places.jobs / f"{name}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=SshHostEntry)

@@ -100,7 +100,6 @@ def pin_kubeconfig(settings: Settings) -> tuple[str, bool]:
 
 
 def program() -> tuple[str, ...]:
-    """How this a4 is started from anywhere."""
     beside = Path(sys.executable).with_name("a4")
     if beside.exists():
         return (str(beside),)

@@ -66,13 +66,11 @@ class DoctorRun:
 
     @property
     def target(self) -> LivePod:
-        """The rank's pod, once that step has been taken."""
         assert self._target is not None
         return self._target
 
     @property
     def transport(self) -> paramiko.Transport:
-        """The connection, once it stands."""
         assert self._transport is not None
         return self._transport
 
@@ -119,7 +117,6 @@ class DoctorRun:
         return f"{self.client.login.server} answers."
 
     async def pod(self) -> str:
-        """The rank has a pod."""
         self._target = await self.reach.resolve(self.address, limit=POD)
         return f"{self.target.pod}."
 

@@ -41,8 +41,6 @@ class SshPlan:
 
 @dataclass(frozen=True, slots=True)
 class SshHost:
-    """A rank that ssh reaches by name."""
-
     namespace: str
     job: str
     rank: int
@@ -56,8 +54,6 @@ class SshHost:
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """An editor that can work in the pod."""
-
     name: str  # word on the command line: code, cursor, …
     title: str
     program: str = ""  # its program on this machine; empty if it is not in PATH
@@ -67,8 +63,6 @@ class Editor:
 
 
 class StepState(StrEnum):
-    """How a step of the doctor ended."""
-
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
@@ -92,8 +86,6 @@ STEPS = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the doctor."""
-
     name: str
     state: StepState
     seconds: float = 0.0

@@ -56,7 +56,6 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-keygen -l` shows it."""
         return fingerprint(self.public)
 
     @property
@@ -77,7 +76,6 @@ class Identity:
 
 
 def fingerprint(public: str) -> str:
-    """Of "type base64", as ssh shows it; empty for what is no key."""
     try:
         blob = base64.b64decode(public.split()[1], validate=True)
     except (IndexError, ValueError):
@@ -188,7 +186,6 @@ def _text(path: Path) -> str:
 
 
 def _said(*command: str) -> str:
-    """What a program printed; empty if it refused."""
     done = _run(list(command))
     return done.stdout if done.returncode == 0 else ""
 
@@ -259,7 +256,6 @@ def check_host_keys(entry: SshHostEntry, rank: int, told: ApiHostKeys) -> SshHos
 
 
 def changed(entry: SshHostEntry, rank: int, before: tuple[str, ...], now: tuple[str, ...], why: str) -> HostKeyChanged:
-    """A refusal that names both keys."""
     was, is_ = (" or ".join(map(fingerprint, keys)) or "none" for keys in (before, now))
     return HostKeyChanged(
         f"The host key of {entry.job} pod {rank} is now {is_}; it was {was}, and {why}.",

@@ -60,7 +60,6 @@ class SshPaths:
 
     @property
     def known_hosts(self) -> Path:
-        """Host keys of the jobs we wrote hosts for."""
         return self.own / "known_hosts"
 
     @property
@@ -119,7 +118,6 @@ _HASH, _SUFFIX, _SOCKET_NAME = 40, 18, 104
 
 
 def writable(folder: Path) -> bool:
-    """Whether something could be made in that folder, which may not exist yet."""
     there = folder
     while not there.exists():
         if there.is_symlink():

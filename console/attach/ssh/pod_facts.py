@@ -110,8 +110,6 @@ class _SecretWire(Wire):
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A pod as the API describes it."""
-
     uid: str
     jobset_uid: str
     restarts: int
@@ -121,8 +119,6 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What was found inside a pod."""
-
     user: str
     home: str
     folder: str  # working directory of its image

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 class RankAccess:
-    """A rank as it was found, and the key that fits."""
-
     def __init__(
         self, watched: WatchedCluster, jobset: JobSet, rank: int, target: LivePod, facts: PodFacts, probed: Probe | None
     ) -> None:

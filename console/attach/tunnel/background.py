@@ -35,8 +35,6 @@ START = 30.0  # seconds a process has to open its ports
 
 @dataclass(frozen=True, slots=True)
 class TunnelRequest:
-    """What the process of a background tunnel is asked to open."""
-
     namespace: str
     job: str
     rank: str
@@ -142,8 +140,6 @@ def _first_line(order: bytes) -> bytes:
 
 
 class _Told(ConsoleError):
-    """What the tunnel's process said, with its exit code."""
-
     def __init__(self, message: str, hint: str, code: int) -> None:
         super().__init__(message, hint)
         self.exit_code = code

@@ -44,8 +44,6 @@ _PAUSE = 1.0  # seconds between two looks, however many connections break
 
 @dataclass(slots=True)
 class _Door:
-    """One port of this machine."""
-
     local: int
     remote: int
     server: asyncio.Server | None = None
@@ -106,7 +104,6 @@ class LocalForward:
         self._start(self._watch())
 
     async def close(self) -> None:
-        """Give the ports back and end what runs through them."""
         for door in self._doors:
             if door.server:
                 door.server.close()
@@ -160,7 +157,6 @@ class LocalForward:
         task.add_done_callback(self._tasks.discard)
 
     async def _carry(self, door: _Door, splice: Relay) -> None:
-        """One connection, from its arrival to its end."""
         door.open += 1
         door.connections += 1
         self._splices.add(splice)
@@ -196,7 +192,6 @@ class LocalForward:
             self.tell(self.tunnel)
 
     def _found(self, target: LivePod) -> None:
-        """The pod is there, the one of before or another."""
         if target.uid != self._uid:
             again = self._tunnel.reconnections + bool(self._uid)
             if self._uid and self._tunnel.state == "ready":
@@ -234,7 +229,6 @@ class LocalForward:
             self._found(found)
 
     async def _watch(self) -> None:
-        """Look now and then whether the pod is there, until the job is over."""
         while True:
             await self._wait(LOOKS if self._tunnel.state == "ready" else LOOKS_WAITING)
             try:
@@ -281,8 +275,7 @@ T = TypeVar("T")
 _UNAUTHORIZED = 401
 
 
-def _quiet(words: str) -> None:
-    """Words nobody wants."""
+def _quiet(words: str) -> None: ...
 
 
 class PortForwarder:
@@ -310,7 +303,6 @@ class PortForwarder:
             pause = min(LOOK_AGAIN[1], pause * 1.5)
 
     async def poll_pod(self, address: RankAddress) -> LivePod | PodPending:
-        """The live pod, or why there is none now; raises as `resolve` does."""
         return await self._once(lambda wire: locate(wire, self.login, address), f"find {address}")
 
     async def open(

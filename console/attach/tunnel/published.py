@@ -32,8 +32,6 @@ USUAL_PORTS = {8888: "Jupyter", 6006: "TensorBoard", SSH_PORT: "ssh"}
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One port of this machine, and what has gone through it."""
-
     local: int
     remote: int
     open: int = 0  # connections now
@@ -107,7 +105,6 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file whole or not at all, for this user only."""
     folders.make_private(path.parent)
     folders.atomic_write(path, json.dumps(value, indent=1).encode())
 
@@ -124,7 +121,6 @@ def last_port(server: str, address: RankAddress, remote: int) -> int:
 
 
 def remember_port(server: str, address: RankAddress, remote: int, local: int) -> None:
-    """Note it for the next time. Blocking."""
     path = state_folder() / "ports.json"
     ports = read_json(path)
     ports = ports if isinstance(ports, dict) else {}
@@ -136,7 +132,6 @@ def remember_port(server: str, address: RankAddress, remote: int, local: int) ->
 
 
 def profiles() -> tuple[Profile, ...]:
-    """All that were saved, by name. Blocking."""
     held = read_json(_config())
     found = []
     for name, each in sorted(held.items()) if isinstance(held, dict) else ():
@@ -158,7 +153,6 @@ def profile(name: str) -> Profile:
 
 
 def save_profile(made: Profile) -> None:
-    """Save it, in place of one of the same name. Blocking."""
     held = read_json(_config())
     values = asdict(made)
     name = values.pop("name")
@@ -166,7 +160,6 @@ def save_profile(made: Profile) -> None:
 
 
 def forget_profile(name: str) -> None:
-    """Remove it; BadInput if there is none. Blocking."""
     profile(name)
     held = read_json(_config())
     held.pop(name)
@@ -210,8 +203,6 @@ def decoded(values: Any) -> Tunnel:
 
 
 class TunnelPublisher:
-    """A tunnel of this process, for others to see and stop."""
-
     def __init__(self, picture: Callable[[], Tunnel], stop: Callable[[], None]) -> None:
         self._picture, self._stop = picture, stop
         self._server: asyncio.Server | None = None

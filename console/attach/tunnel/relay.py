@@ -32,8 +32,7 @@ Protocol v4 cannot pass that on, and of SPDY's way to say it not every kubelet t
 HELD = 1 << 18  # bytes kept for a reader that awaits them, and for a local connection that is slow
 
 
-def _nothing(sent: int, received: int) -> None:
-    """Counts nobody wants."""
+def _nothing(sent: int, received: int) -> None: ...
 
 
 class Relay:
@@ -61,7 +60,6 @@ class Relay:
             self._source.pause_reading()
 
     def sink(self, transport: asyncio.WriteTransport) -> None:
-        """What the pod says is written here."""
         self._sink = transport
         transport.set_write_buffer_limits(high=HELD)
 
@@ -77,7 +75,6 @@ class Relay:
             self._pipe.ping()
 
     def close(self) -> None:
-        """End both sides at once."""
         for transport in (self._source, self._sink):
             if isinstance(transport, asyncio.WriteTransport):
                 transport.abort()
@@ -180,8 +177,6 @@ class Sink(asyncio.BaseProtocol):
 
 
 class Local(Source, Sink):
-    """A connection that came in."""
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         Source.connection_made(self, transport)
         Sink.connection_made(self, transport)
@@ -243,7 +238,6 @@ _PIECE = 1 << 16
 
 
 def login(kubeconfig: Path | None, context: str) -> Login:
-    """The log-in of a context; blocking. Raises BadKubeconfig."""
     return Login(load(kubeconfig).target(context))
 
 
@@ -356,5 +350,4 @@ class _Thread(asyncio.ReadTransport):
         return self._closed
 
     def close(self) -> None:
-        """The thread ends with the process if it waits for a key."""
         self._closed = True

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 class JobState(StrEnum):
-    """The state of a JobSet."""
-
     PENDING = "pending"  # suspended: its Workload waits for quota
     STARTING = "starting"
     RUNNING = "running"

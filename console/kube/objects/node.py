@@ -105,7 +105,6 @@ class Node(ClusterObject, frozen=True):
         return tuple(each.words for each in self.fault_reports(now))
 
     def fault_reports(self, now: float) -> tuple[NodeFault, ...]:
-        """The faults with their reporter and time."""
         found = []
         if not self.ready and not self.is_starting(now):
             never = "never ready since it was made: " if self.never_ready and self.created else ""

@@ -33,8 +33,6 @@ AFTER_THE_END = (
 
 
 class Container(msgspec.Struct, frozen=True, gc=False):
-    """One container's state."""
-
     name: str
     state: str = "waiting"  # waiting, running or terminated
     reason: str = ""
@@ -81,7 +79,6 @@ class Pod(NamespacedObject, frozen=True, gc=False):
 
     @property
     def finished(self) -> bool:
-        """Whether all its containers have ended for good."""
         return self.phase in {"Succeeded", "Failed"}
 
     @property
@@ -91,7 +88,6 @@ class Pod(NamespacedObject, frozen=True, gc=False):
 
     @property
     def restarts(self) -> int:
-        """Restarts of its containers since the pod was made."""
         return sum(each.restarts for each in self.containers if not each.init)
 
     @property
@@ -199,7 +195,6 @@ def requests_of(spec: PodSpecWire | None) -> dict[str, int]:
 
 
 def gpus_of(spec: PodSpecWire | None) -> int:
-    """GPUs of the pod, counted as `requests_of` counts every resource."""
     if spec is None:
         return 0
     total = sidecars = 0
@@ -331,7 +326,6 @@ def _containers(
 
 
 def parse_pod(wire: PodWire) -> Pod:
-    """A pod, with its place in a JobSet from the labels JobSet gave it."""
     meta, spec, status = wire.metadata, wire.spec or PodSpecWire(), wire.status or PodStatusWire()
     labels, annotations = meta.labels or _NO_LABELS, meta.annotations or _NO_ANNOTATIONS
     owner = controller_of(meta)

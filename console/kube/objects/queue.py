@@ -40,8 +40,6 @@ class Quota(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """What is in use of one resource in one flavor."""
-
     flavor: str
     resource: str
     total: int = 0
@@ -58,8 +56,6 @@ class Preemption(Struct, frozen=True):
 
 
 class ClusterQueue(ClusterObject, frozen=True):
-    """A pool of quota that LocalQueues draw on."""
-
     cohort: str = ""
     strategy: str = "BestEffortFIFO"
     stop_policy: str = "None"
@@ -89,13 +85,10 @@ class ClusterQueue(ClusterObject, frozen=True):
         return sum(usage.total for usage in self.reserved if usage.resource == resource)
 
     def borrowed(self, resource: str = GPU) -> int:
-        """What it uses beyond its own quota."""
         return sum(usage.borrowed for usage in self.reserved if usage.resource == resource)
 
 
 class LocalQueue(NamespacedObject, frozen=True):
-    """A LocalQueue: the queue of a namespace that leads to a ClusterQueue."""
-
     cluster_queue: str = ""
     stop_policy: str = "None"
     reserved: tuple[Usage, ...] = ()
@@ -116,8 +109,6 @@ class LocalQueue(NamespacedObject, frozen=True):
 
 
 class ResourceFlavor(ClusterObject, frozen=True):
-    """A ResourceFlavor: node labels, taints and topology that quota is given for."""
-
     node_labels: tuple[tuple[str, str], ...] = ()
     topology: str = ""
     taints: tuple[str, ...] = ()
@@ -291,7 +282,6 @@ def _namespaces(wire: SelectorWire | None) -> tuple[Requirement, ...] | None:
 
 
 def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
-    """A ClusterQueue with its quota and what is taken of it."""
     meta, spec, status = wire.metadata, wire.spec or ClusterQueueSpecWire(), wire.status or QueueStatusWire()
     return ClusterQueue(
         **identity_of(meta),
@@ -348,7 +338,6 @@ class CohortWire(ObjectWire):
 
 
 def parse_cohort(wire: CohortWire) -> Cohort:
-    """A cohort with quota of its own, if it has any."""
     meta, spec = wire.metadata, wire.spec or CohortSpecWire()
     return Cohort(
         **identity_of(meta),
@@ -402,7 +391,6 @@ class TopologyWire(ObjectWire):
 
 
 def parse_topology(wire: TopologyWire) -> Topology:
-    """A topology with its levels, widest first."""
     meta, spec = wire.metadata, wire.spec or TopologySpecWire()
     return Topology(
         **identity_of(meta),

@@ -46,8 +46,6 @@ class TopologyDomain(Struct, frozen=True):
 
 
 class PodSet(Struct, frozen=True):
-    """A group of equal pods, and what admission gave it."""
-
     name: str
     count: int = 1
     requests: tuple[tuple[str, int], ...] = ()  # resource -> amount per pod
@@ -56,7 +54,6 @@ class PodSet(Struct, frozen=True):
     domains: tuple[TopologyDomain, ...] = ()
 
     def total(self, resource: str) -> int:
-        """Amount of that resource over all pods of the group."""
         return self.count * dict(self.requests).get(resource, 0)
 
 
@@ -70,8 +67,6 @@ class CheckState(Struct, frozen=True):
 
 
 class Workload(NamespacedObject, frozen=True):
-    """One Workload with its claim and its state."""
-
     queue: str = ""
     cluster_queue: str = ""  # set once quota is reserved; a pending Workload's comes from its LocalQueue
     priority: int = 0
@@ -88,7 +83,6 @@ class Workload(NamespacedObject, frozen=True):
     evictions: tuple[tuple[str, int], ...] = ()  # reason -> how often
 
     def total(self, resource: str) -> int:
-        """Amount of that resource over all its pods."""
         return sum(group.total(resource) for group in self.pod_sets)
 
     @property
@@ -108,7 +102,6 @@ class Workload(NamespacedObject, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits in a queue."""
         return self.state in {WorkloadState.PENDING, WorkloadState.EVICTED}
 
     @property
@@ -250,7 +243,6 @@ def _slice(wire: SliceWire) -> list[TopologyDomain]:
 
 
 def domains_of(wire: AssignmentWire | None) -> tuple[TopologyDomain, ...]:
-    """The topology domains of a pod set's assignment, from either API version."""
     if wire is None:
         return ()
     count = sum(max(each.domain_count or 0, 0) for each in wire.slices or ())
@@ -284,7 +276,6 @@ def _check(wire: CheckStateWire) -> CheckState:
 
 
 def _evictions(stats: SchedulingStatsWire | None) -> tuple[tuple[str, int], ...]:
-    """Summed over underlying causes."""
     counted: Counter[str] = Counter()
     for each in (stats.evictions or ()) if stats else ():
         counted[intern_text(each.reason)] += each.count or 0
@@ -292,7 +283,6 @@ def _evictions(stats: SchedulingStatsWire | None) -> tuple[tuple[str, int], ...]
 
 
 def parse_workload(wire: WorkloadWire) -> Workload:
-    """A Workload: what it asks for, what it was given, and why not."""
     meta, spec, status = wire.metadata, wire.spec or WorkloadSpecWire(), wire.status or WorkloadStatusWire()
     owner, admission = controller_of(meta), status.admission or AdmissionWire()
     requeue = status.requeue_state or RequeueStateWire()
