@@ -8,34 +8,28 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from console.errors import BadKubeconfig, Unreachable
+from console.errors import BadKubeconfig
 from console.kube.store import FIELDS
 from console.kube.watched_cluster import WatchedCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
     from types import ModuleType
 
-    from console.attach.container_facts import ContainerFact
     from console.attach.exec_many import ContainerExec
     from console.attach.files.copies import Copies
     from console.attach.ssh.access import SshAccess
     from console.attach.tunnel.background import Tunnels
-    from console.google.images import Images
-    from console.google.pool_changes import NodePools
-    from console.google.storage import CloudStorage
+    from console.google.services import Google
     from console.hang.report import HangReport
     from console.hang.xray import HangProbe
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.snapshot import Fleet
     from console.launch.choices import FieldChoices
+    from console.launch.install import ChartCatalog
     from console.launch.launcher import Launching
-    from console.launch.profiles import Profiles
-    from console.launch.recipes import Field, Recipe
-    from console.launch.run_database import History
-    from console.logs.container_log import ResumeCursor
     from console.logs.follow import Logs
     from console.metrics.alarm_rules import Alarm
     from console.metrics.alarms import Alarms
@@ -53,105 +47,11 @@ class _Remembers(Protocol):
 _PartT = TypeVar("_PartT", bound=_Remembers)
 
 
-class Google:
-    """Google Cloud around a cluster, or by the login alone for whoever is connected to none.
-
-    Its libraries are loaded by the first question.
-    """
-
-    def __init__(
-        self, watch: WatchedCluster | None = None, logs: Callable[[], Logs] | None = None, *, read_only: bool = False
-    ) -> None:
-        from console.google.account import Cloud
-
-        self.cloud = Cloud(watch, read_only=read_only)
-        self._watch, self._logs = watch, logs or _no_cluster
-
-    @property
-    def node_pools(self) -> NodePools:
-        """The node pools of the cluster as Google has them."""
-        from console.google.pool_changes import NodePools
-
-        return NodePools(self._watch or _no_cluster(), self.cloud)
-
-    @cached_property
-    def images(self) -> Images:
-        from console.google.images import Images
-
-        return Images(self.cloud)
-
-    @cached_property
-    def storage(self) -> CloudStorage:
-        """Buckets, and the file systems that pods can mount."""
-        from console.google.storage import CloudStorage
-
-        return CloudStorage(self.cloud, self._logs)
-
-    async def offer(self, kind: str) -> FieldChoices:
-        """What there is to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
-        from console.google.field_choices import offer_of
-
-        return await offer_of(self, kind)
-
-    async def close(self) -> None:
-        async with AsyncExitStack() as ending:
-            ending.push_async_callback(self.cloud.close)
-            if "storage" in vars(self):
-                ending.push_async_callback(self.storage.close)
-
-
-def _no_cluster() -> NoReturn:
-    raise Unreachable("No cluster is connected.", "a4 clusters lists those there are.")
-
-
-def launchable() -> tuple[Recipe, ...]:
-    """What can be launched; asks no cluster."""
+def catalog() -> ChartCatalog:
+    """What can be launched, with its fields and values; asks no cluster."""
     from console.launch.install import ChartCatalog
 
-    return ChartCatalog.load().recipes()
-
-
-def container_questions() -> tuple[ContainerFact, ...]:
-    """What containers are asked of themselves, none of it answered yet."""
-    from console.attach.container_facts import pending_facts
-
-    return pending_facts()
-
-
-def log_memory() -> ResumeCursor:
-    """For `Logs.follow`: who follows a log with it can go on in another session."""
-    from console.logs.container_log import ResumeCursor
-
-    return ResumeCursor(whole=False)
-
-
-def memory() -> History:
-    """The runs that are remembered of real clusters; asks none of them."""
-    from console.launch.run_database import History, usual_place
-
-    return History(usual_place())
-
-
-def saved_profiles() -> Profiles:
-    """The person's profiles; asks no cluster."""
-    from console.launch.install import ChartCatalog
-    from console.launch.profiles import Profiles
-
-    return Profiles(ChartCatalog.load)
-
-
-def values_fields(recipe: str) -> tuple[Field, ...]:
-    """What the form of a recipe asks for; asks no cluster. Raises BadInput."""
-    from console.launch.install import ChartCatalog
-
-    return ChartCatalog.load().fields(recipe)
-
-
-def values_file(recipe: str) -> str:
-    """Every value of a recipe at its default, explained, as YAML; asks no cluster. Raises BadInput."""
-    from console.launch.install import ChartCatalog
-
-    return ChartCatalog.load().values_file(recipe)
+    return ChartCatalog.load()
 
 
 class Session:
@@ -248,6 +148,8 @@ class Session:
 
     @cached_property
     def google(self) -> Google:
+        from console.google.services import Google
+
         return Google(self.watch, lambda: self.logs)
 
     async def choices(self, namespace: str = "") -> Mapping[str, FieldChoices]:

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from textual.notifications import Notification, SeverityLevel
     from textual.screen import Screen
 
+    from console.google.services import Google
     from console.launch.recipes import LaunchPlan
-    from console.session import Google, Session
+    from console.session import Session
     from console.settings import Settings
     from practice.child import PracticeProcess
     from screens.widgets.form.model import LaunchRequest
@@ -235,7 +236,7 @@ class ConsoleApp(KeyOrderedApp):
         if not self.without_cluster:
             return self.session.google
         if self._alone is None:
-            from console.session import Google
+            from console.google.services import Google
 
             self._alone = Google(read_only=self.settings.read_only)
         return self._alone

@@ -90,6 +90,12 @@ class GkePool:
     account: str = ""
     """The service account of its machines; "default" or empty: Compute Engine's own of the project."""
 
+    @property
+    def dynamic(self) -> str:
+        """How its machines come and go; empty: they stay."""
+        words = {"queued provisioning": self.queued, "flex-start": self.flex_start, "spot": self.spot}
+        return next((word for word, is_so in words.items() if is_so), "")
+
 
 @dataclass(frozen=True, slots=True)
 class GkeCluster:

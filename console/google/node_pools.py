@@ -152,11 +152,7 @@ class ProvisioningRequest:
 
 
 def join_pools(
-    cluster: GkeCluster,
-    operations: Iterable[GkeOperation],
-    groups: dict[str, Group | None],
-    fleet: Fleet,
-    now: float,
+    cluster: GkeCluster, operations: Iterable[GkeOperation], groups: dict[str, Group | None], fleet: Fleet, now: float
 ) -> tuple[PoolStatus, ...]:
     """The pools with the nodes of the snapshot; `groups` by pool, None: could not be counted."""
     nodes: dict[str, list[Node]] = {}

@@ -163,6 +163,15 @@ class LustreInstance:
     why: str = ""
 
     @property
+    def ready(self) -> bool:
+        return self.state == "ACTIVE"
+
+    @property
+    def endpoint(self) -> str:
+        """What is mounted; empty while there is none."""
+        return self.mount_point
+
+    @property
     def server(self) -> str:
         return self.mount_point.partition("@")[0]
 
@@ -194,6 +203,19 @@ class FilestoreInstance:
     address: str
     network: str
     why: str = ""
+
+    @property
+    def ready(self) -> bool:
+        return self.state == "READY"
+
+    @property
+    def endpoint(self) -> str:
+        """What is mounted; empty while there is none."""
+        return f"{self.address}:/{self.share}" if self.address else ""
+
+    @property
+    def server(self) -> str:
+        return self.address
 
     def values(self) -> dict[str, Value]:
         """The fields of the launch form that mount it."""
@@ -409,7 +431,7 @@ def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, 
 
     def far(each: InstanceT) -> tuple[bool, bool]:
         near = bool(region) and each.location.split("-")[:2] == region.split("-")[:2]
-        return not near, each.state not in {"ACTIVE", "READY"}
+        return not near, not each.ready
 
     return tuple(sorted(found, key=far))
 

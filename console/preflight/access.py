@@ -8,7 +8,17 @@ from console.errors import ConsoleError, NotFound
 from console.google.builds import ImageReference
 from console.kube.objects.meta import annotations_of
 from console.kube.objects.on_demand import NamedWire
-from console.preflight.check import Verdict, combine, fail, half_verdict, missing_verdict, ok, skip, warn
+from console.preflight.check import (
+    Verdict,
+    combine,
+    fail,
+    half_verdict,
+    missing_verdict,
+    ok,
+    skip,
+    verdict_of_error,
+    warn,
+)
 from console.preflight.cluster import account_path
 from console.preflight.context import members, project_members, project_number, repository_members
 from console.preflight.storage import no_bucket
@@ -37,30 +47,17 @@ _ACTS_AS = "iam.gke.io/gcp-service-account"
 async def bucket_access(look: CheckContext) -> Verdict:
     if not look.wish.buckets:
         return skip("No bucket was named." if not look.wish.recipe else "The launch mounts no bucket.")
-    acts_as, account = "", None
+    acts_as, who = "", f"{look.wish.namespace}/{look.wish.account}"
     try:
-        account = await _account(look)
+        account = await look.find(account_path(look), NamedWire)
         acts_as = annotations_of(account.metadata).get(_ACTS_AS, "") if account else ""
-        there = _there(look, account, acts_as)
+        there = ok(f"ServiceAccount {who} is there{f'; its pods act as {acts_as}' if acts_as else ''}.")
+        if account is None:
+            there = fail(f"There is no ServiceAccount {who}.", "Pods that use it are not created.")
     except ConsoleError as error:
-        there = await half_verdict(_raised(error))
+        there = verdict_of_error(error)
     halves = [await half_verdict(_access(look, name, acts_as)) for name in look.wish.buckets]
     return combine(*halves, there, sure=True)
-
-
-async def _raised(error: ConsoleError) -> Verdict:
-    raise error
-
-
-async def _account(look: CheckContext) -> NamedWire | None:
-    return await look.find(account_path(look), NamedWire)
-
-
-def _there(look: CheckContext, account: NamedWire | None, acts_as: str) -> Verdict:
-    who = f"{look.wish.namespace}/{look.wish.account}"
-    if account is None:
-        return fail(f"There is no ServiceAccount {who}.", "Pods that use it are not created.")
-    return ok(f"ServiceAccount {who} is there{f'; its pods act as {acts_as}' if acts_as else ''}.")
 
 
 async def _access(look: CheckContext, name: str, acts_as: str) -> Verdict:
@@ -109,24 +106,16 @@ class _Names:
     def __init__(self, pool: str, namespace: str, account: str, acts_as: str) -> None:
         self.pool, self.namespace, self.account = pool, namespace, account
         self._whole = {*_EVERYBODY, *([f"serviceAccount:{acts_as}"] if acts_as else [])}
-        self._ends = (
-            f"/subject/ns/{namespace}/sa/{account}",
-            f"/namespace/{namespace}",
-            f"{pool}[{namespace}/{account}]",
-        )
+        by_account = f"/subject/ns/{namespace}/sa/{account}", f"{pool}[{namespace}/{account}]"
+        self._ends = (*by_account, f"/namespace/{namespace}")
 
     def roles(self, policy: Mapping[str, Collection[str]]) -> set[str]:
         """Roles that it has by itself, by its namespace, by its cluster, or with everybody."""
         return {role for role, names in policy.items() if any(self._mine(each) for each in names)}
 
     def _mine(self, name: str) -> bool:
-        if name in self._whole:
-            return True
-        return (
-            bool(self.pool)
-            and self.pool in name
-            and (name.endswith(self._ends) or "/kubernetes.cluster/" in name or name.endswith(f"{self.pool}/*"))
-        )
+        ours = name.endswith((*self._ends, f"{self.pool}/*")) or "/kubernetes.cluster/" in name
+        return name in self._whole or (bool(self.pool) and self.pool in name and ours)
 
 
 # images

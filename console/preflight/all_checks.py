@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,12 +14,11 @@ import msgspec
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube.kinds import kind_named
 from console.preflight import access, cluster, images, machines, network, queues, storage
-from console.preflight import cluster as named
 from console.preflight.check import Check, LaunchNeeds, RepairKind, Result, Verdict, name_of, verdict_of_error
 from console.preflight.context import CheckContext, Questions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 
     from console.kube.nested_values import Value
     from console.launch.recipes import LaunchPlan
@@ -28,15 +26,12 @@ if TYPE_CHECKING:
     from console.session import Session
 
 
-Function = Callable[["CheckContext"], Awaitable["Verdict"]]
-
-
 @dataclass(frozen=True, slots=True)
 class Spec:
     id: str
     title: str
     area: str
-    look: Function
+    look: Callable[[CheckContext], Awaitable[Verdict]]
     fix: str  # what mends it, where the check itself knows nothing better
     command: str = ""
 
@@ -180,7 +175,7 @@ CHECKS: tuple[Spec, ...] = (
         cluster.builder_roles,
         "Ask for Kubernetes Engine Admin, Project IAM Admin and Service Account Admin.",
     ),
-    Spec("P36", "Objects it names", _RELEASE, named.named, "Create it, or name one that is there."),
+    Spec("P36", "Objects it names", _RELEASE, cluster.named, "Create it, or name one that is there."),
 )
 
 BY_NAME = {name_of(each.title): each for each in CHECKS} | {each.id.lower(): each for each in CHECKS}
@@ -189,18 +184,6 @@ BY_NAME = {name_of(each.title): each for each in CHECKS} | {each.id.lower(): eac
 
 ADDON_TAKES = 900.0  # seconds that GKE may take for an add-on
 _AGAIN = 2.0  # seconds between two looks at an operation
-
-
-async def apply_repair(cluster: Session, repair: Repair) -> str:
-    """Do it, wait until it is done, and say so."""
-    cluster.watch.connection_for_change(repair.words[0].lower() + repair.words[1:])
-    done = await {
-        RepairKind.ADDON: _addon,
-        RepairKind.SERVICE: _services,
-        RepairKind.REPOSITORY: _repository,
-        RepairKind.QUEUE: _queue,
-    }[repair.kind](cluster, repair.target)
-    return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
 
 async def _addon(cluster: Session, target: tuple[str, ...]) -> str:
@@ -253,6 +236,11 @@ async def _queue(cluster: Session, target: tuple[str, ...]) -> str:
     return f"Created LocalQueue {name} in namespace {namespace}."
 
 
+_REPAIRS = {
+    RepairKind.ADDON: _addon, RepairKind.SERVICE: _services, RepairKind.REPOSITORY: _repository,
+    RepairKind.QUEUE: _queue,
+}  # fmt: skip
+
 AT_ONCE = 8  # checks that look at the same time
 LIMIT = 20.0  # seconds for one check
 BEFORE_LAUNCH = 1.8  # seconds for all checks of a launch that is about to begin
@@ -260,7 +248,7 @@ ASKING_GOOGLE = 8.0
 """The same for a launch that mounts what Google keeps: loading its libraries alone takes two seconds, and a bucket that
 is not there is better known before."""
 SETTLING = 6.0  # seconds for which a check is looked at again after what it lacked was made
-_CLUSTER = "NAME"  # stands in a command for the cluster, until its place is known
+_NAME = "NAME"  # stands in a command for the cluster, until its place is known
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """Kinds of the watch that checks use."""
 
@@ -329,7 +317,9 @@ class Preflight:
 
     async def repair(self, repair: Repair) -> str:
         """Do it; what was done, in one sentence. ConsoleError where it cannot be; NotAllowed in read-only mode."""
-        return await apply_repair(self._cluster, repair)
+        self._cluster.watch.connection_for_change(repair.words[0].lower() + repair.words[1:])
+        done = await _REPAIRS[repair.kind](self._cluster, repair.target)
+        return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
     async def settled(self, wish: LaunchNeeds, id_: str) -> Check:
         """One check after a repair: what was made may take a moment to be seen."""
@@ -351,11 +341,11 @@ class Preflight:
         except ConsoleError as error:
             verdict = verdict_of_error(error)
         command = verdict.command or spec.command
-        if verdict.result in {Result.FAIL, Result.WARN} and _CLUSTER in command:
+        if verdict.result in {Result.FAIL, Result.WARN} and _NAME in command:
             with suppress(ConsoleError):  # then the command keeps NAME in its place
                 place = await looking.place()
                 where = f"{place.cluster} --location={place.location} --project={place.project}"
-                command = command.replace(_CLUSTER, where)
+                command = command.replace(_NAME, where)
         return Check(
             id=spec.id,
             title=spec.title,

@@ -15,9 +15,12 @@ from console.scheduling.forecast import LaunchDemand, demand_of
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from console.kube.nested_values import Value
+    from console.preflight.context import CheckContext
+
+    Look = Callable[[CheckContext], Awaitable["Verdict"]]
 
 
 class Result(StrEnum):
@@ -29,14 +32,7 @@ class Result(StrEnum):
     NOT_APPLICABLE = "not applicable"
 
 
-WORST_FIRST = (
-    Result.FAIL,
-    Result.WARN,
-    Result.NOT_ALLOWED,
-    Result.COULD_NOT,
-    Result.OK,
-    Result.NOT_APPLICABLE,
-)
+WORST_FIRST = (Result.FAIL, Result.WARN, Result.NOT_ALLOWED, Result.COULD_NOT, Result.OK, Result.NOT_APPLICABLE)
 
 
 class RepairKind(StrEnum):
@@ -275,6 +271,15 @@ async def half_verdict(half: Awaitable[Verdict]) -> Verdict:
         return await half
     except ConsoleError as error:
         return verdict_of_error(error)
+
+
+def together(*parts: Look) -> Look:
+    """A check of several halves, as one: see `combine`."""
+
+    async def look(context: CheckContext) -> Verdict:
+        return combine(*[await half_verdict(part(context)) for part in parts])
+
+    return look
 
 
 def verdict_of_error(error: ConsoleError) -> Verdict:

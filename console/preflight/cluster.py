@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -14,7 +15,7 @@ from console.google.clusters import is_gke, is_older, numbers
 from console.kube.kinds import KUEUE
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects.on_demand import BuildWire, GroupWire, NamedWire
-from console.preflight.check import Result, Verdict, combine, fail, half_verdict, ok, skip, warn
+from console.preflight.check import Result, Verdict, combine, fail, half_verdict, ok, skip, together, warn
 from console.preflight.context import KUBERNETES, permissions
 
 if TYPE_CHECKING:
@@ -41,15 +42,10 @@ _ADMIN = ("container.clusters.create", "resourcemanager.projects.setIamPolicy", 
 
 
 async def reached(look: CheckContext) -> Verdict:
-    return combine(await _answers(look), await half_verdict(_runs(look)))
-
-
-async def _answers(look: CheckContext) -> Verdict:
-    version = (await look.get("/version", BuildWire)).git_version or "of an unknown version"
+    running = (await look.get("/version", BuildWire)).git_version or "of an unknown version"
     server = look.cluster.watch.current_connection.target.cluster.server
-    nodes = await half_verdict(_nodes(look))
-    found = f"The API server {version} at {server} answers (context {look.cluster.context})."
-    return combine(ok(found), nodes)
+    found = ok(f"The API server {running} at {server} answers (context {look.cluster.context}).")
+    return combine(combine(found, await half_verdict(_nodes(look))), await half_verdict(_runs(look)))
 
 
 async def _nodes(look: CheckContext) -> Verdict:
@@ -66,10 +62,6 @@ async def _runs(look: CheckContext) -> Verdict:
     return (fail if cluster.status in {"ERROR", "STOPPING"} else warn)(found, reason, "Wait, or see `a4 clusters`.")
 
 
-async def version(look: CheckContext) -> Verdict:
-    return combine(await half_verdict(_version_here(look)), await half_verdict(_version_there(look)))
-
-
 async def _version_here(look: CheckContext) -> Verdict:
     plane = (await look.get("/version", BuildWire)).git_version or ""
     kubelets = sorted({node.version for node in (await look.watched("nodes")).nodes.values() if node.version},
@@ -84,6 +76,9 @@ async def _version_there(look: CheckContext) -> Verdict:
     pools = ", ".join(f"{pool.name} {pool.version}" for pool in cluster.pools)
     told = f"Google: {cluster.version}" + (f"; pools {pools}." if pools else ".")
     return _judged(told, [cluster.version, *(pool.version for pool in cluster.pools)])
+
+
+version = together(_version_here, _version_there)
 
 
 def _judged(told: str, versions: list[str]) -> Verdict:
@@ -112,14 +107,10 @@ async def rights(look: CheckContext) -> Verdict:
     namespace = look.wish.namespace
 
     async def one(verb: str, resource: str, group: str, part: str, where: str) -> tuple[str, bool]:
-        name = f"{verb} {resource}{'/' + part if part else ''}"
+        name, watch = f"{verb} {resource}{'/' + part if part else ''}", look.cluster.watch
         what = f"may I {name}{' in ' + where if where else ''}"
-        allowed = await look.ask(
-            KUBERNETES,
-            what,
-            lambda: look.cluster.watch.is_allowed(verb, resource, group=group, namespace=where, subresource=part),
-        )
-        return name, allowed
+        asked = partial(watch.is_allowed, verb, resource, group=group, namespace=where, subresource=part)
+        return name, await look.ask(KUBERNETES, what, asked)
 
     asked = [one(*right, namespace) for right in _RIGHTS]
     asked.append(one("create", "persistentvolumes", "", "", ""))
@@ -139,27 +130,20 @@ async def name_free(look: CheckContext) -> Verdict:
     if not name:
         return skip("No launch was named.")
     where = quote(namespace, safe="")
-    selector = f"owner=helm,name={name}"
-    halves = await asyncio.gather(
-        half_verdict(_no_release(look, f"/api/v1/namespaces/{where}/secrets", selector)),
-        half_verdict(_no_job(look, where)),
-    )
-    return combine(*halves, sure=True)
 
+    async def no_release() -> Verdict:
+        path, selector = f"/api/v1/namespaces/{where}/secrets", f"owner=helm,name={name}"
+        if await look.names(path, "Helm releases", labelSelector=selector, limit="1"):
+            return fail(f"A Helm release {name} exists in {namespace}.", "A name belongs to one release.")
+        return ok(f"No Helm release in {namespace} is called {name}.")
 
-async def _no_release(look: CheckContext, path: str, selector: str) -> Verdict:
-    name, namespace = look.wish.name, look.wish.namespace
-    if await look.names(path, "Helm releases", labelSelector=selector, limit="1"):
-        return fail(f"A Helm release {name} exists in {namespace}.", "A name belongs to one release.")
-    return ok(f"No Helm release in {namespace} is called {name}.")
+    async def no_job() -> Verdict:
+        path = f"/apis/{_JOBSET}/v1alpha2/namespaces/{where}/jobsets/{quote(name, safe='')}"
+        if await look.find(path, NamedWire):
+            return fail(f"A JobSet {name} exists in {namespace}.", "A name belongs to one job.")
+        return ok(f"No JobSet there is called {name}.")
 
-
-async def _no_job(look: CheckContext, where: str) -> Verdict:
-    name, namespace = look.wish.name, look.wish.namespace
-    path = f"/apis/{_JOBSET}/v1alpha2/namespaces/{where}/jobsets/{quote(name, safe='')}"
-    if await look.find(path, NamedWire):
-        return fail(f"A JobSet {name} exists in {namespace}.", "A name belongs to one job.")
-    return ok(f"No JobSet there is called {name}.")
+    return combine(*await asyncio.gather(half_verdict(no_release()), half_verdict(no_job())), sure=True)
 
 
 async def builder_roles(look: CheckContext) -> Verdict:

@@ -16,7 +16,7 @@ from console.kube.snapshot import WatchState
 from console.preflight.check import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping
 
     from console.google.api.endpoints import GoogleSession
     from console.google.builds import Build, Repository
@@ -41,21 +41,17 @@ class Questions:
         self.cluster = cluster
         self._asked: dict[Hashable, asyncio.Task[object]] = {}
 
-    async def ask(self, key: Hashable, question: Callable[[], Awaitable[_T]]) -> _T:
+    async def ask(self, key: Hashable, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """The answer, or the error, that this question had or has now; who stops waiting stops nobody else."""
         task = self._asked.get(key)
         if task is None:
-            task = self._asked[key] = asyncio.ensure_future(_told(question))
+            task = self._asked[key] = asyncio.create_task(question())
             task.add_done_callback(_seen)
         return cast("_T", await asyncio.shield(task))  # the key names the question
 
     def close(self) -> None:
         for task in self._asked.values():
             task.cancel()
-
-
-async def _told(question: Callable[[], Awaitable[object]]) -> object:
-    return await question()
 
 
 def _seen(task: asyncio.Task[object]) -> None:
@@ -79,7 +75,7 @@ class CheckContext:
     def cluster(self) -> Session:
         return self.questions.cluster
 
-    async def ask(self, at: str, what: str, question: Callable[[], Awaitable[_T]]) -> _T:
+    async def ask(self, at: str, what: str, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Ask, once for all checks, and write down what came of it."""
         started = time.monotonic()
         outcome = "no answer in time"

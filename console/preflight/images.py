@@ -46,12 +46,7 @@ _BUILD_RIGHTS = ("cloudbuild.builds.create", "cloudbuild.builds.list", "artifact
 _CUDA = (12, 8)  # the first version of CUDA for B200
 _TOOLS = ("sshd", "mpirun", "torchrun", "git")
 _ASK = "for p in sshd mpirun torchrun git; do command -v $p >/dev/null || [ -x /usr/sbin/$p ] || echo $p; done"
-_RUNS = {
-    "nccl": ("mpirun",),
-    "connectivity": ("mpirun",),
-    "ddp": ("torchrun",),
-    "qwen3": ("torchrun", "git"),
-}
+_RUNS = {"nccl": ("mpirun",), "connectivity": ("mpirun",), "ddp": ("torchrun",), "qwen3": ("torchrun", "git")}
 """Beginnings of recipes -> programs that they run."""
 _PODS_TRIED = 3
 _LONG = 180.0  # seconds after which a build that has not begun waits for others
@@ -85,10 +80,10 @@ async def image_there(look: CheckContext) -> Verdict:
     image = look.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
-    there = await half_verdict(_pullable(look, image))
-    if there.result is Result.FAIL:
-        return combine(there, await half_verdict(_pulled_before(look, image)))
-    return combine(there, await half_verdict(_pulled_before(look, image)), await half_verdict(nodes_read(look, image)))
+    halves = [await half_verdict(_pullable(look, image)), await half_verdict(_pulled_before(look, image))]
+    if halves[0].result is not Result.FAIL:
+        halves.append(await half_verdict(nodes_read(look, image)))
+    return combine(*halves)
 
 
 async def _pullable(look: CheckContext, image: str) -> Verdict:
@@ -179,9 +174,8 @@ async def _asked(look: CheckContext, pod: Pod, container: str) -> tuple[str, ...
     from console.kube import exec as executing
 
     client = look.cluster.watch.connection_for_change(f"run a command in pod {pod.name}").client
-    code, said, _ = await executing.run_and_collect(
-        client, pod.namespace, pod.name, ["sh", "-c", _ASK], container=container
-    )
+    command = ["sh", "-c", _ASK]
+    code, said, _ = await executing.run_and_collect(client, pod.namespace, pod.name, command, container=container)
     words = said.decode(errors="replace").split()
     return tuple(each for each in words if each in _TOOLS) if code == 0 else None
 
@@ -234,9 +228,8 @@ def registry_of(look: CheckContext, project: str, region: str) -> tuple[str, str
         return found if found and found[0] == project else (project, region, "")
     found = ImageReference.of(f"{named}/x").repository
     if found is None:
-        raise BadInput(
-            f"{named} is not a repository of Artifact Registry.", "Write LOCATION-docker.pkg.dev/PROJECT/NAME."
-        )
+        words = f"{named} is not a repository of Artifact Registry."
+        raise BadInput(words, "Write LOCATION-docker.pkg.dev/PROJECT/NAME.")
     return found
 
 
@@ -246,12 +239,8 @@ async def repository(look: CheckContext) -> Verdict:
     try:
         found = await repositories(look, project, location)
     except ApiDisabled as error:
-        return fail(
-            error.message,
-            "There can be no repository.",
-            "Enable the service first.",
-            repair=enable(project, error.service),
-        )
+        repair = enable(project, error.service)
+        return fail(error.message, "There can be no repository.", "Enable the service first.", repair=repair)
     docker = [each for each in found if each.format == "DOCKER"]
     told = f"Docker repositories of {project} in {location}: {', '.join(each.name for each in docker) or 'none'}."
     if (name and any(each.name == name for each in docker)) or (not name and docker):

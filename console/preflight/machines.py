@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 from console.errors import NotFound
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects.on_demand import WorkloadControllersWire, WorkloadControllerWire
-from console.preflight.check import Need, Verdict, combine, fail, half_verdict, missing_verdict, ok, skip, warn
+from console.preflight.check import (
+    Need,
+    Verdict,
+    combine,
+    fail,
+    half_verdict,
+    missing_verdict,
+    ok,
+    skip,
+    together,
+    warn,
+)
 from console.preflight.context import reservation
 from console.scheduling.topology import MACHINE_GPUS
 
@@ -36,6 +47,11 @@ def _a4_pools(pools: Sequence[GkePool]) -> list[GkePool]:
 
 async def _a4(look: CheckContext) -> list[Node]:
     return [node for node in (await look.watched("nodes")).nodes.values() if _is_a4(node)]
+
+
+async def _names_of_nodes(look: CheckContext, selector: str) -> list[str]:
+    found = await look.names("/api/v1/nodes", "nodes", labelSelector=selector, limit="50")
+    return [each.metadata.name or "" for each in found]
 
 
 def _named(names: Sequence[str], most: int = 4) -> str:
@@ -74,10 +90,6 @@ async def _a4_pool_there(look: CheckContext, wanted: int) -> Verdict:
     return ok(told) if can_have >= wanted else warn(told, f"{wanted} nodes are wanted.", "Raise the pool's limit.")
 
 
-async def dense(look: CheckContext) -> Verdict:
-    return combine(await half_verdict(_placed(look)), await half_verdict(_reserved(look)))
-
-
 async def _placed(look: CheckContext) -> Verdict:
     nodes = await _a4(look)
     if not nodes:
@@ -113,6 +125,9 @@ async def _reserved(look: CheckContext) -> Verdict:
     return warn(told, "No pool takes its machines from a reservation: they may stand apart.")
 
 
+dense = together(_placed, _reserved)
+
+
 async def _dense(look: CheckContext, project: str, pool: str, zone: str, name: str) -> Verdict:
     """What Compute Engine says of the reservation of a pool."""
     try:
@@ -129,10 +144,7 @@ async def _dense(look: CheckContext, project: str, pool: str, zone: str, name: s
 
 
 def _how(pool: GkePool) -> str:
-    if pool.reservation:
-        return f"reservation {pool.reservation}"
-    words = {"spot": pool.spot, "queued provisioning": pool.queued, "flex-start": pool.flex_start}
-    return next((word for word, is_so in words.items() if is_so), "no reservation")
+    return f"reservation {pool.reservation}" if pool.reservation else pool.dynamic or "no reservation"
 
 
 async def free_gpus(look: CheckContext) -> Verdict:
@@ -172,47 +184,24 @@ async def _pools_well(look: CheckContext) -> Verdict:
 
 
 async def taints(look: CheckContext) -> Verdict:
-    keys = sorted(
-        {
-            _key(taint)
-            for node in await _a4(look)
-            for taint in node.taints
-            if taint.endswith(("NoSchedule", "NoExecute"))
-        }
-    )
-    mine = set(_TOLERATED) | _own_tolerations(look)
+    nodes = await _a4(look)
+    keeping = [taint for node in nodes for taint in node.taints if taint.endswith(("NoSchedule", "NoExecute"))]
+    keys = sorted(set(map(_key, keeping)))
+    rows = value_at(look.wish.values, "placement.tolerations")
+    own = {str(row.get("key", "")) for row in (rows if isinstance(rows, list | tuple) else ()) if isinstance(row, dict)}
+    mine = {*_TOLERATED, *own}
     strange = [key for key in keys if key not in mine and not key.startswith(_PASSING)]
     told = f"Taints of the A4 nodes: {', '.join(keys) or 'none'}; pods tolerate {', '.join(sorted(mine))}."
     if not strange:
         return ok(told)
     add = f"Add a toleration for {', '.join(strange)} under placement.tolerations."
-    return (
-        fail(told, f"No pod of this launch may go where {', '.join(strange)} is set.", add)
-        if _everywhere(await _a4(look), strange)
-        else warn(told, f"Some nodes take no pod of this launch: {', '.join(strange)}.", add)
-    )
+    if all(any(_key(taint) in strange for taint in node.taints) for node in nodes):
+        return fail(told, f"No pod of this launch may go where {', '.join(strange)} is set.", add)
+    return warn(told, f"Some nodes take no pod of this launch: {', '.join(strange)}.", add)
 
 
 def _key(taint: str) -> str:
     return taint.partition(":")[0].partition("=")[0]
-
-
-def _everywhere(nodes: Sequence[Node], keys: Sequence[str]) -> bool:
-    return all(any(_key(taint) in keys for taint in node.taints) for node in nodes)
-
-
-def _own_tolerations(look: CheckContext) -> set[str]:
-    rows = value_at(look.wish.values, "placement.tolerations")
-    found = rows if isinstance(rows, list | tuple) else ()
-    return {str(row.get("key", "")) for row in found if isinstance(row, dict)}
-
-
-async def workload_identity(look: CheckContext) -> Verdict:
-    return combine(
-        await half_verdict(_metadata_server(look)),
-        await half_verdict(_labelled(look)),
-        await half_verdict(_pool_identity(look)),
-    )
 
 
 async def _metadata_server(look: CheckContext) -> Verdict:
@@ -238,11 +227,9 @@ async def _running(
 
 
 async def _labelled(look: CheckContext) -> Verdict:
-    selector = f"cloud.google.com/gke-accelerator,{_METADATA_LABEL}!=true"
-    without = await look.names("/api/v1/nodes", "nodes", labelSelector=selector, limit="50")
-    if not without:
+    names = await _names_of_nodes(look, f"cloud.google.com/gke-accelerator,{_METADATA_LABEL}!=true")
+    if not names:
         return ok(f"All GPU nodes carry {_METADATA_LABEL}=true.")
-    names = [each.metadata.name or "" for each in without]
     return fail(f"{_named(names)} lack {_METADATA_LABEL}=true.", "Their pool hands out the node's account.")
 
 
@@ -255,8 +242,7 @@ async def _pool_identity(look: CheckContext) -> Verdict:
     return fail(told, f"Node pools without GKE_METADATA: {', '.join(wrong)}.") if wrong else ok(told)
 
 
-async def dcgm(look: CheckContext) -> Verdict:
-    return combine(await half_verdict(_dcgm_here(look)), await half_verdict(_dcgm_there(look)))
+workload_identity = together(_metadata_server, _labelled, _pool_identity)
 
 
 async def _dcgm_here(look: CheckContext) -> Verdict:
@@ -274,6 +260,9 @@ async def _dcgm_there(look: CheckContext) -> Verdict:
     return warn("Google: DCGM metrics are off.", "GPU metrics are missing from Google's monitoring; training works.")
 
 
+dcgm = together(_dcgm_here, _dcgm_there)
+
+
 async def local_ssd(look: CheckContext) -> Verdict:
     need = look.wish.need(bool(look.wish.text("storage.ssd")))
     if need is Need.NO:
@@ -282,14 +271,12 @@ async def local_ssd(look: CheckContext) -> Verdict:
 
 
 async def _ssd_here(look: CheckContext, need: Need) -> Verdict:
-    label = "cloud.google.com/gke-ephemeral-storage-local-ssd"
-    selector = f"cloud.google.com/gke-accelerator={GPU_NAME},{label}!=true"
     if not await _a4(look):
         raise NotFound(f"There is no node {MACHINE} to look at.", status=404)
-    without = await look.names("/api/v1/nodes", "nodes", labelSelector=selector, limit="50")
-    if not without:
+    label = "cloud.google.com/gke-ephemeral-storage-local-ssd"
+    names = await _names_of_nodes(look, f"cloud.google.com/gke-accelerator={GPU_NAME},{label}!=true")
+    if not names:
         return ok("All A4 nodes have local SSDs for ephemeral storage.")
-    names = [each.metadata.name or "" for each in without]
     return missing_verdict(
         need, f"No local SSD for ephemeral storage on {_named(names)}.", "The folder of the node is missing."
     )

@@ -9,13 +9,25 @@ from urllib.parse import quote
 from console.errors import NotFound, Refused
 from console.google.builds import ImageReference
 from console.google.clusters import opened
+from console.kube.nested_values import get_path as value_at
 from console.kube.objects.on_demand import NamesWire, PoliciesWire
-from console.preflight.check import Need, Verdict, combine, fail, half_verdict, missing_verdict, ok, skip, warn
+from console.preflight.check import (
+    Need,
+    Verdict,
+    combine,
+    fail,
+    half_verdict,
+    missing_verdict,
+    ok,
+    skip,
+    together,
+    warn,
+)
 from console.preflight.context import KUBERNETES
 
 if TYPE_CHECKING:
     from console.google.clusters import Firewall, Nat
-    from console.kube.objects.on_demand import PeerWire, PolicyWire, PortWire, RuleWire
+    from console.kube.objects.on_demand import PeerWire, PolicyWire, RuleWire
     from console.preflight.context import CheckContext
 
 NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))
@@ -26,19 +38,11 @@ _PULLED = "Successfully pulled image "
 _PODS_READ, _LINES = 3, "400"
 _NO_WAY = re.compile(
     r"Could not resolve host|Temporary failure in name resolution|Temporary failure resolving|Network is unreachable"
-    r"|Failed to connect to \S+ port|Max retries exceeded with url|Connection timed out|Connection refused.*https?://",
+    r"|Failed to connect to \S+ port|Max retries exceeded with url|Connection timed out|Connection refused.*https?://"
 )
 _WAY = re.compile(r"^Get:\d+ https?://|^Successfully installed |^Cloning into |Receiving objects: 100%|^Fetched .* in ")
 _OURS = frozenset({"jobset.sigs.k8s.io/jobset-name", "app.kubernetes.io/name", "a4.console/recipe"})
 """Labels that pods of a launch carry, whatever its name."""
-
-
-async def egress(look: CheckContext) -> Verdict:
-    return combine(
-        await half_verdict(_pulled_from_outside(look)),
-        await half_verdict(_told_by_logs(look)),
-        await half_verdict(_nat(look)),
-    )
 
 
 async def _told_by_logs(look: CheckContext) -> Verdict:
@@ -96,16 +100,14 @@ async def _nat(look: CheckContext) -> Verdict:
     return warn(f"Google: no Cloud NAT serves subnet {subnet} of {network}.", reason)
 
 
+egress = together(_pulled_from_outside, _told_by_logs, _nat)
+
+
 async def interfaces(look: CheckContext) -> Verdict:
-    need = look.wish.need(
-        not look.wish.flag("network.hostNetwork") and look.wish.flag("network.interfaces") and look.wish.ask.gpus >= 8
-    )
+    host = look.wish.flag("network.hostNetwork")
+    need = look.wish.need(not host and look.wish.flag("network.interfaces") and look.wish.ask.gpus >= 8)
     if need is Need.NO:
-        return skip(
-            "The pods take the host's network."
-            if look.wish.flag("network.hostNetwork")
-            else "No interface is asked for."
-        )
+        return skip("The pods take the host's network." if host else "No interface is asked for.")
     return combine(await half_verdict(_networks_here(look, need)), await half_verdict(_networks_there(look, need)))
 
 
@@ -123,8 +125,6 @@ async def _networks_here(look: CheckContext, need: Need) -> Verdict:
 
 
 def _wanted(look: CheckContext) -> tuple[str, ...]:
-    from console.kube.nested_values import get_path as value_at
-
     named = value_at(look.wish.values, "network.subnetworks")
     return tuple(map(str, named)) if isinstance(named, list | tuple) and named else NETWORKS
 
@@ -140,21 +140,15 @@ async def _networks_there(look: CheckContext, need: Need) -> Verdict:
         return missing_verdict(need, f"Google: {' and '.join(off)} off.", "Only a new cluster can have it on.")
     counted = ", ".join(f"{pool.name} has {pool.networks} networks more" for pool in pools)
     told = f"Google: multi-networking and Dataplane V2 are on; {counted or 'there is no A4 pool'}."
-    return (
-        missing_verdict(need, told, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
-        if few
-        else ok(told)
-    )
+    if few:
+        return missing_verdict(need, told, f"{wanted} networks beside the default one are needed: {', '.join(few)}.")
+    return ok(told)
 
 
 async def policies(look: CheckContext) -> Verdict:
     if look.wish.flag("network.hostNetwork"):
-        told = ok("The pods share the host's network, to which NetworkPolicies do not apply.")
-        return combine(await half_verdict(_firewall(look)), told, sure=True)
-    return await _policies(look)
-
-
-async def _policies(look: CheckContext) -> Verdict:
+        shared = ok("The pods share the host's network, to which NetworkPolicies do not apply.")
+        return combine(await half_verdict(_firewall(look)), shared, sure=True)
     namespace, ports = look.wish.namespace, look.wish.ports
     path = f"/apis/networking.k8s.io/v1/namespaces/{quote(namespace, safe='')}/networkpolicies"
     found = (await look.get(path, PoliciesWire)).items or []
@@ -191,14 +185,13 @@ def _open(policies: list[PolicyWire], port: int, way: str) -> bool:
 
 def _lets(rule: RuleWire, port: int, kind: str, namespace: str) -> bool:
     peers = rule.from_ if kind == "Ingress" else rule.to
-    near = not peers or any(_near(each, namespace) for each in peers)
-    return near and (not rule.ports or any(_covers(each, port) for each in rule.ports))
-
-
-def _covers(part: PortWire, port: int) -> bool:
-    if (part.protocol or "TCP") != "TCP":
+    if peers and not any(_near(each, namespace) for each in peers):
         return False
-    return part.port is None or (isinstance(part.port, int) and part.port <= port <= (part.end_port or part.port))
+    tcp = [each for each in rule.ports or () if (each.protocol or "TCP") == "TCP"]
+    return not rule.ports or any(
+        each.port is None or (isinstance(each.port, int) and each.port <= port <= (each.end_port or each.port))
+        for each in tcp
+    )
 
 
 def _near(peer: PeerWire, namespace: str) -> bool:

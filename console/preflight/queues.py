@@ -89,17 +89,14 @@ async def _controller(look: CheckContext, group: str, need: Need) -> Verdict:
     tag = next((image.rpartition(":")[2] for image in best.images if ":" in image), "")
     state = "available" if best.available else "not available"
     told = f"{best.metadata.namespace}/{best.name}{f' ({tag})' if tag else ''} is {state}."
-    return (
-        ok(told)
-        if best.available
-        else missing_verdict(need, told, "Nothing reacts to its objects.", "See its pods and events.")
-    )
+    if best.available:
+        return ok(told)
+    return missing_verdict(need, told, "Nothing reacts to its objects.", "See its pods and events.")
 
 
 def _controls(found: WorkloadControllerWire, word: str) -> bool:
-    return ("controller" in found.name and word in found.name) or any(
-        f"/{word}:" in image or f"/{word}@" in image for image in found.images
-    )
+    by_image = any(f"/{word}:" in image or f"/{word}@" in image for image in found.images)
+    return by_image or ("controller" in found.name and word in found.name)
 
 
 def _door(look: CheckContext, fleet: Fleet) -> LocalQueue | None:
@@ -168,10 +165,8 @@ async def quota(look: CheckContext) -> Verdict:
         return skip("The launch names no queue." if gpus else "The recipe asks for no GPU.")
     fleet = await look.watched("localqueues", "clusterqueues", "cohorts")
     chosen = _above(look, fleet)
-    queues = (
-        [chosen] if chosen else [] if look.wish.recipe else sorted(fleet.cluster_queues.values(), key=lambda q: q.name)
-    )
-    if not queues:
+    queues = [chosen] if chosen else sorted(fleet.cluster_queues.values(), key=lambda each: each.name)
+    if not queues or (look.wish.recipe and not chosen):
         return fail("The LocalQueue has no ClusterQueue.", "There is no quota at all.", "See the check LocalQueue.")
     told = "; ".join(f"{each.name}: {each.in_use(GPU)} of {each.nominal(GPU)} GPUs in use" for each in queues)
     told = f"{told}; {gpus} wanted."
@@ -188,7 +183,7 @@ def _lendable(fleet: Fleet, queue: ClusterQueue) -> int:
     most = sum(each.nominal(GPU) for each in others)
     limits = [quota.borrowing_limit for quota in queue.quotas if quota.resource == GPU]
     known = [limit for limit in limits if limit is not None]
-    return most if len(known) < len(limits) or not limits else min(most, sum(known))
+    return min(most, sum(known)) if limits and len(known) == len(limits) else most
 
 
 async def topology(look: CheckContext) -> Verdict:
@@ -202,19 +197,13 @@ async def topology(look: CheckContext) -> Verdict:
     chosen = _above(look, fleet)
     names = {quota.flavor for quota in chosen.quotas} if chosen else {name for _, name in fleet.flavors}
     placed = {name: flavor.topology for (_, name), flavor in fleet.flavors.items() if name in names and flavor.topology}
-    told = (
-        "; ".join(f"flavor {name}: topology {of}" for name, of in sorted(placed.items())) or "No flavor has a topology."
-    )
+    told = "; ".join(f"flavor {name}: topology {of}" for name, of in sorted(placed.items()))
     if not placed:
-        return missing_verdict(need, told, "Kueue cannot place pods close together.")
-    levels = {level for of in placed.values() for level in _levels(fleet, of)}
+        return missing_verdict(need, "No flavor has a topology.", "Kueue cannot place pods close together.")
+    known = [found for of in placed.values() if (found := fleet.topologies.get(("", of)))]
+    levels = {level for each in known for level in each.levels}
     if ask.level not in levels:
         return missing_verdict(
             need, told, f"No topology has the level {ask.level}.", f"Ask for one of {', '.join(sorted(levels))}."
         )
     return ok(f"{told}; with level {ask.level}.")
-
-
-def _levels(fleet: Fleet, name: str) -> tuple[str, ...]:
-    found = fleet.topologies.get(("", name))
-    return found.levels if found else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, NotFound
@@ -27,88 +27,39 @@ from console.preflight.check import (
 from console.preflight.context import bucket, buckets, filestore_instances, lustre_instances
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Sequence
 
+    from console.google.storage import FilestoreInstance, LustreInstance
     from console.preflight.context import CheckContext
 
 
-class _Server(NamedTuple):
-    """An instance of a file system of Google's."""
-
-    name: str
-    address: str
-    words: str
-    state: str
-    ready: bool
-    why: str
-    network: str
-    share: str = ""
-
-
-async def _filestores(look: CheckContext, project: str) -> list[_Server]:
-    return [
-        _Server(each.name, each.address, f"{each.name}: {_endpoint(each.address, f':/{each.share}')}", each.state,
-                each.state == "READY", each.why, each.network, each.share)
-        for each in await filestore_instances(look, project)
-    ]  # fmt: skip
-
-
-def _endpoint(address: str, rest: str = "") -> str:
-    return f"{address}{rest}" if address else "no address,"
-
-
-async def _lustres(look: CheckContext, project: str) -> list[_Server]:
-    return [
-        _Server(each.name, each.server, f"{each.name} in {each.location}: {_endpoint(each.mount_point)}", each.state,
-                each.state == "ACTIVE", each.why, each.network)
-        for each in await lustre_instances(look, project)
-    ]  # fmt: skip
-
-
-async def filestore_instance(look: CheckContext, address: str, share: str, need: Need) -> Verdict:
-    """An instance of Filestore: the one at that address, with that share; empty: any."""
-    return await _serving(look, "Filestore", _filestores, address, need, share)
-
-
-async def lustre_instance(look: CheckContext, address: str, need: Need, project: str = "") -> Verdict:
-    """An instance of Managed Lustre: the one at that address; empty: any. In the cluster's project if none is named."""
-    return await _serving(look, "Lustre", _lustres, address, need, project=project)
-
-
-async def _serving(
-    look: CheckContext,
-    kind: str,
-    listing: Callable[[CheckContext, str], Awaitable[list[_Server]]],
-    address: str,
-    need: Need,
-    share: str = "",
-    project: str = "",
-) -> Verdict:
+async def _instance(look: CheckContext, kind: str, address: str, need: Need, project: str, share: str = "") -> Verdict:
+    """The Lustre or Filestore at that address, with that share; empty: any. Without a project the cluster's counts."""
     cluster = await look.gke()
     project = project or cluster.project
+    found: Sequence[LustreInstance | FilestoreInstance]
     try:
-        found = await listing(look, project)
+        found = await (lustre_instances if kind == "Lustre" else filestore_instances)(look, project)
     except ApiDisabled as error:
         return missing_verdict(need, error.message, "No instance can be there.", "Enable the service, then make one.",
                        repair=enable(project, error.service))  # fmt: skip
-    listed = "; ".join(f"{each.words} {each.state}" for each in found) or "none"
-    told = f"{kind} instances of {project}: {listed}."
-    mine = [each for each in found if not address or each.address == address]
+    listed = "; ".join(
+        f"{each.name} in {each.location}: {each.endpoint or 'no address,'} {each.state}" for each in found
+    )
+    told = f"{kind} instances of {project}: {listed or 'none'}."
+    mine = [each for each in found if not address or each.server == address]
     if not mine:
         return missing_verdict(need, told, f"None has the address {address}." if address else "There is no instance.")
     best = next((each for each in mine if each.ready), mine[0])
     if not best.ready:
         return missing_verdict(need, told, f"{best.name} is {best.state}. {best.why}".strip())
-    if share and all(each.share != share for each in mine):
-        return fail(told, f"{best.name} has no share {share}.", f"Choose {', '.join(each.share for each in mine)}.")
-    return _same_network(told, best.network, cluster.network, need)
-
-
-def _same_network(told: str, theirs: str, ours: str, need: Need) -> Verdict:
-    last = theirs.rpartition("/")[2]
-    if last == ours.rpartition("/")[2]:
-        return ok(f"{told} Same network as the cluster: {last}.")
-    return missing_verdict(need, told, f"It lies in network {last}, the cluster in {ours.rpartition('/')[2]}.")
+    shares = [each.endpoint.rpartition(":/")[2] for each in mine]
+    if share and share not in shares:
+        return fail(told, f"{best.name} has no share {share}.", f"Choose {', '.join(shares)}.")
+    theirs, ours = (each.rpartition("/")[2] for each in (best.network, cluster.network))
+    if theirs == ours:
+        return ok(f"{told} Same network as the cluster: {ours}.")
+    return missing_verdict(need, told, f"It lies in network {theirs}, the cluster in {ours}.")
 
 
 HOST_NETWORK_FROM = (1, 17, 2)
@@ -157,12 +108,8 @@ def _halves(name: str, driver: Verdict, addon: Verdict, *, sure: bool = False) -
     return combine(driver, addon, sure=sure)
 
 
-def _bucket_need(look: CheckContext) -> Need:
-    return look.wish.need(bool(look.wish.buckets))
-
-
 async def fuse(look: CheckContext) -> Verdict:
-    need = _bucket_need(look)
+    need = look.wish.need(bool(look.wish.buckets))
     if need is Need.NO:
         return skip("The launch mounts no bucket.")
     return await _csi(look, "gcsfuse.csi.storage.gke.io", "gcsFuse", "the GCS FUSE CSI driver", need)
@@ -247,7 +194,7 @@ async def nfs(look: CheckContext) -> Verdict:
         share = look.wish.text("storage.nfs.share") if server else ""
         # Without the name of an instance the address may be that of any NFS server.
         filestore = need if look.wish.text("storage.nfs.instance") else Need.OPEN
-        halves = [await half_verdict(filestore_instance(look, server, share, filestore))]
+        halves = [await half_verdict(_instance(look, "Filestore", server, filestore, "", share))]
         if need is Need.OPEN:
             found = await half_verdict(_claim(look, claim))
             halves.append(warn(found.evidence) if found.result.name == "FAIL" else found)
@@ -296,12 +243,9 @@ async def lustre(look: CheckContext) -> Verdict:
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     server, claim = look.wish.text("storage.lustre.server"), look.wish.text("storage.lustre.claim")
-    there = await half_verdict(lustre_instance(look, server, need, look.wish.text("storage.lustre.project")))
+    there = await half_verdict(_instance(look, "Lustre", server, need, look.wish.text("storage.lustre.project")))
     if need is Need.YES and not server:
-        return combine(await half_verdict(_claim(look, claim)), _lighter(there))
+        if there.result is Result.FAIL:  # a claim that is bound proves more than a list that lacks an instance
+            there = warn(there.evidence, there.reason, repair=there.repair)
+        return combine(await half_verdict(_claim(look, claim)), there)
     return there
-
-
-def _lighter(verdict: Verdict) -> Verdict:
-    """A claim that is bound proves more than a list that lacks an instance."""
-    return warn(verdict.evidence, verdict.reason, repair=verdict.repair) if verdict.result.name == "FAIL" else verdict

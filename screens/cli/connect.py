@@ -12,7 +12,8 @@ from screens.cli.output import MessageStyle, warn
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
 
-    from console.session import Google, Session
+    from console.google.services import Google
+    from console.session import Session
     from practice.child import PracticeProcess
     from screens.cli.arguments import Options
 
@@ -76,7 +77,7 @@ async def _require_namespace(session: Session, error: NotFound) -> None:
 @asynccontextmanager
 async def google_of(options: Options) -> AsyncIterator[Google]:
     """Google Cloud, around a cluster where there is one; without a kubeconfig Google credentials are enough."""
-    from console.session import Google
+    from console.google.services import Google
 
     try:
         async with open_session(options, ()) as session:

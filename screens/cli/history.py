@@ -12,7 +12,7 @@ import yaml
 from console.errors import BadInput, BadKubeconfig, ConsoleError, NotThere
 from console.launch.run_record import differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
-from console.session import Session, launchable, memory
+from console.session import Session, catalog
 from console.settings import login_name
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, json_flag, option, word
@@ -59,7 +59,7 @@ async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
     if not recipe:
         return await kept.runs()
     found = await kept.runs(recipe)
-    return found or await kept.runs(find_recipe(launchable(), recipe).id)
+    return found or await kept.runs(find_recipe(catalog().recipes(), recipe).id)
 
 
 def _of_word(runs: Sequence[RunRecord], word: str) -> RunRecord:
@@ -83,7 +83,9 @@ async def remembered(options: HistoryOptions) -> AsyncIterator[History]:
     except BadKubeconfig:
         if options.kubeconfig or options.context:
             raise
-        yield memory()
+        from console.launch.run_database import History, usual_place
+
+        yield History(usual_place())
 
 
 async def complete(session: Session) -> None:

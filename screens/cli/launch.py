@@ -21,7 +21,7 @@ from console.scheduling.forecast import CHECK, Forecast, forecast
 from console.scheduling.queue_choice import PAST, choose_queue
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
-from console.session import launchable, values_fields, values_file
+from console.session import catalog
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
 from screens.cli.alarm_words import ALARM, alarm_json, print_alarms
@@ -63,7 +63,7 @@ _LONGEST = 1 << 20
 
 async def recipes(options: Options) -> int:
     """Print what can be launched; needs no cluster."""
-    found = launchable()
+    found = catalog().recipes()
     if options.json:
         print_json(found)
         return 0
@@ -74,9 +74,9 @@ async def recipes(options: Options) -> int:
 async def values(options: ValuesOptions) -> int:
     """Print every value of a recipe at its default, with what it means: a values file to begin with."""
     if options.json:
-        print_json(values_fields(options.recipe))
+        print_json(catalog().fields(options.recipe))
     else:
-        sys.stdout.write(values_file(options.recipe))
+        sys.stdout.write(catalog().values_file(options.recipe))
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from console.errors import BadInput
-from console.session import saved_profiles
+from console.session import catalog
 from screens.cli.arguments import Command, Commands, Options, either, flag, json_flag, option, word
 from screens.cli.output import print_json, print_line, print_result, print_table, warn
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 async def profiles(options: ProfilesOptions) -> int:
     """List profiles, or do what was asked with one."""
-    kept = saved_profiles()
+    from console.launch.profiles import Profiles
+
+    kept = Profiles(catalog)
     if not options.name:
         if options.by_default is False:
             await kept.make_default("")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from console.google.account import Cloud
     from console.google.clusters import Clusters, GkeCluster
+    from console.google.services import Google
     from console.kube.snapshot import Fleet
-    from console.session import Google
     from screens.widgets.table.table import RowKey
 
 
@@ -102,7 +102,7 @@ class ClustersScreen(AskingScreen):
         if self.app.connected:
             return self.session.google.cloud
         if self._alone is None:
-            from console.session import Google
+            from console.google.services import Google
 
             self._alone = Google()
         return self._alone.cloud

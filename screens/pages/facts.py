@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, work
 from textual.binding import Binding, BindingType
 
-from console.attach.container_facts import ContainerFact, FactState
+from console.attach.container_facts import ContainerFact, FactState, pending_facts
 from screens.base import LiveScreen
 from screens.dialogs.question import Prompt
 from screens.widgets.sentence_line import SentenceLine
@@ -93,11 +93,9 @@ class FactsScreen(LiveScreen):
         self._draw()
 
     def _draw(self) -> None:
-        from console.session import container_questions
-
         lines: list[str] = []
         self.show_fleet(self.app.fleet)
-        for asked in container_questions():
+        for asked in pending_facts():
             fact = self._facts.get(asked.name, asked)
             words = fact.words or ("asked" if fact.state is FactState.ASKED else f"{fact.seconds:.1f} s")
             lines += [f"{RULE}{GLYPHS[fact.state]} {fact.title}: {words}", *fact.text.splitlines(), ""]

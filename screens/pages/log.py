@@ -9,7 +9,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
-from console.session import log_memory
+from console.logs.container_log import ResumeCursor
 from screens.base import LiveScreen
 from screens.dialogs.save import save_log
 from screens.widgets.log.view import WAITING, LogView
@@ -40,7 +40,7 @@ class LogScreen(LiveScreen):
         self.crumb = f"log of {pod}" + (f"/{container}" if container else "")
         self._previous = False
         self._connection: object | None = None  # by which it is followed
-        self._memory = log_memory()
+        self._memory = ResumeCursor(whole=False)
 
     def body(self) -> ComposeResult:
         yield LogView()
@@ -57,7 +57,7 @@ class LogScreen(LiveScreen):
 
     def action_previous(self) -> None:
         self._previous = not self._previous
-        self._memory = log_memory()
+        self._memory = ResumeCursor(whole=False)
         self.view.lines.clear()
         self.follow()
 

@@ -14,8 +14,8 @@ from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google import build_context
 from console.google import build_context as remembered
 from console.google.builds import REGISTRY, TAG, Build, BuildPlan
+from console.google.services import Google
 from console.google.storage import GcsPlace
-from console.session import Google
 from practice.google.builds import Yard
 from practice.google.cloud import DISABLED, LOCKED, Fault
 from practice.google.registry import ADDRESS

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from console.errors import ApiDisabled, ConsoleError, NotFound, NotLoggedIn
-from console.google.field_choices import offer_of
+from console.google.services import offer_of
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from practice.google.cloud import Fault
 from practice.google.vault import BUCKET

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from textual.containers import Vertical
 
-from console.attach.container_facts import ContainerFacts, FactState
+from console.attach.container_facts import ContainerFacts, FactState, pending_facts
 from console.attach.files.entries import (
     CopyMethod,
     CopyProblem,
@@ -23,7 +23,6 @@ from console.attach.files.entries import (
 from console.attach.files.pod_files import PodFolder
 from console.errors import CopyFailed, NotFound, Unreachable
 from console.kube.objects.pod import Container
-from console.session import container_questions
 from console.settings import Settings
 from screens.dialogs.copy import CopyDialog
 from screens.dialogs.question import Confirm, Pick, Prompt
@@ -51,7 +50,7 @@ def facts() -> ContainerFacts:
         "python": {"state": FactState.FAILED, "words": "It did not answer within 10 s."},
         "environment": {"state": FactState.KNOWN, "text": "NCCL_NET=gIB"},
     }
-    told = [replace(each, **answers[each.name]) for each in container_questions() if each.name in answers]  # type: ignore[arg-type]
+    told = [replace(each, **answers[each.name]) for each in pending_facts() if each.name in answers]  # type: ignore[arg-type]
     return ContainerFacts("p", "n", 0, tuple(told))
 
 

@@ -101,7 +101,7 @@ async def test_an_instance_without_an_address_has_none_rather_than_an_empty_one(
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     async with ground() as here:
-        assert "zonal-old: no address, ERROR" in (await here.look("P19")).evidence
+        assert "zonal-old in us-central1-b: no address, ERROR" in (await here.look("P19")).evidence
         assert "scratch in us-central1-b: no address, CREATING" in (await here.look("P22")).evidence
 
 

@@ -1,23 +1,74 @@
-"""What Google has to choose from for one kind of field: asked when somebody wants to choose, never before."""
+"""Google Cloud around a cluster or without one, and what it has to choose from for one kind of field of the form."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn
 
-from console.errors import ApiDisabled, ConsoleError, NotFound
+from console.errors import ApiDisabled, ConsoleError, NotFound, Unreachable
+from console.google.account import Cloud
 from console.launch.choices import ChoicesState, FieldChoices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from console.google.clusters import GkePool
-    from console.google.storage import FilestoreInstance, LustreInstance
+    from console.google.images import Images
+    from console.google.pool_changes import NodePools
+    from console.google.storage import CloudStorage, FilestoreInstance, LustreInstance
     from console.kube.nested_values import Value
-    from console.session import Google
-
-    Instance = LustreInstance | FilestoreInstance
+    from console.kube.watched_cluster import WatchedCluster
+    from console.logs.follow import Logs
 
 _POOL, _RESERVATION = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
+
+
+class Google:
+    """Google Cloud around a cluster, or by the login alone for whoever is connected to none.
+
+    Its libraries are loaded by the first question.
+    """
+
+    def __init__(
+        self, watch: WatchedCluster | None = None, logs: Callable[[], Logs] | None = None, *, read_only: bool = False
+    ) -> None:
+        self.cloud = Cloud(watch, read_only=read_only)
+        self._watch, self._logs = watch, logs or _no_cluster
+
+    @property
+    def node_pools(self) -> NodePools:
+        """The node pools of the cluster as Google has them."""
+        from console.google.pool_changes import NodePools
+
+        return NodePools(self._watch or _no_cluster(), self.cloud)
+
+    @cached_property
+    def images(self) -> Images:
+        from console.google.images import Images
+
+        return Images(self.cloud)
+
+    @cached_property
+    def storage(self) -> CloudStorage:
+        """Buckets, and the file systems that pods can mount."""
+        from console.google.storage import CloudStorage
+
+        return CloudStorage(self.cloud, self._logs)
+
+    async def offer(self, kind: str) -> FieldChoices:
+        """What there is to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
+        return await offer_of(self, kind)
+
+    async def close(self) -> None:
+        async with AsyncExitStack() as ending:
+            ending.push_async_callback(self.cloud.close)
+            if "storage" in vars(self):
+                ending.push_async_callback(self.storage.close)
+
+
+def _no_cluster() -> NoReturn:
+    raise Unreachable("No cluster is connected.", "a4 clusters lists those there are.")
 
 
 async def offer_of(google: Google, kind: str) -> FieldChoices:
@@ -35,10 +86,10 @@ async def offer_of(google: Google, kind: str) -> FieldChoices:
 
 
 def _failed(kind: str, error: ConsoleError) -> FieldChoices:
+    why = str(error)
     if isinstance(error, ApiDisabled):
-        words = f"{error.service} is not enabled in the project; preflight (f9) enables it."
-        return FieldChoices(kind, state=ChoicesState.FAILED, why=words)
-    return FieldChoices(kind, state=ChoicesState.FAILED, why=str(error))
+        why = f"{error.service} is not enabled in the project; preflight (f9) enables it."
+    return FieldChoices(kind, state=ChoicesState.FAILED, why=why)
 
 
 async def _buckets(google: Google) -> FieldChoices:
@@ -49,27 +100,19 @@ async def _buckets(google: Google) -> FieldChoices:
 
 
 async def _lustre(google: Google) -> FieldChoices:
-    found = await google.storage.lustre()
-    ready: dict[Instance, str] = {each: each.mount_point for each in found if each.state == "ACTIVE"}
-    return _mountable("lustre", "Lustre", found, ready, await google.storage.region())
+    return _mountable("lustre", "Lustre", await google.storage.lustre(), await google.storage.region())
 
 
 async def _filestore(google: Google) -> FieldChoices:
-    found = await google.storage.filestore()
-    ready: dict[Instance, str] = {
-        each: f"{each.address}:/{each.share}" for each in found if each.state == "READY" and each.address
-    }
-    return _mountable("filestore", "Filestore", found, ready, await google.storage.region())
+    return _mountable("filestore", "Filestore", await google.storage.filestore(), await google.storage.region())
 
 
-def _mountable(
-    kind: str, title: str, found: Sequence[Instance], ready: Mapping[Instance, str], region: str
-) -> FieldChoices:
+def _mountable(kind: str, title: str, found: Sequence[LustreInstance | FilestoreInstance], region: str) -> FieldChoices:
     """Those that pods can mount, by what; each fills its fields."""
-    about = {
-        each.name: f"{each.location}{_far(each.location, region)}, {each.gib:,} GiB, {place}"
-        for each, place in ready.items()
-    }
+    ready, about = [each for each in found if each.ready and each.endpoint], {}
+    for each in ready:
+        far = f", not in {region}" if region and not f"{each.location}-".startswith(f"{region}-") else ""
+        about[each.name] = f"{each.location}{far}, {each.gib:,} GiB, {each.endpoint}"
     fills = {each.name: _texts(each.values()) for each in ready}
     others = "; ".join(f"{each.name} is {each.state.lower()}" for each in found)
     why = f"No {title} instance can be mounted: {others}." if found else f"The project has no {title} instance."
@@ -94,15 +137,9 @@ async def _pools(google: Google) -> FieldChoices:
     return FieldChoices("nodelabels", tuple(about), about, why="" if about else "The cluster has no pool with GPUs.")
 
 
-def _far(location: str, region: str) -> str:
-    """What there is to say of a place that is not the cluster's."""
-    return f", not in {region}" if region and not f"{location}-".startswith(f"{region}-") else ""
-
-
 def _pool_words(pool: GkePool) -> str:
-    how = "queued provisioning" if pool.queued else "flex-start" if pool.flex_start else "spot" if pool.spot else ""
     limits = f"{pool.least} to {pool.most} nodes" if pool.autoscaling else ""
-    return ", ".join(filter(None, (how, limits, pool.machine_type)))
+    return ", ".join(filter(None, (pool.dynamic, limits, pool.machine_type)))
 
 
 def _texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:
