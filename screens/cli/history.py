@@ -34,7 +34,7 @@ async def history(options: HistoryOptions) -> int:
     """List runs, show one, compare two, or forget some."""
     async with remembered(options) as kept:
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
-        if lists and named and not any(named.lower() in {each.id, each.code.lower()} for each in launchable()):
+        if lists and named and not any(named.lower() in {each.id, each.code.lower()} for each in catalog().recipes()):
             runs = await kept.runs()
             if not any(each.recipe == named for each in runs):
                 return show_run(_of_word(runs, named), runs, as_json=options.json)
