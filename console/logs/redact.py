@@ -10,6 +10,7 @@ blank before what has no digit in it, hexadecimal keys without a word that says 
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from console.logs.word_search import WordSearch
 
@@ -99,8 +100,6 @@ _AFTER = "|".join(
 )
 AFTER = rf"(?=[a-z_?&:-])(?:{_AFTER})"
 """What stands after words that announce a secret; the one group of each that matches is kept."""
-_SHAPE = re.compile(SHAPES)
-_ANNOUNCED = re.compile(AFTER, re.IGNORECASE)
 PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
 _PRIVATE_KEY = re.compile(PRIVATE_KEY)
 
@@ -115,7 +114,13 @@ def is_confidential(name: str, value: object = None) -> bool:
 
 def looks_confidential(text: str) -> bool:
     """Whether a text holds a token, a key, or words that announce one."""
-    return any(pattern.search(text) is not None for pattern in (_SHAPE, _ANNOUNCED, _PRIVATE_KEY))
+    return any(pattern.search(text) is not None for pattern in (*_shapes_of_text(), _PRIVATE_KEY))
+
+
+@cache
+def _shapes_of_text() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Compiled once a text is looked through: that takes milliseconds, and most commands look through none."""
+    return re.compile(SHAPES), re.compile(AFTER, re.IGNORECASE)
 
 
 _SECRET_KEY = re.compile(PRIVATE_KEY + r"(?:(?!-----END)[\s\S]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?")
@@ -123,8 +128,9 @@ _SECRET_KEY = re.compile(PRIVATE_KEY + r"(?:(?!-----END)[\s\S]){0,20000}(?:-----
 
 def redact(text: str) -> str:
     """The text without what can be told to be a secret, for messages of our own; logs have `parsers.secrets`."""
-    text = _SHAPE.sub(REDACTED, _SECRET_KEY.sub(REDACTED, text))
-    return _ANNOUNCED.sub(lambda match: next(each for each in match.groups() if each is not None) + REDACTED, text)
+    shape, announced = _shapes_of_text()
+    text = shape.sub(REDACTED, _SECRET_KEY.sub(REDACTED, text))
+    return announced.sub(lambda match: next(each for each in match.groups() if each is not None) + REDACTED, text)
 
 
 REDACTED_BYTES = REDACTED.encode()
@@ -140,8 +146,6 @@ _WORDS = WordSearch(
     fold=True,
 )  # fmt: skip
 """A text without any of these has no secret in it that is known here."""
-_SHAPES = re.compile(SHAPES.encode(), re.ASCII)
-_AFTER_BYTES = re.compile(AFTER.encode(), re.IGNORECASE | re.ASCII)
 _KEY = re.compile(
     PRIVATE_KEY.encode() + rb"(?:(?!-----END)[\s\S]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?", re.ASCII
 )
@@ -205,9 +209,13 @@ def redact_bytes(text: bytes) -> bytes:
         if plain != text and (clean := redact_bytes(plain)) != plain:
             return clean
         return text
-    text = _KEY.sub(REDACTED_BYTES, text)
-    text = _SHAPES.sub(REDACTED_BYTES, text)
-    return _AFTER_BYTES.sub(_keep_name, text)
+    shape, announced = _shapes_of_bytes()
+    return announced.sub(_keep_name, shape.sub(REDACTED_BYTES, _KEY.sub(REDACTED_BYTES, text)))
+
+
+@cache
+def _shapes_of_bytes() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    return re.compile(SHAPES.encode(), re.ASCII), re.compile(AFTER.encode(), re.IGNORECASE | re.ASCII)
 
 
 def _keep_name(match: re.Match[bytes]) -> bytes:

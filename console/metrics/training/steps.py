@@ -153,6 +153,7 @@ _NO_NUMBER = float.fromhex("-0x1.fffffffffffffp+1023")
 _COUNTS = frozenset({"step", "total", "skipped"})
 _MADE: Callable[[Iterable[Any]], Step] = partial(tuple.__new__, Step)
 _DEFAULTS: dict[str, Any] = {"nan": False, "warm_up": False}
+_UNSAID: dict[str, Any] = {name: _DEFAULTS.get(name) for name in Step._fields[:-1]}
 
 
 class PackedSteps:
@@ -183,14 +184,19 @@ class PackedSteps:
         return map(_MADE, zip(*fields, others, strict=False))
 
     def __getitem__(self, at: int) -> Step:
-        values = [next(iter(self._field(name, at))) for name in Step._fields[:-1]]
-        return _MADE((*values, {name: column[at] for name, column in self.extra.items()}))
+        values = dict(_UNSAID)
+        for name, column in self.columns.items():
+            value = column[at]
+            if name in _DEFAULTS:
+                values[name] = bool(value)
+            elif value != (_NO_COUNT if name in _COUNTS else _NO_NUMBER):
+                values[name] = value
+        return _MADE((*values.values(), {name: column[at] for name, column in self.extra.items()}))
 
-    def _field(self, name: str, at: int | None = None) -> Iterable[Any]:
-        column = self.columns.get(name)
-        if column is None:
+    def _field(self, name: str) -> Iterable[Any]:
+        values = self.columns.get(name)
+        if values is None:
             return repeat(_DEFAULTS.get(name))
-        values = column if at is None else column[at : at + 1]
         if name in _DEFAULTS:
             return map(bool, values)
         missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
