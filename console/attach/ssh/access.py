@@ -62,10 +62,12 @@ class SshAccess:
         if look.plan.adds_key and not plan.adds_key:
             raise NotAllowed(f"Pod {look.target.pod} lacks the key, and adding it was not confirmed.", "Try again.")
         from console.attach.ssh.connect import prepare
+        from console.attach.ssh.paths import SshPaths
+        from console.attach.ssh.rank_access import host_of
 
         entry, added, note = await asyncio.to_thread(look.write, share)
         entry = await prepare(self._watched.current_connection.client, entry, look.target, facts=look.facts)
-        return await asyncio.to_thread(look.host, entry, (*added, *note))
+        return await asyncio.to_thread(host_of, SshPaths.find(), entry, plan.rank, (*added, *note))
 
     @staticmethod
     async def undo() -> tuple[str, ...]:
@@ -104,9 +106,7 @@ class SshAccess:
             if not facts.public_key:
                 raise
             probed = None  # launched with a key: nothing needs to be put there
-        look = RankAccess(self._watched, jobset, rank, target, facts, probed)
-        await asyncio.to_thread(look.choose, identity)
-        return look
+        return await asyncio.to_thread(RankAccess, self._watched, jobset, rank, target, facts, probed, identity)
 
     async def forget(self, namespace: str, job: str) -> tuple[str, ...]:
         """Remove the hosts of a job of this cluster; their names."""

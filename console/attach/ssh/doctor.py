@@ -49,6 +49,14 @@ _FIX = {
 """What mends a step whose error has no hint of its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class StepWarning:
+    """A step of the doctor that passed with a warning, and how to fix it."""
+
+    found: str
+    fix: str
+
+
 class DoctorRun:
     """A rank, and what is known of it so far; each method is one step and gives what it found."""
 
@@ -58,21 +66,12 @@ class DoctorRun:
         self.address = address
         self.entry = entry
         self.open = AsyncExitStack()
-        self._target: LivePod | None = None
-        self._facts: PodFacts | None = None
-        self._probed: Probe | None = None
+        # Each is set by the step that finds it, and used by later ones only.
+        self.target: LivePod
+        self.transport: paramiko.Transport
+        self._facts: PodFacts
+        self._probed: Probe
         self._first: asyncio.Task[bytes] | None = None
-        self._transport: paramiko.Transport | None = None
-
-    @property
-    def target(self) -> LivePod:
-        assert self._target is not None
-        return self._target
-
-    @property
-    def transport(self) -> paramiko.Transport:
-        assert self._transport is not None
-        return self._transport
 
     @property
     def called(self) -> str:
@@ -117,7 +116,7 @@ class DoctorRun:
         return f"{self.client.login.server} answers."
 
     async def pod(self) -> str:
-        self._target = await self.reach.resolve(self.address, limit=POD)
+        self.target = await self.reach.resolve(self.address, limit=POD)
         return f"{self.target.pod}."
 
     async def container(self) -> str | StepWarning:
@@ -155,20 +154,16 @@ class DoctorRun:
 
     async def host_key(self) -> str | StepWarning:
         """Its host key is the one that the API names, and the one that ssh will check against."""
-        assert self._facts is not None
-        assert self._probed is not None
         release = await pod_facts.release_keys(self.client, self.target.namespace, self._facts.secret)
         expected = release or self._probed.served or self._probed.kept
         if not expected:
             raise NotFound("The API names no host key of this pod.", "Its image needs ssh-keyscan (openssh-client).")
         if self.entry:
             told = ApiHostKeys(self._facts, release, self._probed.served, self._probed.kept)
-            check_host_keys(
-                self.entry, self.target.number, told
-            )  # raises HostKeyChanged, as whoever connects would be told
+            check_host_keys(self.entry, self.target.number, told)  # as whoever connects
         login = self.client.login
-        self._transport = await self.open.enter_async_context(ssh.connection(login, self.target, expected))
-        shown = ssh.host_key(self._transport)
+        self.transport = await self.open.enter_async_context(ssh.connection(login, self.target, expected))
+        shown = ssh.host_key(self.transport)
         said = f"{fingerprint(shown)}, as {'its release' if release else 'the pod'} says through the API"
         if self.entry and self.entry.known_hosts() and f"{self.entry.name} {shown}" not in self.entry.known_hosts():
             return StepWarning(f"{said}; known_hosts still has another.", f"a4 ssh --write-config {self.address.job}")
@@ -176,8 +171,6 @@ class DoctorRun:
 
     async def login(self) -> str:
         """One of the person's keys is taken."""
-        assert self._facts is not None
-        assert self._probed is not None
         places = SshPaths.find()
         keys = await asyncio.to_thread(identities.find, places)
         taken = {self._facts.public_key, *self._probed.authorized}
@@ -253,21 +246,12 @@ async def _take(name: str, patient: DoctorRun) -> Step:
             found = await WAYS[name](patient)
     except TimeoutError:
         said = f"No answer of {patient.client.login.server} within {STEP:g} s."
-        return Step(
-            name, StepState.FAILED, time.monotonic() - began, said, _FIX.get(name, CHECK), Unreachable.exit_code
-        )
+        end = StepState.FAILED, said, _FIX.get(name, CHECK), Unreachable.exit_code
     except ConsoleError as error:
         fix = error.hint or _FIX.get("token" if isinstance(error, NotLoggedIn) else name, "")
-        return Step(name, StepState.FAILED, time.monotonic() - began, error.message, fix, error.exit_code)
-    took = time.monotonic() - began
-    if isinstance(found, StepWarning):
-        return Step(name, StepState.WARNING, took, found.found, found.fix)
-    return Step(name, StepState.OK, took, found)
-
-
-@dataclass(frozen=True, slots=True)
-class StepWarning:
-    """A step of the doctor that passed with a warning, and how to fix it."""
-
-    found: str
-    fix: str
+        end = StepState.FAILED, error.message, fix, error.exit_code
+    else:
+        warning = found if isinstance(found, StepWarning) else None
+        end = (StepState.WARNING, warning.found, warning.fix, 0) if warning else (StepState.OK, str(found), "", 0)
+    state, said, fix, code = end
+    return Step(name, state, time.monotonic() - began, said, fix, code)

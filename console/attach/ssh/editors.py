@@ -100,21 +100,14 @@ class Step:
 
 
 OF_VSCODE = {
-    "code": ("VS Code", "vscode"),
-    "code-insiders": ("VS Code Insiders", "vscode-insiders"),
-    "codium": ("VSCodium", "vscodium"),
-    "cursor": ("Cursor", "cursor"),
-    "windsurf": ("Windsurf", "windsurf"),
+    "code": ("VS Code", "vscode", "Remote - SSH"),
+    "code-insiders": ("VS Code Insiders", "vscode-insiders", "Remote - SSH"),
+    "codium": ("VSCodium", "vscodium", "Open Remote - SSH"),
+    "cursor": ("Cursor", "cursor", "Remote - SSH"),
+    "windsurf": ("Windsurf", "windsurf", "Remote - SSH"),
 }
-"""Program, title and the scheme of its links."""
+"""Program, title, the scheme of its links, and the extension that it needs."""
 ANSWER = 30.0  # seconds an editor's launcher may take; it returns at once and leaves the editor running
-_EXTENSION = {
-    "code": "Remote - SSH",
-    "code-insiders": "Remote - SSH",
-    "codium": "Open Remote - SSH",
-    "cursor": "Remote - SSH",
-    "windsurf": "Remote - SSH",
-}
 
 
 def editors(host: SshHost, folder: str = "") -> tuple[Editor, ...]:
@@ -142,11 +135,11 @@ def editor(name: str, host: SshHost, folder: str = "") -> Editor:
         return Editor(
             name, "Zed", program, (program, link) if program else (), f"zed://ssh/{host.host}{quote(folder)}", steps
         )
-    title, scheme = OF_VSCODE[name]
+    title, scheme, extension = OF_VSCODE[name]
     authority = f"ssh-remote+{host.host}"
     command = (program, "--remote", authority, folder) if program else ()
     by_hand = (
-        f"{title}: install the extension {_EXTENSION[name]}.",
+        f"{title}: install the extension {extension}.",
         f"F1, Remote-SSH: Connect to Host…, {host.host}.",
         f"File, Open Folder…, {folder}.",
     )

@@ -11,7 +11,6 @@ import pwd
 import re
 import shlex
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,13 +24,23 @@ if TYPE_CHECKING:
 ELSEWHERE = "A4_SSH_FOLDER"  # environment variable that names a folder to use instead of ~/.ssh
 
 
-@dataclass(frozen=True, slots=True)
 class SshPaths:
     """Paths of the person's SSH folder and of a4's folder in it."""
 
-    user: Path
-    own: Path
-    usual: bool = True  # whether `user` is the folder in which ssh looks by itself
+    def __init__(self, user: Path, own: Path, *, usual: bool = True) -> None:
+        """`usual`: whether `user` is the folder in which ssh looks by itself."""
+        self.user, self.own, self.usual = user, own, usual
+        self.user_config = user / "config"
+        self.config = own / "config"
+        self.whole_config = own / "config-for-F"
+        """Our hosts and then the person's config: for `ssh -F` where no line can be put into the latter."""
+        self.known_hosts = own / "known_hosts"
+        self.jobs = own / "jobs"  # one file per job: what the two above are made of
+        self.own_key = own / "id_ed25519"  # private key of our own pair, if one was made
+        self.made_user_folder = own / "made-the-folder-above"  # stands while ~/.ssh is one that we made
+        longest = len(os.fsencode(own)) + 1 + _HASH + _SUFFIX
+        self.sockets = f"{own}/%C" if longest < _SOCKET_NAME else ""
+        """ControlPath of shared connections; empty where the name would be longer than a socket's may be."""
 
     @classmethod
     def find(cls) -> SshPaths:
@@ -44,44 +53,6 @@ class SshPaths:
             data = os.environ.get("XDG_DATA_HOME", "")
             own = (Path(data) if data else home / ".local" / "share") / "a4" / "ssh"
         return cls(user, own, usual=not named)
-
-    @property
-    def user_config(self) -> Path:
-        return self.user / "config"
-
-    @property
-    def config(self) -> Path:
-        return self.own / "config"
-
-    @property
-    def whole_config(self) -> Path:
-        """Our hosts and then the person's config: for `ssh -F` where no line can be put into the latter."""
-        return self.own / "config-for-F"
-
-    @property
-    def known_hosts(self) -> Path:
-        return self.own / "known_hosts"
-
-    @property
-    def jobs(self) -> Path:
-        """One file per job: what the other two are made of."""
-        return self.own / "jobs"
-
-    @property
-    def own_key(self) -> Path:
-        """Private key of our own pair, if one was made."""
-        return self.own / "id_ed25519"
-
-    @property
-    def sockets(self) -> str:
-        """ControlPath of shared connections; empty where the name would be longer than a socket's may be."""
-        made = f"{self.own}/%C"
-        return made if len(os.fsencode(self.own)) + 1 + _HASH + _SUFFIX < _SOCKET_NAME else ""
-
-    @property
-    def made_user_folder(self) -> Path:
-        """A file that stands while ~/.ssh is one that we made."""
-        return self.own / "made-the-folder-above"
 
     def make(self) -> None:
         """Make both folders, for this account's eyes only; BadInput if that cannot be."""

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
-from console.attach.ssh.identities import public_of
+from console.attach.ssh.identities import public_half, public_of
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
 from console.kube import exec as executing
 from console.kube.actions import pod_path
-from console.kube.objects.meta import JOBSET, UNREADABLE, ObjectWire, Wire, labels_of
+from console.kube.kinds import reader_of
+from console.kube.objects.meta import UNREADABLE, ObjectWire, Wire
+from console.kube.objects.on_demand import read_object
 
 if TYPE_CHECKING:
     from console.kube.client import Client
+    from console.kube.objects.pod import Pod
 
 PORT = 2222
 PROBE = r"""{
@@ -66,23 +70,13 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _LONGEST_PATH = 4096
 
 
-class _Env(Wire):
-    name: str | None = None
-    value: str | None = None
-
-
 class _Container(Wire):
-    name: str | None = None
-    env: list[_Env] | None = None
-
-
-class _SecretVolume(Wire):
-    secret_name: str | None = None
+    env: list[dict[str, Any]] | None = None
 
 
 class _Volume(Wire):
     name: str | None = None
-    secret: _SecretVolume | None = None
+    secret: dict[str, Any] | None = None
 
 
 class _Spec(Wire):
@@ -90,18 +84,8 @@ class _Spec(Wire):
     volumes: list[_Volume] | None = None
 
 
-class _ContainerStatus(Wire):
-    restart_count: int | None = None
-
-
-class _Status(Wire):
-    phase: str | None = None
-    container_statuses: list[_ContainerStatus] | None = None
-
-
 class _PodWire(ObjectWire):
     spec: _Spec | None = None
-    status: _Status | None = None
 
 
 class _SecretWire(Wire):
@@ -131,21 +115,17 @@ class Probe:
 async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:
     """The pod as it is now; raises NotFound and what requests raise."""
     body = await client.request("GET", pod_path(namespace, pod), doing=f"read pod {pod}")
-    try:
-        wire = msgspec.json.decode(body, type=_PodWire)
-    except UNREADABLE as error:
-        raise Unreadable(f"Pod {pod} cannot be read: {error}.") from error
-    spec, status = wire.spec or _Spec(), wire.status or _Status()
-    volumes = {each.name: each.secret.secret_name for each in spec.volumes or () if each.secret}
-    containers = spec.containers or []
-    given = next((env.value for env in (containers[0].env or () if containers else ()) if env.name == "SSH_PUBLIC_KEY"),
-                 None)  # fmt: skip
+    found: Pod = reader_of("pods").read_object(body, f"Pod {pod}")
+    spec = read_object(body, _PodWire).spec or _Spec()
+    secrets = [each.secret.get("secretName") for each in spec.volumes or () if each.secret and each.name == "ssh"]
+    variables = (spec.containers[0].env if spec.containers else None) or ()
+    given = next((each.get("value") for each in variables if each.get("name") == "SSH_PUBLIC_KEY"), None)
     return PodFacts(
-        uid=wire.metadata.uid or "",
-        jobset_uid=labels_of(wire.metadata).get(JOBSET + "jobset-uid", ""),
-        restarts=sum(each.restart_count or 0 for each in status.container_statuses or ()),
-        secret=volumes.get("ssh") or "",
-        public_key=public_of(given or "")[0],
+        uid=found.uid,
+        jobset_uid=found.jobset_uid,
+        restarts=found.restarts,
+        secret=str(secrets[-1] or "") if secrets else "",
+        public_key=public_of(str(given or ""))[0],
     )
 
 
@@ -161,8 +141,6 @@ async def release_keys(client: Client, namespace: str, secret: str) -> tuple[str
         body = await client.request("GET", path, doing=f"read the host key of Secret {secret}")
     except (NotFound, NotAllowed):
         return ()  # whoever may run commands in the pod can read the key there
-    from console.attach.ssh.identities import public_half
-
     try:
         data = msgspec.json.decode(body, type=_SecretWire).data or {}
     except UNREADABLE:
@@ -190,11 +168,11 @@ async def probe(client: Client, namespace: str, pod: str, *, container: str = ""
 
 def parse_probe(pod: str, answer: str) -> Probe:
     """What the script printed; Unreadable for a user or folder that ssh or an editor could take for something else."""
-    found: dict[str, list[str]] = {}
+    found: defaultdict[str, list[str]] = defaultdict(list)
     for line in answer.split("\n"):
         name, _, value = line.partition(" ")
-        found.setdefault(name, []).append(value)
-    user, folder = _first(found, "user"), _first(found, "folder")
+        found[name].append(value)
+    user, home, folder = ((found[name] or [""])[0] for name in ("user", "home", "folder"))
     if not _USER.fullmatch(user):
         raise Unreadable(
             f"Pod {pod} calls its user {user[:64]!r}: that is not a valid user name, so nothing is set up for it."
@@ -205,11 +183,11 @@ def parse_probe(pod: str, answer: str) -> Probe:
         )
     return Probe(
         user=user,
-        home=_first(found, "home"),
+        home=home,
         folder=folder,
-        authorized=tuple(key for each in found.get("authorized", ()) if (key := _key_in(each))),
-        served=tuple(key for each in found.get("hostkey", ()) if (key := public_of(each)[0])),
-        kept=tuple(key for each in found.get("hostfile", ()) if (key := public_of(each)[0])),
+        authorized=tuple(key for each in found["authorized"] if (key := _key_in(each))),
+        served=tuple(key for each in found["hostkey"] if (key := public_of(each)[0])),
+        kept=tuple(key for each in found["hostfile"] if (key := public_of(each)[0])),
         added="added" in found,
     )
 
@@ -217,10 +195,6 @@ def parse_probe(pod: str, answer: str) -> Probe:
 def _is_folder(text: str) -> bool:
     """Whether it is a whole path that neither ssh's configuration nor an editor takes for anything else."""
     return text.startswith("/") and text.isprintable() and len(text) <= _LONGEST_PATH and "\\" not in text
-
-
-def _first(found: dict[str, list[str]], name: str) -> str:
-    return found.get(name, [""])[0]
 
 
 def _key_in(line: str) -> str:

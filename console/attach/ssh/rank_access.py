@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.attach.ssh import config, identities, paths
-from console.attach.ssh import config as include
 from console.attach.ssh.connect import pin_kubeconfig, program
 from console.attach.ssh.editors import SshHost, SshPlan
 from console.attach.ssh.identities import fingerprint
@@ -28,9 +27,16 @@ if TYPE_CHECKING:
 
 class RankAccess:
     def __init__(
-        self, watched: WatchedCluster, jobset: JobSet, rank: int, target: LivePod, facts: PodFacts, probed: Probe | None
+        self,
+        watched: WatchedCluster,
+        jobset: JobSet,
+        rank: int,
+        target: LivePod,
+        facts: PodFacts,
+        probed: Probe | None,
+        named: Path | None,
     ) -> None:
-
+        """Choose the key (that of the file `named`, if one is) and the name, and word the plan; blocking."""
         self._watched = watched
         self.target = target
         self._rank = rank
@@ -39,12 +45,6 @@ class RankAccess:
         self.facts = facts
         self._probed = probed
         self._places = SshPaths.find()
-        self._key: Identity | None = None
-        self._entry: SshHostEntry | None = None
-        self.plan = SshPlan("", "", 0, 0, "", "", "", "", "", False, False, "", False, "")
-
-    def choose(self, named: Path | None) -> None:
-        """Choose the key and the name, and word the plan; blocking."""
         accepted = {self.facts.public_key, *(self._probed.authorized if self._probed else ())} - {""}
         found = [identities.named(named)] if named else identities.find(self._places)
         self._key = key = found[0] if named else identities.choose(found, accepted)
@@ -62,8 +62,8 @@ class RankAccess:
             makes_key=key is None,
             adds_key=key is None or key.public not in accepted,
             config=str(self._places.user_config),
-            adds_line=not include.present(self._places),
-            line=include.line(self._places),
+            adds_line=not config.present(self._places),
+            line=config.line(self._places),
             other=f"a4-{entry.job}" if entry.suffix else "",
         )
 
@@ -77,8 +77,7 @@ class RankAccess:
             name = f"a4-{job}{suffix}"
             known = config.load(self._places, name)
             mine = known is None or known.belongs_to(kubeconfig, watched.context, namespace, job)
-            ended = known is not None and known.lost
-            if mine or ended:
+            if mine or (known is not None and known.lost):
                 break
         else:
             raise BadInput(
@@ -111,7 +110,6 @@ class RankAccess:
 
     def write(self, share: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
         """Write the entry and the Include line; gives the entry, what was done and what could not be. Blocking."""
-        assert self._entry is not None
         done, undone = [], []
         places = self._places
         with places.locked():
@@ -129,24 +127,19 @@ class RankAccess:
             )
             config.save(places, entry)
             try:
-                if include.add(places):
-                    done.append(f"{places.user_config} begins with `{include.line(places)}`; a4 ssh --undo removes it.")
+                if config.add(places):
+                    done.append(f"{places.user_config} begins with `{config.line(places)}`; a4 ssh --undo removes it.")
             except BadInput as error:
                 undone.append(str(error))
         if self.plan.adds_key:
             done.append(f"Added {key.told} to {self.target.pod}.")
         return entry, done, undone
 
-    def host(self, entry: SshHostEntry, notes: tuple[str, ...]) -> SshHost:
-        return host_of(self._places, entry, self._rank, notes)
-
 
 def host_of(places: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
     """A rank of an entry, and how ssh is called for it; blocking."""
-    if not include.present(places):
-        command: tuple[str, ...] = ("ssh", "-F", str(places.whole_config))
-    else:
-        command = ("ssh",) if places.usual else ("ssh", "-F", str(places.user_config))
+    usual = places.user_config if config.present(places) else places.whole_config
+    command = ["ssh"] if usual == places.user_config and places.usual else ["ssh", "-F", str(usual)]
     own = entry.pods[str(rank)].keys if str(rank) in entry.pods else ()
     return SshHost(
         namespace=entry.namespace,
