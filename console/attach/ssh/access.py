@@ -79,13 +79,11 @@ class SshAccess:
     @staticmethod
     async def hosts() -> tuple[SshHost, ...]:
         def read() -> tuple[SshHost, ...]:
-            from console.attach.ssh import config
             from console.attach.ssh.paths import SshPaths
             from console.attach.ssh.rank_access import host_of
 
             places = SshPaths.find()
-            found = config.load_all(places) if places.jobs.is_dir() else []
-            return tuple(host_of(places, each, rank) for each in found for rank in range(each.ranks))
+            return tuple(host_of(places, each, rank) for each in _entries() for rank in range(each.ranks))
 
         return await asyncio.to_thread(read)
 
@@ -108,30 +106,15 @@ class SshAccess:
             probed = None  # launched with a key: nothing needs to be put there
         return await asyncio.to_thread(RankAccess, self._watched, jobset, rank, target, facts, probed, identity)
 
-    async def forget(self, namespace: str, job: str) -> tuple[str, ...]:
-        """Remove the hosts of a job of this cluster; their names."""
-        from console.attach.ssh.connect import pin_kubeconfig
-
-        where = pin_kubeconfig(self._watched.settings)[0]
-        context = self._watched.context
-        return await self._remove(lambda entry: entry.belongs_to(where, context, namespace, job))
-
     @staticmethod
     async def forget_named(job: str, *, context: str = "", namespace: str = "") -> tuple[str, ...]:
-        """The same without a cluster, by name alone; BadInput where several jobs have that name."""
+        """Remove the hosts of a job by its name alone; their names. BadInput where several jobs have that name."""
 
         def meant(entry: SshHostEntry) -> bool:
             return entry.job == job and context in {"", entry.context} and namespace in {"", entry.namespace}
 
-        def places() -> list[str]:
-            from console.attach.ssh import config
-            from console.attach.ssh.paths import SshPaths
-
-            found = SshPaths.find()
-            known = config.load_all(found) if found.jobs.is_dir() else []
-            return sorted({f"{each.namespace} of {each.context}" for each in known if meant(each)})
-
-        there = await asyncio.to_thread(places)
+        known = await asyncio.to_thread(_entries)
+        there = sorted({f"{each.namespace} of {each.context}" for each in known if meant(each)})
         if len(there) > 1:
             raise BadInput(
                 f"There is more than one {job}: in {', in '.join(there)}.", "Add --namespace, --context or both."
@@ -212,10 +195,16 @@ class SshAccess:
             yield step
 
     def _entry(self, namespace: str, job: str) -> SshHostEntry | None:
-        from console.attach.ssh import config
         from console.attach.ssh.connect import pin_kubeconfig
-        from console.attach.ssh.paths import SshPaths
 
-        where = pin_kubeconfig(self._watched.settings)[0]
-        found = config.load_all(SshPaths.find())
-        return next((each for each in found if each.belongs_to(where, self._watched.context, namespace, job)), None)
+        place = pin_kubeconfig(self._watched.settings)[0], self._watched.context, namespace, job
+        return next((each for each in _entries() if each.belongs_to(*place)), None)
+
+
+def _entries() -> list[SshHostEntry]:
+    """Those of all jobs; blocking."""
+    from console.attach.ssh import config
+    from console.attach.ssh.paths import SshPaths
+
+    places = SshPaths.find()
+    return config.load_all(places) if places.jobs.is_dir() else []

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from console import assets
 from console.attach.tunnel import published
-from console.attach.tunnel import published as memory
 from console.attach.tunnel.engine import LocalForward, PortForwarder
 from console.attach.tunnel.published import TunnelPublisher, decoded, free_name
 from console.attach.tunnel.relay import login
@@ -225,11 +224,11 @@ class Tunnels:
         return await published.stop_tunnel(name)
 
     async def profiles(self) -> tuple[Profile, ...]:
-        return await asyncio.to_thread(memory.profiles)
+        return await asyncio.to_thread(published.profiles)
 
     async def save(self, profile: Profile) -> None:
         """Save it, in place of one of the same name."""
-        await asyncio.to_thread(memory.save_profile, profile)
+        await asyncio.to_thread(published.save_profile, profile)
 
     async def close(self) -> None:
         tasks = tuple(self._tasks)

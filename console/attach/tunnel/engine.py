@@ -56,9 +56,6 @@ class _Door:
         self.sent += sent
         self.received += received
 
-    def picture(self) -> Listener:
-        return Listener(self.local, self.remote, self.open, self.connections, self.sent, self.received)
-
 
 class LocalForward:
     """A tunnel at work. `open` it, await `ended`, `close` it."""
@@ -83,7 +80,11 @@ class LocalForward:
 
     @property
     def tunnel(self) -> Tunnel:
-        return replace(self._tunnel, listeners=tuple(door.picture() for door in self._doors))
+        listeners = [
+            Listener(each.local, each.remote, each.open, each.connections, each.sent, each.received)
+            for each in self._doors
+        ]
+        return replace(self._tunnel, listeners=tuple(listeners))
 
     async def open(self) -> None:
         """Listen, and look for the pod once.
@@ -117,7 +118,10 @@ class LocalForward:
     # listening
 
     async def _listen(self, wanted: PortPair) -> None:
-        choices = [wanted.local] if wanted.local else await self._choices(wanted.remote)
+        choices = [wanted.local]
+        if not wanted.local:  # last time's, else the same number, else any
+            last = await asyncio.to_thread(published.last_port, self._tunnel.server, self._address, wanted.remote)
+            choices = [last or (wanted.remote if wanted.remote >= 1024 else 0), 0]
         taken = ""
         for local in choices:
             door = _Door(local, wanted.remote)
@@ -125,7 +129,8 @@ class LocalForward:
             try:
                 door.server = await loop.create_server(partial(self._arrived, door), "127.0.0.1", local)
             except OSError as error:
-                taken = _taken(error)
+                busy = error.errno == errno.EADDRINUSE
+                taken = "is taken by another program" if busy else f"cannot be used ({error.strerror})"
                 if wanted.local:
                     raise BadInput(
                         f"Port {local} of this machine {taken}.",
@@ -140,11 +145,6 @@ class LocalForward:
                 published.remember_port, self._tunnel.server, self._address, wanted.remote, door.local
             )
             return
-
-    async def _choices(self, remote: int) -> list[int]:
-        """Last time's, else the same number, else any."""
-        last = await asyncio.to_thread(published.last_port, self._tunnel.server, self._address, remote)
-        return [last or (remote if remote >= 1024 else 0), 0]
 
     def _arrived(self, door: _Door) -> Local:
         splice = Relay(door.count)
@@ -252,20 +252,10 @@ class LocalForward:
                     await self._look.wait()
             except TimeoutError:
                 if (self._clock() - wall) - (loop.time() - awake) > SLEPT:
-                    self._slept()
+                    for splice in self._splices:  # may be dead without anybody having said so
+                        splice.ask()
                     break
         self._look.clear()
-
-    def _slept(self) -> None:
-        """Connections may be dead without anybody having said so: ask each."""
-        for splice in self._splices:
-            splice.ask()
-
-
-def _taken(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "is taken by another program"
-    return f"cannot be used ({error.strerror})"
 
 
 LIMIT = 60.0  # seconds a connection waits for the pod that replaces another
@@ -292,15 +282,7 @@ class PortForwarder:
 
         Raises BadInput (no such rank), Ended (over, or gone), Unreachable (the time is up, no API server), Refused.
         """
-        doing = f"find {address}"
-        deadline, pause, said = self._deadline(limit), LOOK_AGAIN[0], ""
-        while True:
-            found = await self._once(lambda wire: locate(wire, self.login, address), doing)
-            if isinstance(found, LivePod):
-                return found
-            said = self._wait(address, found, said, deadline, say)
-            await asyncio.sleep(pause)
-            pause = min(LOOK_AGAIN[1], pause * 1.5)
+        return await self._wait(address, lambda: self.poll_pod(address), limit, say)
 
     async def poll_pod(self, address: RankAddress) -> LivePod | PodPending:
         return await self._once(lambda wire: locate(wire, self.login, address), f"find {address}")
@@ -314,24 +296,21 @@ class PortForwarder:
         say: Callable[[str], None] = _quiet,
     ) -> tuple[Pipe, LivePod]:
         """A pipe to a port of the live pod, and which pod that is; raises as `resolve` does."""
-        deadline, pause, said = self._deadline(limit), LOOK_AGAIN[0], ""
         gone = 0
-        while True:
+
+        async def dial() -> tuple[Pipe, LivePod] | PodPending:
+            nonlocal gone
             try:
-                made = await self._once(lambda wire: self._dial(wire, address, port), f"reach port {port} of {address}")
+                return await self._once(lambda wire: self._dial(wire, address, port), f"reach port {port} of {address}")
             except JobEnded:
                 raise
             except NotFound:
-                # It went between the look and the call.
-                gone += 1
+                gone += 1  # it went between the look and the call
                 if isinstance(address, LivePod) or gone > 20:
                     raise
-                made = PodPending("its pod was just deleted")
-            if not isinstance(made, PodPending):
-                return made
-            said = self._wait(address, made, said, deadline, say)
-            await asyncio.sleep(pause)
-            pause = min(LOOK_AGAIN[1], pause * 1.5)
+                return PodPending("its pod was just deleted")
+
+        return await self._wait(address, dial, limit, say)
 
     @asynccontextmanager
     async def dial(
@@ -371,19 +350,25 @@ class PortForwarder:
             theirs.close()
             splice.close()
 
-    def _deadline(self, limit: float | None) -> float:
-        return asyncio.get_running_loop().time() + (self._limit if limit is None else limit)
-
-    @staticmethod
-    def _wait(
-        address: RankAddress | LivePod, found: PodPending, said: str, deadline: float, say: Callable[[str], None]
-    ) -> str:
-        """Say why it waits, unless that was said; Unreachable when the time is up."""
-        if asyncio.get_running_loop().time() >= deadline:
-            raise Unreachable(f"{address} cannot be reached: {found.words}.", "Why: a4 jobs --json")
-        if found.words != said:
-            say(f"Waiting for {address}: {found.words}.")
-        return found.words
+    async def _wait(
+        self,
+        address: RankAddress | LivePod,
+        poll: Callable[[], Awaitable[T | PodPending]],
+        limit: float | None,
+        say: Callable[[str], None],
+    ) -> T:
+        """What `poll` finds in the end; says why it waits, each reason once. Unreachable when the time is up."""
+        loop = asyncio.get_running_loop()
+        deadline, pause, said = loop.time() + (self._limit if limit is None else limit), LOOK_AGAIN[0], ""
+        while isinstance(found := await poll(), PodPending):
+            if loop.time() >= deadline:
+                raise Unreachable(f"{address} cannot be reached: {found.words}.", "Why: a4 jobs --json")
+            if found.words != said:
+                said = found.words
+                say(f"Waiting for {address}: {said}.")
+            await asyncio.sleep(pause)
+            pause = min(LOOK_AGAIN[1], pause * 1.5)
+        return found
 
     async def _dial(
         self, wire: RawConnection, address: RankAddress | LivePod, port: int

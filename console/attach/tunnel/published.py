@@ -96,12 +96,13 @@ def _config() -> Path:
     return folders.config_folder() / "tunnels.json"
 
 
-def read_json(path: Path) -> Any:
-    """What a file holds; None if there is none, or it is broken: all of this can be done without."""
+def read_json(path: Path) -> dict[str, Any]:
+    """What a file holds; nothing if there is none, or it is broken: all of this can be done without."""
     try:
-        return json.loads(path.read_bytes())
+        held = json.loads(path.read_bytes())
     except (OSError, ValueError):
-        return None
+        return {}
+    return held if isinstance(held, dict) else {}
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -115,15 +116,13 @@ def _key(server: str, address: RankAddress, remote: int) -> str:
 
 def last_port(server: str, address: RankAddress, remote: int) -> int:
     """The local port that led there last; 0 if none did. Blocking."""
-    ports = read_json(state_folder() / "ports.json")
-    found = ports.get(_key(server, address, remote)) if isinstance(ports, dict) else None
+    found = read_json(state_folder() / "ports.json").get(_key(server, address, remote))
     return found if isinstance(found, int) else 0
 
 
 def remember_port(server: str, address: RankAddress, remote: int, local: int) -> None:
     path = state_folder() / "ports.json"
     ports = read_json(path)
-    ports = ports if isinstance(ports, dict) else {}
     key = _key(server, address, remote)
     if ports.get(key) != local:
         ports.pop(key, None)
@@ -132,9 +131,8 @@ def remember_port(server: str, address: RankAddress, remote: int, local: int) ->
 
 
 def profiles() -> tuple[Profile, ...]:
-    held = read_json(_config())
     found = []
-    for name, each in sorted(held.items()) if isinstance(held, dict) else ():
+    for name, each in sorted(read_json(_config()).items()):
         try:
             found.append(Profile(**{**each, "name": name, "ports": tuple(map(str, each["ports"]))}))
         except (TypeError, KeyError):
@@ -153,10 +151,8 @@ def profile(name: str) -> Profile:
 
 
 def save_profile(made: Profile) -> None:
-    held = read_json(_config())
     values = asdict(made)
-    name = values.pop("name")
-    write_json(_config(), {**(held if isinstance(held, dict) else {}), name: values})
+    write_json(_config(), {**read_json(_config()), values.pop("name"): values})
 
 
 def forget_profile(name: str) -> None:
@@ -270,9 +266,8 @@ def _known() -> dict[str, Tunnel]:
     """The last that was written of each. Blocking."""
     found = {}
     for path in sorted(state_folder().glob("*.json"), key=lambda each: each.stem):
-        values = read_json(path)
         try:
-            found[path.stem] = decoded(values)
+            found[path.stem] = decoded(read_json(path))
         except (TypeError, KeyError):
             continue  # ports.json, or of another version
     return found
