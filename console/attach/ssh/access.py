@@ -106,6 +106,13 @@ class SshAccess:
             probed = None  # launched with a key: nothing needs to be put there
         return await asyncio.to_thread(RankAccess, self._watched, jobset, rank, target, facts, probed, identity)
 
+    async def forget(self, namespace: str, job: str) -> tuple[str, ...]:
+        """Remove the hosts of a job of this cluster; their names."""
+        from console.attach.ssh.connect import pin_kubeconfig
+
+        place = pin_kubeconfig(self._watched.settings)[0], self._watched.context, namespace, job
+        return await self._remove(lambda entry: entry.belongs_to(*place))
+
     @staticmethod
     async def forget_named(job: str, *, context: str = "", namespace: str = "") -> tuple[str, ...]:
         """Remove the hosts of a job by its name alone; their names. BadInput where several jobs have that name."""
