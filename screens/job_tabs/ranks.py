@@ -24,7 +24,7 @@ from screens.columns.jobs import events_of
 from screens.job_tabs.events import show_event
 from screens.job_tabs.tab import JobTab
 from screens.widgets.line import Inked, wrap
-from screens.widgets.log.filter import printable
+from screens.widgets.log.line import printable
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice

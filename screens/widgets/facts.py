@@ -58,10 +58,10 @@ class Facts(Inked):
         back = self.rich_style.background_style
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
-        count = max((len(line) for line in lines), default=1)
+        count = max(map(len, lines))
         room = (width - 4) // count if len(lines[y]) > 1 else width - 4
-        segments = fit_runs([Span("  ")], 2, lambda ink: back + self.ink(ink))
+        segments = fit_runs([Span("  ")], 2, self.over(back))
         for name, value in lines[y]:
             runs = [Span(name + " " * max(1, NAME - cell_len(name)), "head"), *runs_of(value, "text")]
-            segments += fit_runs(runs, room, lambda ink: back + self.ink(ink))
+            segments += fit_runs(runs, room, self.over(back))
         return Strip(segments).adjust_cell_length(width, back)

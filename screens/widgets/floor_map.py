@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.scheduling.topology import GpuState, format_gpu_sum
-from screens.widgets.line import Inked, InkOf, changed_columns, fit, fit_runs, joined
+from screens.widgets.line import Inked, changed_columns, fit, fit_runs, joined, line
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, count
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rich.segment import Segment
-    from rich.style import Style
     from textual import events
 
     from console.scheduling.topology import Floor, Holder, Host, HostGpu
@@ -123,13 +122,8 @@ def stretch_words(floor: Floor) -> list[Span]:
     if not largest.in_all:
         loose = f"; {count(floor.free, 'GPU')} free on shared hosts" if floor.free else ""
         return [Span(f"{format_gpu_sum(floor)}. No host is wholly free{loose}.", "dim")]
-    runs = [
-        Span("Largest free: ", "dim"),
-        Span(f"{largest.in_subblock} GPUs", "strong"),
-        Span(" in one subblock", "dim"),
-    ]
-    if largest.subblock:
-        runs.append(Span(f" ({largest.subblock})", "dim"))
+    where = f" in one subblock ({largest.subblock})" if largest.subblock else " in one subblock"
+    runs = [Span("Largest free: ", "dim"), Span(f"{largest.in_subblock} GPUs", "strong"), Span(where, "dim")]
     if largest.in_block > largest.in_subblock:
         runs += [Span(", ", "dim"), Span(f"{largest.in_block}", "strong"), Span(" in one block", "dim")]
     if largest.in_all > largest.in_block:
@@ -144,9 +138,8 @@ class FloorKey(Inked):
     lines: reactive[tuple[tuple[Span, ...], ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
-        back = self.rich_style.background_style
         runs = self.lines[y] if y < len(self.lines) else ()
-        return Strip(fit_runs([Span("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))
+        return line([Span("  "), *runs], self.size.width, self.over(self.rich_style.background_style))
 
 
 class Spot(NamedTuple):
@@ -328,10 +321,9 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         index = self._index()
         if self.has_focus and index is not None and 0 <= at - self._spots[index].y < self._rows:
             return self._strip(at)
-        strip = self._drawn.get(at)
-        if strip is None:
-            strip = self._drawn[at] = self._strip(at)
-        return strip
+        if at not in self._drawn:
+            self._drawn[at] = self._strip(at)
+        return self._drawn[at]
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -340,14 +332,14 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     def _strip(self, at: int) -> Strip:
         width = self.size.width
         number = bisect_right(self._starts, at) - 1
-        line, part = self._lines[number], at - self._starts[number]
-        if line.heading:
-            return Strip(fit_runs([Span("  "), *line.heading], width, self._on(self.ground("head"))))
+        row, part = self._lines[number], at - self._starts[number]
+        if row.heading:
+            return line([Span("  "), *row.heading], width, self.over(self.ground("head")))
         back = self.rich_style.background_style
         block, subblock = self._place
-        names = [Span(f"  {fit(line.block, block)} ", "head"), Span(f"{fit(line.subblock, subblock)}  ", "dim")]
-        segments = fit_runs([] if part else names, self._left, self._on(back))
-        for host in line.hosts:
+        names = [Span(f"  {fit(row.block, block)} ", "head"), Span(f"{fit(row.subblock, subblock)}  ", "dim")]
+        segments = fit_runs([] if part else names, self._left, self.over(back))
+        for host in row.hosts:
             segments += self._host(host, part)
         return Strip(joined(segments)).adjust_cell_length(width, back)
 
@@ -360,10 +352,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
             runs += [host_mark(host), *self._pips_of(host)]
         back = self.ground("cursor") if here else plain
-        return [*fit_runs(runs, self._cell - 2, self._on(back)), *fit_runs([], 2, self._on(plain))]
-
-    def _on(self, ground: Style) -> InkOf:
-        return lambda ink: ground + self.ink(ink)
+        return [*fit_runs(runs, self._cell - 2, self.over(back)), *fit_runs([], 2, self.over(plain))]
 
     # moving
 

@@ -233,21 +233,19 @@ class Inked(Widget):
         return self._style(name, "ground-")
 
     def notify_style_update(self) -> None:
-        """Textual's call after a change of theme or class: colours are looked up again."""
         super().notify_style_update()
         self.__dict__.pop("_mixed", None)
 
+    def over(self, ground: Style) -> InkOf:
+        """Inks on that background."""
+        return lambda ink: ground + self.ink(ink)
+
     def _style(self, name: str, kind: str) -> Style:
         mixed: dict[str, Style] = self.__dict__.setdefault("_mixed", {})
-        key = kind + name
-        style = mixed.get(key)
+        style = mixed.get(kind + name)
         if style is None:
-            style = mixed[key] = self._mix(name, kind)
+            colours = {**DARK.variables, **self.app.theme_variables}
+            colour = colours.get(kind + name)
+            plain = Style(color=colour or colours["ink-text"], bold=name in BOLD or None)
+            style = mixed[kind + name] = Style(bgcolor=colour) if kind == "ground-" else plain
         return style
-
-    def _mix(self, name: str, kind: str) -> Style:
-        colours = {**DARK.variables, **self.app.theme_variables}
-        colour = colours.get(kind + name)
-        if kind == "ground-":
-            return Style(bgcolor=colour)
-        return Style(color=colour or colours["ink-text"], bold=name in BOLD or None)

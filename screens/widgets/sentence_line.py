@@ -9,7 +9,7 @@ from rich.segment import Segment
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.line import Inked, fit_runs, joined
+from screens.widgets.line import Inked, joined, line
 from screens.wording import Span
 
 if TYPE_CHECKING:
@@ -97,14 +97,14 @@ class SentenceLine(Inked):
         return Strip(segments).adjust_cell_length(width, ground)
 
 
-def show_whole(screen: Screen[Any], line: SentenceLine) -> None:
+def show_whole(screen: Screen[Any], told: SentenceLine) -> None:
     """All of a sentence that is cut, again: as before; where nothing is cut, that is said."""
     if screen.has_class("-whole"):
         screen.remove_class("-whole")
-    elif line.lines_at(line.size.width) > line.size.height:
+    elif told.lines_at(told.size.width) > told.size.height:
         screen.add_class("-whole")
     else:
-        words = "It is shown in full below the list." if line.runs else "There is no row under the cursor."
+        words = "It is shown in full below the list." if told.runs else "There is no row under the cursor."
         screen.notify(words, timeout=3, markup=False)
 
 
@@ -115,5 +115,4 @@ class SummaryLine(Inked):
     runs: reactive[tuple[Span, ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
-        back = self.rich_style.background_style
-        return Strip(fit_runs([Span("  "), *self.runs], self.size.width, lambda ink: back + self.ink(ink)))
+        return line([Span("  "), *self.runs], self.size.width, self.over(self.rich_style.background_style))

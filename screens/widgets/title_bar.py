@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
-from screens.widgets.line import Inked, InkOf, fit_runs
+from screens.widgets.line import Inked, fit_runs
 from screens.wording import Span, duration, freshness, sentence
 
 if TYPE_CHECKING:
@@ -38,21 +38,17 @@ def freshness_runs(links: Sequence[WatchStatus], now: float, *, trouble: str = "
     if trouble:
         return [Span("✗ ", "bad"), Span(f"not connected: {sentence(trouble)}", "bad")]
     known = [link for link in links if link.state is not WatchState.ABSENT]
+    if not links:
+        return [Span("◐ ", "waits"), Span("connecting …", "dim")]
     if not known:
-        return (
-            [Span("◐ ", "waits"), Span("connecting …", "dim")] if not links else [Span("● ", "ok"), Span("live", "dim")]
-        )
+        return [Span("● ", "ok"), Span("live", "dim")]
     for state in (WatchState.STALE, WatchState.LISTING, WatchState.FORBIDDEN):
         in_state = [link for link in known if link.state is state]
         if in_state:
             return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].ink), *_phrase(state, in_state, known, now)]
-    return [Span("● ", "ok"), Span("live", "text"), *_age(known, now)]
-
-
-def _age(links: Sequence[WatchStatus], now: float) -> list[Span]:
-    heard = max((link.last_seen for link in links), default=0.0)
-    quiet = (now - heard) // STEP * STEP
-    return [Span(f", no change for {duration(quiet)}", "dim")] if heard and quiet else []
+    last_seen = max(link.last_seen for link in known)
+    quiet = (now - last_seen) // STEP * STEP if last_seen else 0
+    return [Span("● ", "ok"), Span("live", "text"), Span(f", no change for {duration(quiet)}" if quiet else "", "dim")]
 
 
 def _phrase(state: WatchState, links: Sequence[WatchStatus], known: Sequence[WatchStatus], now: float) -> list[Span]:
@@ -120,7 +116,10 @@ class TitleBar(Inked):
         width = self.size.width
         room = width - len(self.NAME) - 8
         right = self._right(width)
-        if _cells(right) > room or (self._is_live and not self._digits_fit(width - _cells(right))):
+        states = {each.state for each in self.title.links}
+        is_live = not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
+        # While it is live, how long it was quiet is worth less than a tab's key, which must not come and go with it
+        if _cells(right) > room or (is_live and not self._digits_fit(width - _cells(right))):
             right = self._right(width, brief=True)
         right_width = _cells(right)
         if right_width > room:
@@ -130,15 +129,12 @@ class TitleBar(Inked):
         left: list[Segment] = []
         room = left_width
         for run, back in self._left(left_width):
-            parts = fit_runs([run], min(room, cell_len(run.text)), self._on(back))
+            parts = fit_runs([run], min(room, cell_len(run.text)), self.over(back))
             left += parts
             room -= sum(cell_len(part.text) for part in parts)
         bar = self.ground("bar")
         left.append(Segment(" " * room, bar))
-        return Strip([*left, *fit_runs(right, right_width, self._on(bar))]).adjust_cell_length(width)
-
-    def _on(self, ground: Style) -> InkOf:
-        return lambda ink: ground + self.ink(ink)
+        return Strip([*left, *fit_runs(right, right_width, self.over(bar))]).adjust_cell_length(width)
 
     async def _on_click(self, event: events.Click) -> None:
         left = len(self.NAME)
@@ -177,12 +173,6 @@ class TitleBar(Inked):
         """Whether the tabs have room for their names and the keys that open them."""
         self._names, self._alone, self._short = True, False, False
         return len(self.NAME) + _cells(run for run, _ in self._tabs()) <= room
-
-    @property
-    def _is_live(self) -> bool:
-        """Then for how long it was quiet is worth less than a tab's key, and keys must not come and go with it."""
-        states = {each.state for each in self.title.links}
-        return not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
 
     def _tabs(self) -> list[tuple[Span, Style]]:
         bar, here = self.ground("bar"), self.ground("here")

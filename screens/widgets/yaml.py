@@ -44,7 +44,6 @@ class YamlText(LogLines, FixedHeightView):
     DEFAULT_CSS: ClassVar[str] = """
     YamlText { height: 1fr; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = []
     _whole: str | None = None
 
     def show(self, text: str) -> None:
@@ -64,7 +63,6 @@ class YamlText(LogLines, FixedHeightView):
         return yaml_runs(text)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """There is nothing to follow and no time of a line."""
         if action in {"toggle_follow", "toggle_times"}:
             return False
         return super().check_action(action, parameters)
@@ -110,7 +108,6 @@ class YamlEditor(TextArea, FixedHeightView, Inked, inherit_bindings=False):
             self.refresh()
 
     def get_line(self, line_index: int) -> Text:
-        """A line in its inks."""
         text = super().get_line(line_index)
         at = 0
         for run in yaml_runs(text.plain):
@@ -126,14 +123,7 @@ _INKS = {"✗": "bad", "≠": "waits", "⚠": "waits", "◐": "waits", "●": "o
 
 
 class OutputText(YamlText):
-    """The text; it stays where it is when it is shown anew."""
-
-    DEFAULT_CSS: ClassVar[str] = """
-    OutputText {
-        height: 1fr; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0;
-    }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = []
+    """What programs printed, under headings; it stays where it is when it is shown anew."""
 
     def paint(self, text: str, whole: str) -> list[Span]:
         """Headings in the ink of their glyph, the rest plain."""

@@ -7,9 +7,7 @@ from itertools import pairwise
 from math import log2
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from rich.segment import Segment
 from textual.reactive import reactive
-from textual.strip import Strip
 
 from console.metrics.export import format_message_size
 from console.metrics.nccl.history import mean_speedup
@@ -24,7 +22,7 @@ from console.metrics.nccl.reference import (
 )
 from screens import wording
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, round_ticks
-from screens.widgets.line import Inked
+from screens.widgets.charts.panel import Plot
 from screens.wording import Span
 
 if TYPE_CHECKING:
@@ -191,7 +189,7 @@ def _draw_legend(canvas: Canvas, with_band: bool, overlays: Sequence[Overlay] = 
         x += len(text) + 4
 
 
-class Curve(Inked):
+class Curve(Plot):
     """Draws the points it is given at whatever size it has; out-of-place is a full line, in-place a dotted one."""
 
     DEFAULT_CSS: ClassVar[str] = "Curve { height: 1fr; width: 1fr; min-height: 6; }"
@@ -201,31 +199,13 @@ class Curve(Inked):
     overlays: reactive[tuple[Overlay, ...]] = reactive(())
     marked: reactive[int | None] = reactive(None)  # message size to point out, bytes
 
-    _rows: list[Strip] | None = None
-    _drawn_at: tuple[int, int] = (0, 0)
+    watch_points = Plot.redraw
+    watch_band = Plot.redraw
+    watch_overlays = Plot.redraw
+    watch_marked = Plot.redraw
 
-    def watch_points(self) -> None:
-        self._rows = None
-
-    watch_band = watch_points
-    watch_overlays = watch_points
-    watch_marked = watch_points
-
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self._rows = None
-
-    def render_line(self, y: int) -> Strip:
-        """One line of the picture; it is drawn once per change and size."""
-        size = self.size.width, self.size.height
-        if self._rows is None or self._drawn_at != size:
-            canvas = draw(self.points, self.band, *size, self.marked, self.overlays)
-            ground = self.rich_style
-            self._rows = [
-                Strip([Segment(run.text, ground + self.ink(run.ink)) for run in row], size[0]) for row in canvas.rows()
-            ]
-            self._drawn_at = size
-        return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], self.rich_style)
+    def plot(self, width: int, height: int) -> Canvas:
+        return draw(self.points, self.band, width, height, self.marked, self.overlays)
 
 
 _VERDICTS = {
@@ -298,19 +278,11 @@ def summary(test: NcclTest, against: Against | None = None) -> list[Span]:
     words += f"; average {average:,.1f}{'' if test.finished else ' so far'}" if average is not None else ""
     wrong = wrong_so_far(test)
     end = Span(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
-    return [*_verdict_first(test, held), Span(words), end, *_why(test, held, wrong), *_than_other(test, held)]
-
-
-def _verdict_first(test: NcclTest, held: Against) -> list[Span]:
-    return [_PASSED[judge_test(test, held.pass_line, held.accelerator).passing], Span("  ")]
-
-
-def _why(test: NcclTest, held: Against, wrong: int) -> list[Span]:
-    told = judge_test(test, held.pass_line, held.accelerator)
-    if not told.why or (wrong and not test.error):
-        return []
-    ink = {NcclResult.PASSED: "ok", NcclResult.FAILED: "bad"}.get(told.passing, "dim")
-    return [Span(f"; {wording.sentence(told.why)}", ink)]
+    verdict = judge_test(test, held.pass_line, held.accelerator)
+    mark = _PASSED[verdict.passing]
+    why = f"; {wording.sentence(verdict.why)}" if verdict.why and (test.error or not wrong) else ""
+    ink = "dim" if verdict.passing is NcclResult.RUNNING else mark.ink
+    return [mark, Span("  "), Span(words), end, Span(why, ink), *_than_other(test, held)]
 
 
 def _usually(best: Row, held: Against) -> str:
@@ -343,22 +315,12 @@ def difference_ink(share: float) -> str:
 # cells
 
 
-def value_cell(pick: Callable[[Row], Half | None], name: str, digits: int) -> Callable[[Line], Cell]:
-    def cell(line: Line) -> Cell:
-        half = pick(line.row)
-        value = getattr(half, name) if half else None
-        return "" if value is None else f"{value:,.{digits}f}"
-
-    return cell
-
-
-def time_cell(pick: Callable[[Row], Half | None]) -> Callable[[Line], Cell]:
-    """The time of one half, microseconds."""
+def value_cell(half: str, name: str, ink: str = "") -> Callable[[Line], Cell]:
+    """A figure of one half: GB/s or microseconds."""
 
     def cell(line: Line) -> Cell:
-        half = pick(line.row)
-        value = half.time_us if half else None
-        return "" if value is None else Span(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", "dim")
+        value: float | None = getattr(getattr(line.row, half), name, None)
+        return "" if value is None else Span(f"{value:,.1f}" if value < 10_000 else f"{value:,.0f}", ink)
 
     return cell
 
@@ -397,11 +359,3 @@ def other_cell(line: Line) -> Cell:
         return ""
     share = best / line.other - 1
     return Span(f"{100 * share:+.1f} %", difference_ink(share))
-
-
-def out_of_place(row: Row) -> Half | None:
-    return row.out_of_place
-
-
-def in_place(row: Row) -> Half | None:
-    return row.in_place

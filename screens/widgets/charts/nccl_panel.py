@@ -23,16 +23,14 @@ from screens.widgets.charts.nccl_curve import (
     Line,
     Overlay,
     Point,
-    in_place,
     other_cell,
-    out_of_place,
     summary,
-    time_cell,
     usual_cell,
     value_cell,
     verdict_cell,
     wrong_cell,
 )
+from screens.widgets.charts.panel import MeasuresPanel
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -44,9 +42,8 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from console.logs.unparsable import UnparsedLines
     from console.metrics.nccl.history import UsualBandwidth
-    from console.metrics.nccl.results import Half, NcclTest
+    from console.metrics.nccl.results import NcclTest
     from screens.widgets.table.table import RowKey
 
 _READ = WatchStatus("tests", WatchState.LIVE)  # the table's rows come from a log, not from a watch
@@ -60,12 +57,12 @@ class NcclTable(ResourceTable[Line]):
 
     COLUMNS: ClassVar = (
         Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
-        Column("µs", time_cell(out_of_place), width=9, right=True, drop=3),
-        Column("ALGBW", value_cell(out_of_place, "algbw", 1), width=7, right=True, drop=5),
-        Column("● BUSBW", value_cell(out_of_place, "busbw", 1), width=7, right=True, ink="accent"),
-        Column("µs", time_cell(in_place), width=9, right=True, drop=4),
-        Column("ALGBW", value_cell(in_place, "algbw", 1), width=7, right=True, drop=6),
-        Column("○ BUSBW", value_cell(in_place, "busbw", 1), width=7, right=True, ink="waits"),
+        Column("µs", value_cell("out_of_place", "time_us", "dim"), width=9, right=True, drop=3),
+        Column("ALGBW", value_cell("out_of_place", "algbw"), width=7, right=True, drop=5),
+        Column("● BUSBW", value_cell("out_of_place", "busbw", "accent"), width=7, right=True, ink="accent"),
+        Column("µs", value_cell("in_place", "time_us", "dim"), width=9, right=True, drop=4),
+        Column("ALGBW", value_cell("in_place", "algbw"), width=7, right=True, drop=6),
+        Column("○ BUSBW", value_cell("in_place", "busbw", "waits"), width=7, right=True, ink="waits"),
         Column("WRONG", wrong_cell, width=5, right=True),
         Column(_OF_A4, verdict_cell, width=12),
         Column(_USUAL, usual_cell, width=6, right=True, drop=2),
@@ -84,8 +81,8 @@ class NcclTable(ResourceTable[Line]):
             self.set_columns([column for column in self.COLUMNS if column.title not in without])
 
 
-class NcclPanel(Container):
-    """Shows the tests of one job; the last one unless another is chosen."""
+class NcclPanel(MeasuresPanel):
+    """The tests of one job."""
 
     DEFAULT_CSS: ClassVar[str] = """
     NcclPanel { layout: vertical; height: 1fr;
@@ -111,14 +108,10 @@ class NcclPanel(Container):
     measured: reactive[tuple[MeasuredTest, ...]] = reactive(())
     kept: reactive[tuple[MeasuredTest, ...]] = reactive(())  # tests that were measured before
     waiting: reactive[str] = reactive("No NCCL test has printed a table in this job.")
-    """What stands there before the first table."""
-    chosen: reactive[int | None] = reactive(None)  # which test is shown; None: the last
     against: reactive[MeasuredTest | None] = reactive(None)  # the test it is compared with
     pass_line: reactive[float] = reactive(PASS_LINE)
-    unreadable: reactive[tuple[int, UnparsedLines] | None] = reactive(None)
 
     def compose(self) -> ComposeResult:
-        """Sentence above; curve and table below it, or beside each other."""
         yield SentenceLine()
         with Container():
             yield Curve()
@@ -134,9 +127,11 @@ class NcclPanel(Container):
 
     @property
     def shown(self) -> MeasuredTest | None:
-        if not self.measured:
-            return None
-        return self.measured[-1 if self.chosen is None else min(self.chosen, len(self.measured) - 1)]
+        return self.measured[self.place] if self.measured else None
+
+    @property
+    def number(self) -> int:
+        return len(self.measured)
 
     @property
     def test(self) -> NcclTest | None:
@@ -148,26 +143,15 @@ class NcclPanel(Container):
         others = {each.name: each for each in (*self.kept, *self.measured)}
         return comparable(others.values(), self.shown) if self.shown else []
 
-    def watch_measured(self) -> None:
-        if self.is_mounted:
-            self._draw()
+    watch_measured = MeasuresPanel.redraw
+    watch_against = MeasuresPanel.redraw
+    watch_pass_line = MeasuresPanel.redraw
+    watch_kept = MeasuresPanel.redraw
 
-    watch_waiting = watch_measured
-    watch_chosen = watch_measured
-    watch_against = watch_measured
-    watch_pass_line = watch_measured
-    watch_kept = watch_measured
-    watch_unreadable = watch_measured
-
-    def on_mount(self) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
-        if not self.children:
-            return  # the page is being closed, and its session with it
+    def draw(self) -> None:
         shown = self.shown
         if shown is None:
-            self.sentence.runs = (Span("○ ", "dim"), Span(self.waiting, "dim"), *self._not_read())
+            self.sentence.runs = (Span("○ ", "dim"), Span(f"{self.waiting}  ", "dim"), *self.not_read())
             self.curve.points, self.curve.band, self.curve.overlays = (), reference_band(), ()
             self.table.show_rows({}, _READ)
             return
@@ -175,11 +159,15 @@ class NcclPanel(Container):
         own = usual_bandwidth([each for each in self.earlier if each.uid != shown.uid or not shown.uid])
         held = Against(self.pass_line, shown.accelerator, own, self.against)
         compared = is_comparable(test, shown.accelerator)
-        self.sentence.runs = (*self._which(shown), *summary(test, held), *self._not_read())
+        about = f", attempt {shown.attempt + 1}" if shown.attempt else ""
+        about += f", pod {shown.rank}" if shown.rank else ""
+        self.sentence.runs = (*self.which("test", about), *summary(test, held), Span("  "), *self.not_read())
         self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
         self.curve.overlays = self._overlays(own)
         self.curve.points = tuple(
-            Point(row.size, _busbw(row.out_of_place), _busbw(row.in_place)) for row in test.rows if row.size > 0
+            Point(row.size, *(half.busbw if half else None for half in (row.out_of_place, row.in_place)))
+            for row in test.rows
+            if row.size > 0
         )
         self._show_rows(test, compared, own)
         self._mark()
@@ -209,21 +197,6 @@ class NcclPanel(Container):
             found.append(Overlay(self.against.job or "earlier", "△", "text", points))
         return tuple(found)
 
-    def _which(self, shown: MeasuredTest) -> list[Span]:
-        if len(self.measured) < 2:
-            return []
-        at = len(self.measured) if self.chosen is None else self.chosen + 1
-        of = f", attempt {shown.attempt + 1}" if shown.attempt else ""
-        of += f", pod {shown.rank}" if shown.rank else ""
-        return [Span(f"test {at} of {len(self.measured)}{of}  ", "dim")]
-
-    def _not_read(self) -> list[Span]:
-        if self.unreadable is None:
-            return []
-        rank, what = self.unreadable
-        where = f" of pod {rank}" if rank else ""
-        return [Span(f"  ⚠ {what.summary}{where}: “{wording.sentence(what.text)[:80]}”", "waits")]
-
     @on(ResourceTable.Highlighted)
     def _follow_cursor(self, event: ResourceTable.Highlighted) -> None:
         event.stop()
@@ -233,25 +206,11 @@ class NcclPanel(Container):
         line = self.table.row
         self.curve.marked = line.row.size if line else None
 
-    def action_turn(self, step: int) -> None:
-        """The test before or after."""
-        last = len(self.measured) - 1
-        at = (last if self.chosen is None else self.chosen) + step
-        self.chosen = None if at >= last else max(0, at)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """One test needs no turning."""
-        return len(self.measured) > 1 if action == "turn" else True
-
     def on_resize(self, event: events.Resize) -> None:
         """Beside each other where there is room, else below; no curve where it would be a smudge."""
         self.set_class(event.size.width >= 116, "-wide")
         self.set_class(event.size.width >= 190, "-huge")
         self.set_class(event.size.width < 116 and event.size.height < 14, "-low")
-
-
-def _busbw(half: Half | None) -> float | None:
-    return half.busbw if half else None
 
 
 def reference_band(largest: int = 0) -> tuple[Band, ...]:

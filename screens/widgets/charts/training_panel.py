@@ -7,28 +7,17 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.segment import Segment
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.getters import query_one
 from textual.reactive import reactive
-from textual.strip import Strip
 
 from console.metrics.peak_tflops import peak_tflops
 from console.metrics.training.run import RunEventKind
 from console.metrics.training.series import METRICS
 from screens import wording
 from screens.widgets.charts.canvas import Box, Canvas, tick_words
-from screens.widgets.charts.training_plot import (
-    LETTERS,
-    SIGNS,
-    Chart,
-    View,
-    clock_words,
-    draw_chart,
-    reach,
-)
-from screens.widgets.line import Inked
+from screens.widgets.charts.panel import MeasuresPanel, Plot
+from screens.widgets.charts.training_plot import LETTERS, SIGNS, Chart, View, clock_words, draw_chart, reach
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 
@@ -38,7 +27,6 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from console.logs.unparsable import UnparsedLines
     from console.metrics.training.run import RunEvent, TrainingRun
     from console.metrics.training.series import StepMetric
 
@@ -110,14 +98,11 @@ def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
     for kind in kinds[:TOLD]:
         every = [mark for mark in marks if mark.kind is kind]
         letter, ink = SIGNS[kind]
-        number = f"{len(every)} " if len(every) > 1 else ""
-        words = f" {number}{_plural(kind, len(every))}{', the last' if len(every) > 1 else ''}: {every[-1].words}  "
+        plural = kind if kind is RunEventKind.NAN else f"{kind}s"
+        what = f"{len(every)} {plural}, the last" if len(every) > 1 else kind
+        words = f" {what}: {every[-1].words}  "
         runs += [Span(letter, ink), Span(words, "" if kind is not RunEventKind.CHECKPOINT else "dim")]
     return runs
-
-
-def _plural(kind: RunEventKind, number: int) -> str:
-    return str(kind) if number == 1 or kind is RunEventKind.NAN else f"{kind}s"
 
 
 def earlier_words(names: Sequence[str]) -> list[Span]:
@@ -204,7 +189,7 @@ def _title(picture: TrainingChartData, metric: StepMetric, view: View, *, large:
     return chart_title(metric, value, "  ".join(extra))
 
 
-class TrainingCharts(Inked, can_focus=True):
+class TrainingCharts(Plot, can_focus=True):
     """Draws once per change; keys choose, zoom, scroll and point."""
 
     DEFAULT_CSS: ClassVar[str] = "TrainingCharts { height: 1fr; width: 1fr; padding: 0 1; }"
@@ -229,20 +214,11 @@ class TrainingCharts(Inked, can_focus=True):
     view: reactive[View] = reactive(View())
     chosen: reactive[str] = reactive("loss")  # name of the metric that is large
     alone: reactive[bool] = reactive(False)
-    _rows: list[Strip] | None = None
-    _drawn_at: tuple[int, int] = (0, 0)
 
-    def watch_picture(self) -> None:
-        """Something has changed: it is drawn anew."""
-        self._rows = None
-
-    watch_view = watch_picture
-    watch_chosen = watch_picture
-    watch_alone = watch_picture
-
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self._rows = None
+    watch_picture = Plot.redraw
+    watch_view = Plot.redraw
+    watch_chosen = Plot.redraw
+    watch_alone = Plot.redraw
 
     @property
     def metrics(self) -> list[StepMetric]:
@@ -251,18 +227,10 @@ class TrainingCharts(Inked, can_focus=True):
         told = [metric for metric in METRICS if metric.name in columns] or list(METRICS[:1])
         return sorted(told, key=lambda metric: metric.name != self.chosen)
 
-    def render_line(self, y: int) -> Strip:
-        size = self.size.width, self.size.height
-        if self._rows is None or self._drawn_at != size:
-            self._rows, self._drawn_at = self._draw(*size), size
-        return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], self.rich_style)
-
-    def _draw(self, width: int, height: int) -> list[Strip]:
+    def plot(self, width: int, height: int) -> Canvas:
         if self.picture is None or width < 12 or height < 3:
-            return []
-        canvas = draw(self.picture, self.view, self.metrics, width, height, alone=self.alone)
-        ground = self.rich_style
-        return [Strip([Segment(run.text, ground + self.ink(run.ink)) for run in row], width) for row in canvas.rows()]
+            return Canvas(width, 0)
+        return draw(self.picture, self.view, self.metrics, width, height, alone=self.alone)
 
     # keys
 
@@ -306,7 +274,6 @@ class TrainingCharts(Inked, can_focus=True):
         self.view = replace(self.view, log=not self.view.log)
 
     def action_smooth(self) -> None:
-        """With or without the smoothed line."""
         self.view = replace(self.view, smooth=not self.view.smooth)
 
     def action_alone(self) -> None:
@@ -325,8 +292,8 @@ class TrainingCharts(Inked, can_focus=True):
                 return
 
 
-class TrainingPanel(Container):
-    """Shows the runs of one job; the last one unless another is chosen."""
+class TrainingPanel(MeasuresPanel):
+    """The training runs of one job."""
 
     DEFAULT_CSS: ClassVar[str] = """
     TrainingPanel { layout: vertical; height: 1fr;
@@ -343,11 +310,8 @@ class TrainingPanel(Container):
     sentence = query_one("#far", SentenceLine)
     happened = query_one("#happened", SentenceLine)
     waiting: reactive[str] = reactive("No training step has been printed in this job.")
-    """What stands there before the first step."""
-    chosen: reactive[int | None] = reactive(None)  # which run is shown; None: the last
     gpu: reactive[str] = reactive("")  # label of the GPUs, for the MFU
     late: reactive[str] = reactive("")  # that the next step is late, in words; empty: it is not
-    unreadable: reactive[tuple[int, UnparsedLines] | None] = reactive(None)
 
     def __init__(self) -> None:
         super().__init__()
@@ -362,70 +326,33 @@ class TrainingPanel(Container):
 
     @property
     def track(self) -> TrainingRun | None:
-        if not self.tracks:
-            return None
-        return self.tracks[-1 if self.chosen is None else min(self.chosen, len(self.tracks) - 1)]
+        return self.tracks[self.place] if self.tracks else None
+
+    @property
+    def number(self) -> int:
+        return len(self.tracks)
 
     def show(self, tracks: tuple[TrainingRun, ...]) -> None:
         self.tracks = tracks
         self.redraw()
 
-    def on_mount(self) -> None:
-        self.redraw()
+    watch_late = MeasuresPanel.redraw
 
-    def watch_waiting(self) -> None:
-        """It waits for something else."""
-        if self.is_mounted and self.track is None:
-            self.redraw()
-
-    def watch_late(self) -> None:
-        if self.is_mounted:
-            self.redraw()
-
-    def watch_chosen(self) -> None:
-        if self.is_mounted:
-            self.redraw()
-
-    def redraw(self) -> None:
-        if not self.children:
-            return  # the page is being closed, and its session with it
+    def draw(self) -> None:
         track = self.track
         if track is None:
             self.sentence.runs = (Span("○ ", "dim"), Span(self.waiting, "dim"))
-            self.happened.runs = tuple(self._not_read())
+            self.happened.runs = tuple(self.not_read())
             self.charts.picture = None
             return
         with track.lock:
             marks = track.events()
             late = self.late if track is self.tracks[-1] else ""
             told = summary(track, self.gpu, now=time.time(), late=late, short=self.size.width < 100)
-            self.sentence.runs = (*self._which(), *told)
+            self.sentence.runs = (*self.which("run"), *told)
         names = [name for name, _ in self.earlier]
-        self.happened.runs = (*self._not_read(), *marks_words(marks), *earlier_words(names))
+        self.happened.runs = (*self.not_read(), *marks_words(marks), *earlier_words(names))
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
-
-    def _which(self) -> list[Span]:
-        if len(self.tracks) < 2:
-            return []
-        at = len(self.tracks) if self.chosen is None else self.chosen + 1
-        return [Span(f"run {at} of {len(self.tracks)}  ", "dim")]
-
-    def _not_read(self) -> list[Span]:
-        if self.unreadable is None:
-            return []
-        rank, what = self.unreadable
-        where = f" of pod {rank}" if rank else ""
-        return [Span(f"⚠ {what.summary}{where}: “{wording.sentence(what.text)[:80]}”  ", "waits")]
-
-    def action_turn(self, step: int) -> None:
-        """The run before or after."""
-        last = len(self.tracks) - 1
-        at = (last if self.chosen is None else self.chosen) + step
-        self.chosen = None if at >= last else max(0, at)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """One run needs no turning."""
-        return len(self.tracks) > 1 if action == "turn" else True
 
     def on_resize(self, event: events.Resize) -> None:
         """Fewer words where there is little room."""

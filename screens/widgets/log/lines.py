@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,25 +18,27 @@ from textual.strip import Strip
 from console.logs.text import MemoryText
 from console.metrics.training.formats.megatron import shorten_iteration_line
 from screens.widgets.line import Inked
-from screens.widgets.log.filter import TextFilter, folded, line_ink, marked, printable
+from screens.widgets.log.line import byte_pattern, folded, line_ink, marked, pattern, printable
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Sequence
 
     from rich.style import Style
     from textual import events
     from textual.timer import Timer
 
-    from console.logs.text import Text, TextRow
+    from console.logs.text import LineFilter, Text, TextRow
     from screens.wording import Span
 
 LIMIT = 50_000  # lines that are kept of a log that is in memory only; the oldest go first
 FLUSH = 1 / 30  # seconds between two drawings while lines stream in
+AT_ONCE = 20_000  # lines of a text that is looked through on the spot
 SAME_TIME = 200  # lines of one moment among which one is looked for again
 LABEL = 34  # columns of the longest label that is shown
 
 
-class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
+class LogLines(ScrollView, Inked, can_focus=True):
     """The lines of a text, its own or one given by `show_text`; a row of the scroll bar is a line, folded or not."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -64,6 +67,18 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
     shown: reactive[int] = reactive(0)
     total: reactive[int] = reactive(0)
 
+    wanted: reactive[str] = reactive("", init=False)  # what is searched for
+    keep: reactive[LineFilter | None] = reactive(None, init=False)  # which lines are shown; None: all
+    matches: reactive[int] = reactive(0)
+    """Lines in which the search text stands, as far as they were looked at."""
+    match: reactive[int] = reactive(-1)  # which of the matches was last gone to
+    looking: reactive[bool] = reactive(False)  # whether lines are still to be looked at
+    match_line = -1  # the line it stands in
+    marks: re.Pattern[str] | None = None  # what is marked in the lines
+    _label_width = 0
+    _due = False  # whether the first match from here on is still to be shown
+    _to_first = False  # whether the first match of all is
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.text: Text = MemoryText(LIMIT)
@@ -82,7 +97,10 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
         self.text = text
         self._fresh, self._widest, self.match = [], 0, -1
         self.follow = True
-        self.refilter()
+        if self.keep is not None:
+            text.apply_filter(self.keep)
+        if self.wanted:
+            text.seek(byte_pattern(self.wanted))
         self.renew()
 
     def take_over(self, text: Text) -> None:
@@ -125,7 +143,7 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
 
     def renew(self) -> None:
         """The text may have more lines, or others; goes to the end if following."""
-        self.filter_new_lines()
+        self._filter_new_lines()
         self.remeasure()
 
     def remeasure(self) -> None:
@@ -259,17 +277,6 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
         if follow:
             self._jump(self.max_scroll_y)
 
-    def go_to(self, line: int) -> None:
-        """Shows that line in the middle, and stays there."""
-        self.follow = False
-        middle = 0 if self.wrap else self._rows_high() // 2
-        self._jump(line - middle)
-        self.refresh()
-
-    def _go(self, match: int) -> None:
-        super()._go(match)
-        self._show_columns()
-
     def _show_columns(self) -> None:
         """Scrolls sideways to what was found; where it stands in the first columns, back to these."""
         if self.wrap or self.marks is None or self.match_line < 0:
@@ -291,7 +298,6 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
         self.scroll_to(x=left, animate=False, immediate=True, force=True)
 
     def action_toggle_follow(self) -> None:
-        """Stops here, or goes to the end and stays there."""
         self.follow = not self.follow
 
     def action_move(self, lines: int) -> None:
@@ -312,11 +318,9 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
         self.scroll_to(x=self.scroll_x + columns, animate=False, immediate=True, force=True)
 
     def action_toggle_wrap(self) -> None:
-        """Folds long lines, or lets them run off to the right."""
         self.wrap = not self.wrap
 
     def action_toggle_short(self) -> None:
-        """Iteration lines in few words, or as they were printed."""
         self.short = not self.short
 
     def action_toggle_times(self) -> None:
@@ -336,7 +340,86 @@ class LogLines(TextFilter, ScrollView, Inked, can_focus=True):
         self._page, self._widest = (0, []), 0
         self.watch_wrap()
 
-    @work(group="sift", exclusive=True)
-    async def filter_in_background(self) -> None:
-        """Look through all of it."""
-        await self.filter_all()
+    # filter and search
+
+    def watch_keep(self, keep: LineFilter | None) -> None:
+        """Other lines are shown; the search begins anew among them."""
+        self.text.apply_filter(keep)
+        self._begin()
+        self.remeasure()
+
+    def watch_wanted(self, wanted: str) -> None:
+        """Another text to find: the nearest match from here on is shown."""
+        self.marks = pattern(wanted)
+        self._to_first &= bool(wanted)
+        self.text.seek(byte_pattern(wanted))
+        self._begin()
+        self._due = bool(wanted) and not self._to_first
+        self._tell()
+        self.refresh()
+
+    def _begin(self) -> None:
+        self.match, self.match_line, self.matches = -1, -1, 0
+        if len(self.text) <= AT_ONCE or self.keep is not None:
+            self.text.advance()
+        self._filter_new_lines()
+
+    def _filter_new_lines(self) -> None:
+        if not self.looking:
+            self.looking = self.text.advance()
+            if self.looking:
+                self._filter_all()
+        self._tell()
+
+    @work(group="filter", exclusive=True)
+    async def _filter_all(self) -> None:
+        """Look at all lines, in a thread, telling how far it has come by what is found."""
+        text = self.text
+        try:
+            while await asyncio.to_thread(text.advance) and text is self.text:
+                self._tell()
+                self.remeasure()
+        finally:
+            self.looking = False
+        self._tell()
+        self.remeasure()
+
+    def _tell(self) -> None:
+        self.matches = self.text.found if self.wanted else 0
+        if self._to_first and self.matches:
+            self._go(0)
+            self._to_first = self.looking
+        if self._due and self.matches:
+            self._due = False
+            self._go(min(self.text.nearest(round(self.scroll_y)), self.matches - 1))
+
+    def find_first(self, wanted: str) -> None:
+        """Search for that, from the beginning: the first match is shown as soon as it is known."""
+        self._to_first = True
+        if self.wanted == wanted:
+            self._tell()
+        self.wanted = wanted
+        self._due = False
+
+    def action_match(self, step: int) -> None:
+        self._to_first = False
+        if self.matches:
+            if self.match >= 0:
+                self._go((self.match + step) % self.matches)
+            else:
+                at = self.text.nearest(round(self.scroll_y))
+                self._go((at if step > 0 else at - 1) % self.matches)
+
+    def _go(self, match: int) -> None:
+        """Shows the line of that match in the middle, and stays there."""
+        self.match = match
+        self.match_line = self.text.place(match)
+        self.follow = False
+        middle = 0 if self.wrap else self._rows_high() // 2
+        self._jump(self.match_line - middle)
+        self.refresh()
+        self._show_columns()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """`n` belongs to the search only while something is searched."""
+        return bool(self.wanted) if action == "match" else True

@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 from console.logs.line import FIRST_ERROR, NOT_A_NUMBER, XID
 from console.logs.text import LineFilter
 from screens import wording
-from screens.widgets.log.filter import byte_pattern, printable
+from screens.widgets.log.line import byte_pattern, printable
 from screens.widgets.log.lines import LogLines
 
 if TYPE_CHECKING:
@@ -123,7 +123,6 @@ class LogView(Vertical):
         """No line of those that are shown tells of an error."""
 
     def compose(self) -> ComposeResult:
-        """Why there are no lines, lines, then either the status or the search box."""
         yield Static(classes="log-empty", markup=False)
         yield LogLines()
         yield Static(classes="log-drawn", markup=False)
@@ -131,7 +130,6 @@ class LogView(Vertical):
         yield SearchBox(compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
-        """The status speaks of the lines, so it follows them."""
         self.watch(self.lines, "looking", self._end_seeking, init=False)
         for name in ("follow", "wrap", "shown", "total", "matches", "match", "wanted", "keep", "looking"):
             self.watch(self.lines, name, self._tell, init=False)
@@ -145,9 +143,7 @@ class LogView(Vertical):
     def watch_status(self) -> None:
         self._tell()
 
-    def watch_over(self) -> None:
-        """Lines come again, or no more."""
-        self._tell()
+    watch_over = watch_status
 
     def watch_drawn(self) -> None:
         bar = self.query_one(".log-drawn", Static)
@@ -202,13 +198,10 @@ class LogView(Vertical):
 
     def tell_alarm(self, alarm: Told, seconds: float) -> None:
         """Tells it in the line below, where it covers no line of the log."""
-        self._tell_for(seconds, alarm=alarm)
+        self.tell_answer("", seconds, alarm)
 
-    def tell_answer(self, said: str, seconds: float = ANSWER) -> None:
+    def tell_answer(self, said: str, seconds: float = ANSWER, alarm: Told | None = None) -> None:
         """Answers a key in the line below: a corner note would cover the lines it speaks of."""
-        self._tell_for(seconds, said)
-
-    def _tell_for(self, seconds: float, said: str = "", alarm: Told | None = None) -> None:
         self._answer, self._alarm = said, alarm
         self._tell()
         if self._answer_ends is not None:
@@ -262,7 +255,6 @@ class LogView(Vertical):
             self.lines.wanted = event.value
 
     def keep_search(self, wanted: str) -> None:
-        """Keep the matches, or the filter, and give the keys back to the lines."""
         if self._filtering:
             without = wanted.startswith("!")
             self._keep(replace(self._kept, pattern=byte_pattern(wanted[without:]), without=without))
@@ -284,17 +276,14 @@ class LogView(Vertical):
         self.lines.keep = None if keep == LineFilter() else keep
 
     def action_level(self) -> None:
-        """All lines, warnings and worse, errors only, and round again."""
         level = LEVELS[(LEVELS.index(self._kept.level) + 1) % len(LEVELS)]
         self._keep(replace(self._kept, level=level))
 
     def action_nccl(self) -> None:
-        """With, without, or only what libnccl says."""
         nccl = NCCL[(NCCL.index(self._kept.nccl) + 1) % len(NCCL)]
         self._keep(replace(self._kept, nccl=nccl))
 
     def action_first_error(self) -> None:
-        """To the first line with an error; n goes on to the next."""
         self.lines.find_first(FIRST_ERROR)
         self._seeks_error = True
         self._end_seeking()

@@ -1,0 +1,76 @@
+"""A line of a log: fit for a terminal (no control codes), in its ink, folded, with what was searched for marked."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rich.cells import chop_cells
+
+from console.logs.line import HEAD, level
+from screens.wording import Span, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+_INKS = {"error": "bad", "warn": "waits"}
+_STEP = re.compile(r"step \d+ .*?: (?:run|skip|done)")
+
+
+def printable(text: str) -> str:
+    """The line as a person should see it: colours gone, tabs spread, what a carriage return overwrote gone."""
+    if text.isprintable():
+        return text
+    plain = _ANSI.sub("", text).rstrip("\r\n")
+    return one_line(plain.rpartition("\r")[2].expandtabs(8))
+
+
+def line_ink(text: str) -> str:
+    """The ink of a whole line, from the words in it."""
+    head = text[:HEAD]
+    if _STEP.search(head):
+        return "strong"
+    serious = _INKS.get(level(head.encode()), "")
+    return serious or ("dim" if head.startswith("#") else "")
+
+
+def pattern(query: str) -> re.Pattern[str] | None:
+    """A search as typed: a regular expression, or the text itself where it is none; case counts if it has any."""
+    if not query:
+        return None
+    flags = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE
+    try:
+        return re.compile(query, flags)
+    except re.error:
+        return re.compile(re.escape(query), flags)
+
+
+def byte_pattern(query: str) -> re.Pattern[bytes] | None:
+    """The same for lines that are not decoded."""
+    found = pattern(query)
+    return re.compile(found.pattern.encode(), found.flags & re.IGNORECASE) if found else None
+
+
+def marked(text: str, ink: str, wanted: re.Pattern[str] | None) -> list[Span]:
+    """The line in its ink, with every match in the ink of what was found."""
+    if wanted is None:
+        return [Span(text, ink)]
+    runs: list[Span] = []
+    last = 0
+    for match in wanted.finditer(text):
+        if match.start() == match.end():
+            continue
+        runs += [Span(text[last : match.start()], ink), Span(match.group(), "found")]
+        last = match.end()
+    return [run for run in (*runs, Span(text[last:], ink)) if run.text]
+
+
+def folded(text: str, width: int) -> Sequence[str]:
+    """The line in pieces of at most that many columns; an empty line is one empty piece."""
+    if width <= 0 or not text:
+        return [text]
+    if text.isascii():
+        return [text[start : start + width] for start in range(0, len(text), width)]
+    return chop_cells(text, width)
