@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
@@ -20,7 +21,7 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from textual.app import ComposeResult
     from textual.widget import Widget
@@ -81,11 +82,6 @@ def _ink(share: float, *, low_is_bad: bool) -> str:
     return "bad" if share > 0.97 else "waits" if share > 0.85 else "ok"
 
 
-def _column(index: int) -> Column[GpuRow]:
-    cell: Callable[[GpuRow], Cell] = lambda row: gpu_cell(row, index)  # noqa: E731
-    return Column(f"GPU {index}", cell, width=_CELL, right=True)
-
-
 def _rdma(row: GpuRow) -> Cell:
     """What goes over all network cards of a pod."""
     links = row.gpus.rdma
@@ -98,13 +94,12 @@ def _rdma(row: GpuRow) -> Cell:
 def columns(gpus: int) -> Sequence[Column[GpuRow]]:
     return (
         Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
-        *(_column(index) for index in range(gpus)),
+        *(Column(f"GPU {at}", partial(gpu_cell, index=at), width=_CELL, right=True) for at in range(gpus)),
         Column("RDMA IN/OUT GB/s", _rdma, width=16, right=True, drop=3),
-        Column(
-            "NODE", lambda row: Span(row.gpus.node, "dim"), least=8, most=48, drop=2, sort=lambda row: row.gpus.node
-        ),
-        Column("", lambda row: Span(row.gpus.problem, "waits") if row.gpus.problem else "", fill=True, least=0, drop=1),
-    )
+        Column("NODE", lambda row: Span(row.gpus.node, "dim"), least=8, most=48, tail=True, drop=2,
+               sort=lambda row: row.gpus.node),
+        Column("", lambda row: Span(row.gpus.problem, "waits"), fill=True, least=0, drop=1),
+    )  # fmt: skip
 
 
 class GpuTable(ResourceTable[GpuRow]):
@@ -160,7 +155,6 @@ class GpusTab(JobTab):
         self._foremost = OutlierOrder()
 
     def compose(self) -> ComposeResult:
-        """What all of it comes to, the heat map, the rank under the cursor."""
         yield SentenceLine(id="about")
         yield GpuTable()
         yield SentenceLine(id="gpu")
@@ -198,7 +192,6 @@ class GpusTab(JobTab):
         self._show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The other source only where there is one."""
         if action == "source":
             return bool(self._exporter()) and not self.live.app.settings.read_only
         return super().check_action(action, parameters)

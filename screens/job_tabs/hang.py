@@ -99,7 +99,6 @@ class HangTab(JobTab):
     _asked = False
 
     def compose(self) -> ComposeResult:
-        """What is wrong, what to do, the groups, the stacks of the one under the cursor."""
         yield SentenceLine(id="verdict")
         yield SentenceLine(id="advice")
         yield SentenceLine(id="more")
@@ -124,14 +123,7 @@ class HangTab(JobTab):
             self._asked = True
             self.action_look()
 
-    def action_look(self) -> None:
-        """Ask all processes where they are."""
-        if not self.is_open:
-            return
-        self._look()
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What needs a report, and what changes pods."""
         if action == "install":
             missing = self.report is not None and bool(self.report.without_py_spy)
             return missing and not self.live.app.settings.read_only
@@ -142,12 +134,14 @@ class HangTab(JobTab):
         return super().check_action(action, parameters)
 
     @work(group="hang", exclusive=True)
-    async def _look(self) -> None:
+    async def action_look(self) -> None:
+        """Ask all processes where they are."""
         self._tell("waits", "◐ ", "Reading the stacks of all processes…")
         try:
             report = await self.live.session.xray.job(*self.key, answered=self._answered)
         except ConsoleError as error:
-            if self.ended or self.gone:
+            gone = self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
+            if self.ended or gone:
                 self._tell_gone()
             else:
                 self._tell("bad", "✗ ", str(error))
@@ -167,9 +161,8 @@ class HangTab(JobTab):
             self._tell_gone()
 
     def _answered(self, done: int, every: int) -> None:
-        self._tell(
-            "waits", "◐ ", f"Reading the stacks of all processes: {done} of {wording.count(every, 'pod')} answered…"
-        )
+        pods = wording.count(every, "pod")
+        self._tell("waits", "◐ ", f"Reading the stacks of all processes: {done} of {pods} answered…")
 
     def _tell(self, ink: str, glyph: str, words: str) -> None:
         self.verdict.runs = (Span(glyph, ink), Span(words, ink if ink == "bad" else ""))
@@ -224,14 +217,13 @@ class HangTab(JobTab):
             return
         app = self.live.app
         name = f"{self.key[1]}-rank-{process.rank}.svg"
-        place = await app.push_screen_wait(
-            Prompt(f"Record {format_processes(process.place)} for {FLAME:g} s and save it to", name)
-        )
+        what = format_processes(process.place)
+        place = await app.push_screen_wait(Prompt(f"Record {what} for {FLAME:g} s and save it to", name))
         if not place:
             return
         tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
-        with self.live.report_errors(f"No flame graph of {format_processes(process.place)}"):
-            self.notify(f"Records {format_processes(process.place)} for {FLAME:g} s…", markup=False)
+        with self.live.report_errors(f"No flame graph of {what}"):
+            self.notify(f"Records {what} for {FLAME:g} s…", markup=False)
             file = await asyncio.to_thread(Path(place).expanduser)
             size = await self.live.session.xray.record(*self.key, process, tool, FLAME, file)
             self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved", markup=False)
@@ -242,15 +234,14 @@ class HangTab(JobTab):
         process = self._process()
         if process is None:
             return
+        who = f"{format_processes(process.place)}, pid {process.pid}"
         choices = [Choice(name, note) for name, note in FACT_NOTES.items()]
-        what = await self.live.app.push_screen_wait(
-            Pick(f"Of {format_processes(process.place)}, pid {process.pid}", choices)
-        )
+        what = await self.live.app.push_screen_wait(Pick(f"Of {who}", choices))
         if what is None:
             return
         with self.live.report_errors(f"Rank {process.rank} shows no {what}"):
             said = await self.live.session.xray.facts(*self.key, process, what)
-            self.text.show(f"{RULE}● {what} of {format_processes(process.place)}, pid {process.pid}\n{said}")
+            self.text.show(f"{RULE}● {what} of {who}\n{said}")
 
     @work(group="hang-install", exclusive=True)
     async def action_install(self) -> None:
@@ -266,13 +257,12 @@ class HangTab(JobTab):
             return
         with self.live.report_errors("py-spy is not installed"):
             self._tell("waits", "◐ ", f"Installs py-spy in {wording.count(len(missing), 'pod')}…")
-            failed = {
-                pod: why for pod, why in (await self.live.session.xray.install(*self.key, missing)).items() if why
-            }
+            done = await self.live.session.xray.install(*self.key, missing)
+            failed = {pod: why for pod, why in done.items() if why}
             for pod, why in list(failed.items())[:1]:
                 self.notify(why, title=f"py-spy is not installed in {pod}", severity="error", markup=False)
             if len(failed) < len(missing):
-                self._look()
+                self.action_look()
             else:
                 self._show(report)
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from console.metrics.log_search import LogLocation, PodLine
     from screens.columns.jobs import JobLine
 
+BUDGET, LEAST = 2_000_000, 2_000
+"""Lines that are fetched of all pods together, and at least of each, when a log is first opened: of a job with many
+pods the older lines are left out."""
 LOOKS = 40
 """Looks, one each `RENEW`, until the lines of all pods have come: after that nobody is taken to another pod."""
 OFFERS = 15.0  # seconds for which Enter goes to an error that was found elsewhere
@@ -63,7 +66,6 @@ class LogTab(JobTab):
 
     @property
     def turns_ranks(self) -> bool:
-        """While one rank is shown."""
         return self.mode == "one"
 
     def compose(self) -> ComposeResult:
@@ -76,7 +78,7 @@ class LogTab(JobTab):
     def activated(self) -> None:
         """From here on it is followed: where the alarm came from, or in the pod that prints iterations."""
         first, alarm = not self._asked, self._alarm()
-        if not self._asked:
+        if first:
             self._asked = True
             self._follow()
         super().activated()
@@ -112,10 +114,13 @@ class LogTab(JobTab):
                 self.action_mode()
             return
         if place.pod != pod:
-            self.post_message(self.Chosen(place.pod, led=True))
-            self.rank = place.pod
+            self._lead_to(place.pod)
         if place.pattern:
             self.view.lines.find_first(place.pattern)
+
+    def _lead_to(self, pod: int) -> None:
+        self.post_message(self.Chosen(pod, led=True))
+        self.rank = pod
 
     @on(LogView.NoError)
     @work(group="errors", exclusive=True)
@@ -142,14 +147,12 @@ class LogTab(JobTab):
 
     def action_go_there(self) -> None:
         if self._offer is not None:
-            self.post_message(self.Chosen(self._offer.pod, led=True))
-            self.rank = self._offer.pod
+            self._lead_to(self._offer.pod)
             self._offer = None
             self.view.tell_answer("")
             self.view.action_first_error()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Enter goes where an answer has said that it does."""
         return self._offer is not None if action == "go_there" else super().check_action(action, parameters)
 
     def connected_anew(self) -> None:
@@ -169,7 +172,8 @@ class LogTab(JobTab):
     @work(group="log", exclusive=True)
     async def _follow(self) -> None:
         with self.live.report_errors(f"The log of {self.key[1]} cannot be followed"):
-            async with self.job_log() as log:
+            pods = len(self.line.ranks) if self.line else 1
+            async with self.live.session.logs.job(*self.key, tail=max(LEAST, BUDGET // max(1, pods))) as log:
                 before, self._log = self._log, self._log or log
                 await log.ready.wait()
                 self._log = log
@@ -186,12 +190,13 @@ class LogTab(JobTab):
             while not log.closed:
                 await news.wait()
                 if news.take_changed() and self.is_open:
-                    self._renew()
+                    self.opened()
                 elif self.is_open:
                     self._tell()
                 await asyncio.sleep(RENEW)
 
-    def _renew(self) -> None:
+    def opened(self) -> None:
+        """Draw what came."""
         log = self._log
         if log is None:
             return
@@ -199,10 +204,6 @@ class LogTab(JobTab):
             self._show_log(again=True)
         self.view.lines.renew()
         self._tell()
-
-    def opened(self) -> None:
-        """Draw what came while another tab was in front."""
-        self._renew()
 
     # what is shown
 
@@ -262,7 +263,6 @@ class LogTab(JobTab):
                 await asyncio.sleep(0)
 
     def action_mode(self) -> None:
-        """The chosen rank, all of them, what they agree on, and round again."""
         self.mode = MODES[(MODES.index(self.mode) + 1) % len(MODES)]
         self._show_log()
         if self.fleet is not None:
@@ -274,7 +274,8 @@ class LogTab(JobTab):
         if not self._asked:
             return
         log, line = self._log, self.line
-        self.view.over = _over(log)
+        over = "○ the log has ended" if log is not None and log.finished else ""  # else it is followed
+        self.view.over = WAITING if log is not None and log.closed else over
         if line is None and (log is None or not log.parts):
             self.view.over, self.view.status = "", self.waits_to_appear()
             return
@@ -297,7 +298,7 @@ class LogTab(JobTab):
         return f"▸ {bar.strip()}" if self.mode == "one" else f"▸ pod {rank}: {bar.strip()}{more}"
 
     def _about_rank(self) -> str:
-        rank = self.chosen
+        rank = self.line.ranks[self.rank] if self.line and self.rank < len(self.line.ranks) else None
         if rank is None:
             return f"pod {self.rank}"
         waits = rank_waits(rank.number, rank.pod, over=bool(self.line and self.line.jobset.finished))
@@ -313,12 +314,3 @@ class LogTab(JobTab):
     async def save(self, event: LogView.Saved) -> None:
         name = f"{self.key[1]}-pod-{self.rank}" if self.mode == "one" else f"{self.key[1]}-{self.mode}"
         await save_log(self.live, event.text, name)
-
-
-def _over(log: JobLog | None) -> str:
-    """Why nothing more comes of it now; empty: it is followed."""
-    if log is None:
-        return ""
-    if log.closed:
-        return WAITING
-    return "○ the log has ended" if log.finished else ""

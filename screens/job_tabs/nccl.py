@@ -49,8 +49,7 @@ class NcclTab(JobTab):
         return self.panel.table
 
     def connected_anew(self) -> None:
-        """The next snapshot, which comes at once, begins to read again."""
-        self._measured = ""
+        self._measured = ""  # the next snapshot, which comes at once, begins to read again
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
         """Begin to read the tables as soon as there can be one."""
@@ -91,7 +90,6 @@ class NcclTab(JobTab):
     # what can be done with it
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is not there is neither compared nor saved."""
         if action == "against":
             return self.is_mounted and bool(self.panel.earlier or self.panel.against)
         return self.is_mounted and self.panel.shown is not None if action == "save" else True

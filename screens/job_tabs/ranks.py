@@ -32,7 +32,6 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
     from textual import events
     from textual.app import ComposeResult
@@ -61,36 +60,10 @@ def _status(rank: Rank) -> Cell:
     return [glyph, Span(f" {word}", "bad" if rank.failed else "dim" if rank.pod is None else "")]
 
 
-def _node(width: int) -> Callable[[Rank], Cell]:
-    """The end of a long name tells nodes of a pool apart, its beginning does not."""
-
-    def cell(rank: Rank) -> Cell:
-        if not rank.node:
-            return Span("─", "faint")
-        return rank.node if len(rank.node) <= width else "…" + rank.node[1 - width :]
-
-    return cell
-
-
 def _ended(rank: Rank) -> Cell:
     if rank.exit_code is None:
         return ""
     return Span(str(rank.exit_code), "bad" if rank.exit_code else "dim")
-
-
-def rank_columns(width: int) -> Sequence[Column[Rank]]:
-    """Columns of the ranks on a line of that width."""
-    return (
-        Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
-        Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
-        Column("NAME", lambda rank: rank.name or Span("─", "faint"), least=16, sort=lambda rank: rank.name),
-        Column("NODE", _node(max(16, width // 5)), least=8, sort=lambda rank: rank.node),
-        Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
-        Column("RESTARTS", lambda rank: Span(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
-               right=True, drop=2),
-        Column("EXIT", _ended, width=4, right=True),
-        since("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
-    )  # fmt: skip
 
 
 class RankTable(ResourceTable[Rank]):
@@ -99,12 +72,17 @@ class RankTable(ResourceTable[Rank]):
     LIST = "job_pods"
     NOUN = "pod"
     EMPTY = Notice("This job asks for no pods.")
-    COLUMNS = rank_columns(200)
-
-    def on_resize(self) -> None:
-        """Long names of nodes are cut where the line is short."""
-        self.set_columns(rank_columns(self.size.width))
-        super().on_resize()
+    COLUMNS: ClassVar = (
+        Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
+        Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
+        Column("NAME", lambda rank: rank.name or Span("─", "faint"), least=16, sort=lambda rank: rank.name),
+        Column("NODE", lambda rank: rank.node or Span("─", "faint"), least=16, tail=True, sort=lambda rank: rank.node),
+        Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
+        Column("RESTARTS", lambda rank: Span(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
+               right=True, drop=2),
+        Column("EXIT", _ended, width=4, right=True),
+        since("AGE", lambda rank: rank.pod.created if rank.pod else 0.0),
+    )  # fmt: skip
 
 
 A_LINE = 32
@@ -170,7 +148,6 @@ class RankMatrix(Inked, can_focus=True):
         return -(-len(self.cells) // self.a_line(width))
 
     def watch_cells(self, before: tuple[RankCell, ...], cells: tuple[RankCell, ...]) -> None:
-        """More ranks may need more lines."""
         if len(before) != len(cells):
             self.refresh(layout=True)
         self.cursor = max(0, min(self.cursor, len(cells) - 1))
@@ -247,7 +224,6 @@ class FailureCardView(Static):
         self._draw()
 
     def watch_room(self) -> None:
-        """Another size of the page, or another number of ranks beside it."""
         self._draw()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -356,7 +332,6 @@ class RanksTab(JobTab):
             self.set_class(self.card.card is not None, "-failed")
 
     def on_resize(self) -> None:
-        """Another height has another room for the card."""
         self.call_after_refresh(self._make_room)  # by then it is known whether the page is a low one
 
     def _make_room(self) -> None:
@@ -393,11 +368,9 @@ class RanksTab(JobTab):
 
     @on(RankMatrix.Opened)
     def open_cell(self, event: RankMatrix.Opened) -> None:
-        """Enter on a cell of the matrix too."""
         self.post_message(self.Chosen(event.number, "log"))
 
     @on(EventTable.Opened, "EventTable")
     def open_event(self, event: EventTable.Opened) -> None:
-        """Enter on an event shows its whole message."""
         event.stop()
         show_event(self, event)

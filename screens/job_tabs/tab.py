@@ -13,20 +13,12 @@ from textual.reactive import reactive
 from screens.widgets.base import Abstract
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
 
     from textual.widget import Widget
 
     from console.kube.snapshot import Fleet
-    from console.logs.job_log import JobLog
-    from console.scheduling.ranks import Rank
     from screens.base import LiveScreen
     from screens.columns.jobs import JobLine
-
-
-BUDGET = 2_000_000
-"""Lines that are fetched of all ranks together when a log is first opened; what comes after is followed."""
-LEAST = 2_000
 
 
 class JobTab(Vertical, metaclass=Abstract):
@@ -120,20 +112,6 @@ class JobTab(Vertical, metaclass=Abstract):
     def live(self) -> LiveScreen:
         """The page: its session, its app, its way to report errors."""
         return cast("LiveScreen", self.screen)  # Textual knows of no widget whose screens it is on
-
-    def job_log(self) -> AbstractAsyncContextManager[JobLog]:
-        """What all ranks print, shared with every other tab; of a job with many ranks the older lines are left out."""
-        ranks = len(self.line.ranks) if self.line else 1
-        return self.live.session.logs.job(*self.key, tail=max(LEAST, BUDGET // max(1, ranks)))
-
-    @property
-    def chosen(self) -> Rank | None:
-        return self.line.ranks[self.rank] if self.line and self.rank < len(self.line.ranks) else None
-
-    @property
-    def gone(self) -> bool:
-        """Whether the JobSet is not in the snapshot, though it was seen before."""
-        return self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
 
     def waits_to_appear(self) -> str:
         """What it says while there is no such JobSet."""

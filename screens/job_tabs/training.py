@@ -65,11 +65,9 @@ class TrainingTab(JobTab):
             self._measure()
 
     def opened(self) -> None:
-        """Draw what came while another tab was in front."""
         self._show()
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        """What it waits for, and whether its next step is late."""
         self.panel.late = line.health.words if line is not None and line.health.state in NO_STEPS else ""
         self._tell()
         if self.is_open:
@@ -91,8 +89,7 @@ class TrainingTab(JobTab):
         track = self._job.track if self._job else None
         if track is not None and track.last is not None:
             loss = track.latest("loss")
-            health = self.line.health if self.line is not None else None
-            late = f"{wording.WAITS.text} {health.state}" if health is not None and health.state in NO_STEPS else ""
+            late = f"{wording.WAITS.text} {self.line.health.state}" if self.line and self.panel.late else ""
             known = f"loss {loss:.4g}" if loss is not None else ""
             self.note = f"{wording.BAD.text} {track.standing().what}" if track.nan else late or known
 
@@ -106,7 +103,6 @@ class TrainingTab(JobTab):
     # what can be done with it
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is not there has no earlier runs and is not saved."""
         if action in {"earlier", "save"}:
             return self.is_mounted and self.panel.track is not None
         return True

@@ -74,7 +74,7 @@ class MeasuresPanel(Container, metaclass=Abstract):
             self.draw()
 
     def on_mount(self) -> None:
-        self.redraw()
+        self.draw()
 
     watch_waiting = redraw
     watch_chosen = redraw
