@@ -43,7 +43,7 @@ def watch(app: ConsoleApp, key: tuple[str, str]) -> None:
     try:
         app.session.alarms.watch_job(*key)
     except ConsoleError as error:
-        app.notify(str(error), title="Alarms are off", severity="warning", markup=False)
+        app.notify(str(error), title="Alarms are off", severity="warning")
 
 
 def alarms_of(app: ConsoleApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
@@ -146,7 +146,7 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
     below = _log_in_front(app) if told or in_corner else None
     if below is None:
         for title, words in told:
-            app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN, markup=False)
+            app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN)
     else:
         app.close_alarms()
         told = [

@@ -27,10 +27,10 @@ from screens.dialogs.question import Choice, Pick
 from screens.palette import ActiveBindings
 from screens.typing_ahead import KeyOrderedApp
 from screens.widgets.line import DARK, LIGHT
-from screens.wording import JobColors, one_line
+from screens.wording import JobColors
 
 if TYPE_CHECKING:
-    from textual.notifications import Notification, SeverityLevel
+    from textual.notifications import Notification
     from textual.screen import Screen
 
     from console.google.services import Google
@@ -188,19 +188,6 @@ class ConsoleApp(KeyOrderedApp):
         if isinstance(event, events.Key) and self._session is not None:
             self._session.watch.pause_for_keypress()
         await super().on_event(event)
-
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = False,
-    ) -> None:
-        """A toast; what it says may come from a cluster, so it is cleaned and never read as markup."""
-        clean = "\n".join(map(one_line, message.split("\n")))
-        super().notify(clean, title=one_line(title), severity=severity, timeout=timeout, markup=False)
 
     def alarms_in_corner(self) -> list[Notification]:
         return [each for each in self._notifications if each.title.startswith(GLYPH)]
@@ -416,4 +403,4 @@ async def _pick_namespace(screen: LiveScreen) -> None:
         screen.app.refresh_bindings()
         lists = "every namespace" if name == ALL_NAMESPACES else name
         told = f"Lists of jobs, pods and workloads show {lists}; launches go to {session.namespace}."
-        screen.notify(told, title="Namespace", markup=False)
+        screen.notify(told, title="Namespace")

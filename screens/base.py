@@ -295,7 +295,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         try:
             yield
         except ConsoleError as error:
-            self.notify(f"{error.message} {error.hint}".strip(), title=what, severity="error", timeout=8, markup=False)
+            self.notify(f"{error.message} {error.hint}".strip(), title=what, severity="error", timeout=8)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """No key for what must not be done."""
@@ -308,13 +308,13 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             if binding.action in self.CHANGES_CLUSTER and self.app.settings.read_only:
                 event.stop()
-                self.notify(f"read-only: {binding.description} is off.", severity="warning", timeout=3, markup=False)
+                self.notify(f"read-only: {binding.description} is off.", severity="warning", timeout=3)
 
     def copy(self, texts: Sequence[str], several: str = "") -> None:
         """Texts to the clipboard (OSC 52), a line each; `several`: what more than one of them are called."""
         self.app.copy_to_clipboard("\n".join(texts))
         copied = texts[0] if len(texts) == 1 else f"{len(texts):,} {several}"
-        self.notify(f"Copied {copied}.", timeout=2, markup=False)
+        self.notify(f"Copied {copied}.", timeout=2)
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
         """What help tells before the keys: a title and lines of it; none for most screens."""

@@ -82,8 +82,7 @@ class InGoogleScreen(LiveScreen):
 
     def tell_what_needs_a_cluster(self, what: str) -> None:
         """A word of the keys, such as "Launch with it"."""
-        self.notify("ctrl+g lists the clusters.", title=f"{what} needs a cluster", severity="warning", timeout=4,
-                    markup=False)  # fmt: skip
+        self.notify("ctrl+g lists the clusters.", title=f"{what} needs a cluster", severity="warning", timeout=4)
 
 
 class PlacedScreen(InGoogleScreen):
@@ -169,7 +168,7 @@ async def enable_service(screen: LiveScreen, cloud: Cloud, project: str, service
     title, lines = f"Enable {service} in project {project}?", ["It may cost money once it is used."]
     if not await screen.app.push_screen_wait(Confirm(title, lines, verb="Enable", keep="Leave")):
         return False
-    screen.notify(f"{service} is being enabled; that takes half a minute.", timeout=4, markup=False)
+    screen.notify(f"{service} is being enabled; that takes half a minute.", timeout=4)
     await cloud.enable_service(project, service)
-    screen.notify(f"{service} is enabled in {project}.", timeout=4, markup=False)
+    screen.notify(f"{service} is enabled in {project}.", timeout=4)
     return True

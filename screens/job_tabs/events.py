@@ -22,7 +22,7 @@ def show_event(tab: JobTab, event: EventTable.Opened) -> None:
     """The whole message of the event that was opened, in the corner."""
     found = event.table.listing.rows.get(event.key)
     if found is not None:
-        tab.notify(found.message, title=f"{found.reason}: {found.kind} {found.object_name}", markup=False)
+        tab.notify(found.message, title=f"{found.reason}: {found.kind} {found.object_name}")
 
 
 class EventsTab(JobTab):

@@ -223,10 +223,10 @@ class HangTab(JobTab):
             return
         tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
         with self.live.report_errors(f"No flame graph of {what}"):
-            self.notify(f"Records {what} for {FLAME:g} s…", markup=False)
+            self.notify(f"Records {what} for {FLAME:g} s…")
             file = await asyncio.to_thread(Path(place).expanduser)
             size = await self.live.session.xray.record(*self.key, process, tool, FLAME, file)
-            self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved", markup=False)
+            self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved")
 
     @work(group="hang-facts", exclusive=True)
     async def action_facts(self) -> None:
@@ -260,7 +260,7 @@ class HangTab(JobTab):
             done = await self.live.session.xray.install(*self.key, missing)
             failed = {pod: why for pod, why in done.items() if why}
             for pod, why in list(failed.items())[:1]:
-                self.notify(why, title=f"py-spy is not installed in {pod}", severity="error", markup=False)
+                self.notify(why, title=f"py-spy is not installed in {pod}", severity="error")
             if len(failed) < len(missing):
                 self.action_look()
             else:

@@ -32,7 +32,6 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
 if TYPE_CHECKING:
-
     from textual import events
     from textual.app import ComposeResult
     from textual.geometry import Size

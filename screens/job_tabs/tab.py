@@ -13,7 +13,6 @@ from textual.reactive import reactive
 from screens.widgets.base import Abstract
 
 if TYPE_CHECKING:
-
     from textual.widget import Widget
 
     from console.kube.snapshot import Fleet

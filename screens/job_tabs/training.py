@@ -117,7 +117,7 @@ class TrainingTab(JobTab):
             with self.live.report_errors("Earlier runs cannot be read"):
                 panel.earlier = tuple(await self.live.session.measures.earlier(job))
             if not panel.earlier:
-                self.notify("No earlier run of this recipe has a log that is kept.", markup=False)
+                self.notify("No earlier run of this recipe has a log that is kept.")
         panel.redraw()
 
     @work(group="save")

@@ -168,9 +168,9 @@ class BucketScreen(InGoogleScreen):
                 report = await self.app.google.storage.fetch(place, folder, self._tell)
                 kept = f", {report.kept} of them were there" if report.kept else ""
                 words = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}; crc32c equal."
-                self.notify(words, title=f"{each.title} is in {target}", markup=False)
+                self.notify(words, title=f"{each.title} is in {target}")
                 for name, why in report.problems[:3]:
-                    self.notify(why, title=f"{name} was skipped", severity="error", timeout=8, markup=False)
+                    self.notify(why, title=f"{name} was skipped", severity="error", timeout=8)
         self.table.clear_marks()
         self.told.runs = ()
 
@@ -198,7 +198,7 @@ class BucketScreen(InGoogleScreen):
                     return
                 report = await self.app.google.storage.store_logs(namespace, job, place, replace=True)
             words = ", ".join(f"{name} ({wording.count(lines, 'line')})" for name, lines in report.objects[:4])
-            self.notify(words, title=f"The logs of {job} are in {place}", markup=False)
+            self.notify(words, title=f"The logs of {job} are in {place}")
             self.read()
 
     def _tell(self, far: CopyProgress) -> None:

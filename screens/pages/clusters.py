@@ -182,7 +182,7 @@ class ClustersScreen(AskingScreen):
         row = self.table.row
         if row is None or row.cluster is None:
             words = "".join(run.text for run in self._about(row)) if row else ""
-            self.notify(words, title="Nothing to connect to", severity="warning", markup=False)
+            self.notify(words, title="Nothing to connect to", severity="warning")
         elif row.here:
             self.app.open_page("nodepools")
         else:
@@ -191,7 +191,7 @@ class ClustersScreen(AskingScreen):
     @work(group="actions", exclusive=True)
     async def connect(self, cluster: GkeCluster) -> None:
         """Go there; whatever stands in the way leaves everything as it is."""
-        self.notify(f"Connecting to {cluster.path} …", timeout=2, markup=False)
+        self.notify(f"Connecting to {cluster.path} …", timeout=2)
         with self.report_errors(f"Could not connect to {cluster.name}"):
             cloud = await self.cloud()
             if self.app.connected:
@@ -204,7 +204,7 @@ class ClustersScreen(AskingScreen):
             self.app.refresh_bindings()
             self.app.pop_screen()
             self.app.switch_mode("fleet")
-            self.app.notify(f"Connected to {cluster.path}; nothing was written.", timeout=4, markup=False)
+            self.app.notify(f"Connected to {cluster.path}; nothing was written.", timeout=4)
 
     @work(group="actions")
     async def action_write(self) -> None:
@@ -220,7 +220,7 @@ class ClustersScreen(AskingScreen):
         with self.report_errors("Could not write the kubeconfig"):
             file, replaced = await cloud.write_kubeconfig(cluster, Path(path))
             verb = "replaced in" if replaced else "added to"
-            self.notify(f"{cluster.context} was {verb} {file}.", timeout=5, markup=False)
+            self.notify(f"{cluster.context} was {verb} {file}.", timeout=5)
 
     @work(group="actions")
     async def action_enable(self) -> None:

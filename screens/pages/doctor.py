@@ -97,7 +97,7 @@ class DoctorScreen(LiveScreen):
         """The whole of what was found, and what to do."""
         event.stop()
         if step := self._steps.get(event.key[0]):
-            self.notify(f"{step.found} {step.fix}".strip(), title=step.title, timeout=8, markup=False)
+            self.notify(f"{step.found} {step.fix}".strip(), title=step.title, timeout=8)
 
     @work(group="doctor", exclusive=True)
     async def _diagnose(self) -> None:

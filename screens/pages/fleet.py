@@ -115,7 +115,7 @@ class FleetScreen(PoolsScreen):
         self._asking = False
         if self.pools is None:
             self._show_key()
-            self.notify(str(error), title="Google's pools are not known", severity="error", markup=False)
+            self.notify(str(error), title="Google's pools are not known", severity="error")
             self.workers.cancel_group(self, "google")
 
     _floors: Sequence[Pool] = ()

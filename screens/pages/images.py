@@ -224,7 +224,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
             name = await self.app.push_screen_wait(Prompt(f"New repository in {project}, {location}, named?", "a4"))
             if name:
                 made = await images.create_repository(project, location, name)
-                self.notify(f"{made.address} is there.", timeout=4, markup=False)
+                self.notify(f"{made.address} is there.", timeout=4)
                 self.read()
 
     @work(group="actions")

@@ -246,9 +246,9 @@ class JobScreen(LiveScreen):
         line, action = self._line, BY_NAME[name]
         rank = line.ranks[self.rank] if line is not None and self.rank < len(line.ranks) else None
         if line is None or rank is None:
-            self.notify("There is no pod yet.", severity="warning", markup=False)
+            self.notify("There is no pod yet.", severity="warning")
         elif refusal := action.refusal(rank):
-            self.notify(refusal, severity="warning", markup=False)
+            self.notify(refusal, severity="warning")
         else:
             self._on_rank(action, line, rank)
 

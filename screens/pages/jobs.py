@@ -194,7 +194,7 @@ class JobsScreen(LiveScreen):
             await open_shell(self, running[0].namespace, running[0].name)
         else:
             left = f" {AFTER_THE_END}" if line.jobset.finished else ""
-            self.notify(f"{line.jobset.name} has no running pod.{left}", severity="warning", timeout=8, markup=False)
+            self.notify(f"{line.jobset.name} has no running pod.{left}", severity="warning", timeout=8)
 
     @work(group="actions")
     async def action_stop(self) -> None:

@@ -72,7 +72,7 @@ class LeftoversScreen(LiveScreen):
         event.stop()
         kind, namespace, name = event.key
         if kind == "Release":
-            self.notify(f"a4 releases {name} --namespace {namespace} shows its revisions.", markup=False)
+            self.notify(f"a4 releases {name} --namespace {namespace} shows its revisions.")
         else:
             self.app.open_page("manifest", kind, namespace, name)
 

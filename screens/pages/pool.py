@@ -181,7 +181,7 @@ class PoolScreen(PoolSizes, NodeActions):
             if typed != node.name:
                 raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
             await self.session.google.node_pools.report(node.name, fault)
-            self.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5, markup=False)
+            self.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5)
             self.look_again()
 
 

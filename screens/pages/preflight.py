@@ -162,10 +162,10 @@ class PreflightScreen(LiveScreen):
         repair = check.repair
         if not await self.app.push_screen_wait(Confirm(f"{repair.words}?", repair.consequences, verb="Do it")):
             return
-        self.notify(f"{repair.words}: begun.", timeout=4, markup=False)
+        self.notify(f"{repair.words}: begun.", timeout=4)
         with self.report_errors(f"{check.title} was not fixed"):
             engine = self.session.preflight
-            self.notify(await engine.repair(repair), markup=False)
+            self.notify(await engine.repair(repair))
             self.checks[check.id] = replace(check, at=0.0)
             self._draw()
             self.checks[check.id] = await engine.settled(engine.wish(self.plan), check.id)

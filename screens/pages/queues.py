@@ -175,7 +175,7 @@ class QueuesScreen(LiveScreen):
             self.app.open_page("job", line.workload.namespace, line.workload.owner_name)
         elif line is not None:
             what = f"{line.workload.owner_kind or 'It'} {line.workload.owner_name}".strip()
-            self.notify(f"{what} is not a JobSet; y shows the Workload itself.", markup=False)
+            self.notify(f"{what} is not a JobSet; y shows the Workload itself.")
 
     def action_back(self) -> None:
         """All queues again, before anything else is left."""

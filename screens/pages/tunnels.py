@@ -111,7 +111,7 @@ class TunnelsScreen(LiveScreen):
         """Whether it leads into another cluster, which is then said."""
         other = tunnel.context != self.session.context
         if other:
-            self.notify(f"It connects to another cluster: {tunnel.context}.", severity="warning", markup=False)
+            self.notify(f"It connects to another cluster: {tunnel.context}.", severity="warning")
         return other
 
     def action_copy(self) -> None:
@@ -142,7 +142,7 @@ class TunnelsScreen(LiveScreen):
         for tunnel in self._chosen()[:1]:
             if tunnel.kept or tunnel.state == "ended":
                 words = "It has ended." if tunnel.state == "ended" else "It already runs in the background."
-                self.notify(words, markup=False)
+                self.notify(words)
                 return
             if self._elsewhere(tunnel):
                 return
@@ -165,7 +165,7 @@ class TunnelsScreen(LiveScreen):
                 ports = tuple(f"{each.local}:{each.remote}" for each in tunnel.listeners)
                 made = Profile(name, tunnel.namespace, tunnel.job, tunnel.rank, ports, tunnel.context)
                 await self.session.tunnels.save(made)
-                self.notify(f"Saved. a4 forward --profile {name} opens it too.", markup=False)
+                self.notify(f"Saved. a4 forward --profile {name} opens it too.")
 
     @work(group="actions")
     async def action_new(self) -> None:

@@ -85,9 +85,9 @@ class ViewApp(KeyOrderedApp):
         try:
             number = await asyncio.to_thread(write_lines, self.text, place)
         except ConsoleError as error:
-            self.notify(str(error), title="Not saved", severity="error", markup=False)
+            self.notify(str(error), title="Not saved", severity="error")
         else:
-            self.notify(f"{count(number, 'line')} in {place}.", title="Saved", markup=False)
+            self.notify(f"{count(number, 'line')} in {place}.", title="Saved")
 
 
 def view(file: str) -> int:

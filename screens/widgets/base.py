@@ -18,12 +18,14 @@ from textual.message_pump import _MessagePumpMeta
 from textual.scroll_view import ScrollView
 
 from screens.cli.crash import report
+from screens.wording import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.color import Color
     from textual.geometry import Size
+    from textual.notifications import SeverityLevel
 
 
 class Abstract(_MessagePumpMeta, ABCMeta):
@@ -80,6 +82,19 @@ class SanitizingApp(App[int]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and the gate that every line passes."""
         return [*super().get_line_filters(), self._text_gate]
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """A toast; what it says may come from a cluster, so it is cleaned and never read as markup."""
+        clean = "\n".join(map(one_line, message.split("\n")))
+        super().notify(clean, title=one_line(title), severity=severity, timeout=timeout, markup=False)
 
     def panic(self, *renderables: Any) -> None:
         """Ends the app with our report: what libraries draw of their own errors has the lines with their values."""

@@ -105,7 +105,7 @@ def show_whole(screen: Screen[Any], told: SentenceLine) -> None:
         screen.add_class("-whole")
     else:
         words = "It is shown in full below the list." if told.runs else "There is no row under the cursor."
-        screen.notify(words, timeout=3, markup=False)
+        screen.notify(words, timeout=3)
 
 
 class SummaryLine(Inked):

@@ -301,6 +301,6 @@ class LogView(Vertical):
         """Says that these lines are to be saved; the page asks where. Without lines there is nothing to save."""
         if not len(self.lines.text):
             why = self._why_none() or "No log lines yet."
-            self.notify(why, title="There is nothing to save", severity="warning", markup=False)
+            self.notify(why, title="There is nothing to save", severity="warning")
             return
         self.post_message(self.Saved(self.lines.text))
