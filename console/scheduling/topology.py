@@ -182,14 +182,21 @@ def holder_of(pod: Pod, fleet: Fleet) -> Holder:
 
 def host(node: Node, fleet: Fleet) -> Host:
     """One machine and its GPUs; more are drawn than it has only if its pods hold more than it has."""
-    return _host(fleet, node.name)
+    known = _known_hosts(fleet)
+    if node.name not in known:
+        known[node.name] = _host(node, fleet)
+    return known[node.name]
 
 
 @per_snapshot
-def _host(fleet: Fleet, name: str) -> Host:
-    node = fleet.nodes["", name]
+def _known_hosts(_: Fleet) -> dict[str, Host]:
+    """By the name of the node; filled as they are asked for."""
+    return {}
+
+
+def _host(node: Node, fleet: Fleet) -> Host:
     pips: list[HostGpu] = []
-    for pod in sorted(fleet.pods_by_node.get(name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name)):
+    for pod in sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name)):
         if pod.holds_gpus:
             pips += [HostGpu(GpuState.HELD, holder_of(pod, fleet), pod.name)] * pod.holds_gpus
     pips += [HostGpu(GpuState.FREE)] * fleet.gpus_free(node)
