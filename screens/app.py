@@ -24,8 +24,8 @@ from screens.alarm_notices import LOW, AlarmNotifier, notify_new_alarms
 from screens.base import ALL_NAMESPACES, LiveScreen
 from screens.config import OURS, all_problems, applies, known_names, quick_problems, theme_names, themes_of
 from screens.dialogs.question import Choice, Pick
+from screens.key_order import KeyOrderedApp
 from screens.palette import ActiveBindings
-from screens.typing_ahead import KeyOrderedApp
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import JobColors
 

@@ -9,9 +9,9 @@ dropped if it does not come.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,26 +28,16 @@ if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete
     from textual.message_pump import MessagePump
     from textual.screen import Screen
-    from textual.timer import Timer
     from textual.worker import Worker
 
-ASKS = frozenset({"actions", "against", "earlier", "fetch", "fetch-logs", "save", "hang-record", "hang-facts"})
-"""Groups of workers that ask something; others only read."""
+ASKING = "actions"
+"""Group of the workers that may ask something; others only read."""
 ASKED_WITHIN = 1.5  # seconds after a key within which what is typed belongs to the question it may bring
 _LOOK = 0.01  # seconds between two looks whether it is there
 SETTLED_WITHIN = 0.3
 """Seconds after which the next key is answered even if a widget on the way has gone with its messages."""
 KEYS_REST = 0.3  # seconds after a key in which another one is likely
 PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been painted
-
-
-@dataclass(eq=False, slots=True)
-class _Settling:
-    """A key whose effect is on its way: the screen it was for, and the workers there were before it."""
-
-    screen: Screen[Any]
-    workers: set[Worker[Any]]
-    late: Timer | None = None
 
 
 class KeyOrderedApp(SanitizingApp):
@@ -57,12 +47,11 @@ class KeyOrderedApp(SanitizingApp):
         super().__init__(**textual)
         self._pressed_at = 0.0
         self._with_next_key: dict[str, Callable[[], None]] = {}
-        self._asking: tuple[list[Worker[Any]], Screen[Any]] | None = None
-        """What the last key began over that screen, as long as it may still ask something."""
-        self._looking: Timer | None = None
         self._typed: deque[events.Key] = deque()
         """Keys that came while another was being answered, or that are for a question."""
-        self._settling: _Settling | None = None
+        self.typing_waits = False
+        """Whether what is typed waits for the effect of the key before it, or for a question that may come."""
+        self._settling: asyncio.Task[None] | None = None  # waits for both
 
     async def on_event(self, event: events.Event) -> None:
         """Keys that are commands or letters are answered here; all else takes Textual's way."""
@@ -70,79 +59,56 @@ class KeyOrderedApp(SanitizingApp):
             await super().on_event(event)
             return
         self._typed.append(event)
-        if self._asking:
-            self._look_for_question()
-        elif not self._settling:
+        if not self.typing_waits:
             await self._answer_next()
 
     async def _answer_next(self) -> None:
         """Answer the key that has waited longest; the one after it follows once this one has had its effect."""
-        if not self._typed or not self.screen_stack:
+        self.typing_waits = bool(self._typed and self.screen_stack)
+        if not self.typing_waits:
             return
-        event, screen, focused = self._typed.popleft(), self.screen, self.focused
-        self._settling = settling = _Settling(screen, set(self.workers))
+        event, screen, focused, before = self._typed.popleft(), self.screen, self.focused, set(self.workers)
         if not (screen.is_mounted and await self._answered(event)):
             await super().on_event(event)
         self._pressed_at = monotonic()
         self._draw_waiting()
-        settling.late = self.set_timer(SETTLED_WITHIN, partial(self._settled, settling))
-        self._pass_up(focused or screen, settling)
+        begun = set(self.workers) - before  # some may end before anybody looks again
+        self._settling = asyncio.create_task(self._settle(focused or screen, screen, before, begun))
 
-    def _pass_up(self, node: MessagePump | None, settling: _Settling) -> None:
-        """Follow what a widget has told its parents, up to the app."""
-        while node is not None and node is not self:
-            if node.call_later(self._pass_up, node._parent, settling):
-                return
-            node = node._parent
-        self.call_later(self._settled, settling)
-
-    async def _settled(self, settling: _Settling) -> None:
-        """A key has had its effect: a question may follow, else the next key is answered."""
-        if self._settling is not settling or not self.screen_stack:
-            return
-        if not self.screen.is_mounted and monotonic() < self._pressed_at + SETTLED_WITHIN:
-            self._pass_up(self.screen, settling)
-            return
-        self._settling = None
-        if settling.late is not None:
-            settling.late.stop()
-        if begun := [each for each in set(self.workers) - settling.workers if each.group in ASKS]:
-            self._asking = begun, settling.screen
-            self._looking = self.set_interval(_LOOK, self._look_for_question)
-        else:
-            await self._answer_next()
-
-    # what is typed for a question that is not there yet
-
-    @property
-    def typing_waits(self) -> bool:
-        """Whether what is typed is kept for a question that may come."""
-        return self._asking is not None or self._settling is not None
-
-    def _look_for_question(self) -> None:
-        """Hand what is typed to what has come in front of that screen; drop it if nothing comes."""
-        if not self._asking or not self.screen_stack:
-            return
-        begun, screen = self._asking
-        late = monotonic() > self._pressed_at + ASKED_WITHIN
-        if self.screen is screen:
-            if not late and not all(each.is_finished for each in begun):
-                return
-        elif not self.screen.is_mounted:
-            return
-        if self._looking is not None:
-            self._looking.stop()
-        self._asking = None
-        if self.screen is screen:
-            self._typed.clear()
+    async def _settle(
+        self, focused: MessagePump, screen: Screen[Any], before: set[Worker[Any]], begun: set[Worker[Any]]
+    ) -> None:
+        """Wait until a key has had its effect, and for the question that one of the workers it has begun may ask."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLED_WITHIN):
+                await self._passed_up(focused)
+                while self.screen_stack and not self.screen.is_mounted:
+                    await self._passed_up(self.screen)
+        asking = [each for each in begun | (set(self.workers) - before) if each.group == ASKING]
+        late = self._pressed_at + ASKED_WITHIN
+        while asking and self.screen_stack and self.screen is screen:
+            if monotonic() > late or all(each.is_finished for each in asking):
+                self._typed.clear()
+                break
+            await asyncio.sleep(_LOOK)
+        while asking and self.screen_stack and not self.screen.is_mounted:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(_LOOK)
         self.call_later(self._answer_next)
+
+    async def _passed_up(self, node: MessagePump | None) -> None:
+        """Follow what a widget has told its parents, up to the app."""
+        while node is not None:
+            passed = asyncio.Event()
+            if node.call_later(passed.set):
+                await passed.wait()
+            node = node._parent
 
     # what changes by itself
 
     @property
     def answering(self) -> bool:
         """Whether a key waits for its answer, or for that to be painted."""
-        return bool(self._typed) or self._settling is not None or monotonic() < self._pressed_at + PAINTED_WITHIN
+        return self.typing_waits or monotonic() < self._pressed_at + PAINTED_WITHIN
 
     @property
     def keys_likely(self) -> bool:

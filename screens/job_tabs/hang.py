@@ -210,7 +210,7 @@ class HangTab(JobTab):
 
     # what takes longer
 
-    @work(group="hang-record", exclusive=True)
+    @work(group="actions")
     async def action_record(self) -> None:
         process, report = self._process(), self.report
         if process is None or report is None:
@@ -228,7 +228,7 @@ class HangTab(JobTab):
             size = await self.live.session.xray.record(*self.key, process, tool, FLAME, file)
             self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved")
 
-    @work(group="hang-facts", exclusive=True)
+    @work(group="actions")
     async def action_facts(self) -> None:
         """A file of /proc of the process under the cursor."""
         process = self._process()

@@ -94,7 +94,7 @@ class NcclTab(JobTab):
             return self.is_mounted and bool(self.panel.earlier or self.panel.against)
         return self.is_mounted and self.panel.shown is not None if action == "save" else True
 
-    @work(group="against")
+    @work(group="actions")
     async def action_against(self) -> None:
         panel = self.panel
         earlier = {f"{each.job or 'test'} {clock(each.at)}": each for each in panel.earlier}
@@ -108,7 +108,7 @@ class NcclTab(JobTab):
         if picked is not None:
             panel.against = earlier.get(picked)
 
-    @work(group="save")
+    @work(group="actions")
     async def action_save(self) -> None:
         panel, shown = self.panel, self.panel.shown
         if shown is None:

@@ -120,7 +120,7 @@ class TrainingTab(JobTab):
                 self.notify("No earlier run of this recipe has a log that is kept.")
         panel.redraw()
 
-    @work(group="save")
+    @work(group="actions")
     async def action_save(self) -> None:
         panel, shown = self.panel, self.panel.track
         if shown is None:

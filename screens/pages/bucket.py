@@ -149,7 +149,7 @@ class BucketScreen(InGoogleScreen):
         chosen = [str(GcsPlace(self.place.bucket, each.name)) for each in self._chosen()]
         self.copy(chosen or [str(self.place)], "addresses")
 
-    @work(group="fetch")
+    @work(group="actions")
     async def action_fetch(self) -> None:
         """Ask where to, then bring it; what is there already is kept, what broke off is gone on with."""
         chosen = self._chosen()
@@ -174,7 +174,7 @@ class BucketScreen(InGoogleScreen):
         self.table.clear_marks()
         self.told.runs = ()
 
-    @work(group="fetch-logs")
+    @work(group="actions")
     async def action_store(self) -> None:
         """Ask whose logs, and where to; what is there already is replaced only after a question."""
         jobs = sorted(self.app.fleet.jobsets, key=lambda key: -self.app.fleet.jobsets[key].created)

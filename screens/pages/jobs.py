@@ -206,7 +206,7 @@ class JobsScreen(LiveScreen):
     async def action_launch(self) -> None:
         """To the launch screen, with the values of the job under the cursor."""
         if self.table.row is None:
-            self.app.switch_mode("launch")
+            await self.app.switch_mode("launch")
         else:
             await launch_like_job(self, self.table.row.jobset)
 

@@ -229,7 +229,7 @@ class RunScreen(LiveScreen):
         return super().check_action(action, parameters)
 
     @on(LogView.Saved)
-    @work(group="save")
+    @work(group="actions")
     async def save(self, event: LogView.Saved) -> None:
         await save_log(self, event.text, self.crumb)
 

@@ -14,7 +14,7 @@ from console.errors import ConsoleError
 from console.logs.file_text import FileText
 from screens.dialogs.question import Prompt
 from screens.dialogs.save import write_lines
-from screens.typing_ahead import KeyOrderedApp
+from screens.key_order import KeyOrderedApp
 from screens.widgets.line import DARK, LIGHT
 from screens.widgets.log.view import LogView
 from screens.wording import count, size
@@ -77,7 +77,7 @@ class ViewApp(KeyOrderedApp):
         self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
 
     @on(LogView.Saved)
-    @work(group="save")
+    @work(group="actions")
     async def save(self) -> None:
         place = await self.push_screen_wait(Prompt("Save the lines that are shown to", f"{self.text.file.name}.part"))
         if not place:

@@ -9,7 +9,7 @@ from textual.widgets import Static
 from console.logs.file_text import FileText
 from screens.pages.view import ViewApp
 from tests.screens.press import text_of, until
-from tests.screens.test_typing_ahead import type_at_once
+from tests.screens.test_key_order import type_at_once
 
 if TYPE_CHECKING:
     from pathlib import Path
