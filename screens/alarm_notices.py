@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from console.errors import ConsoleError
 from console.kube.find_job import with_namespace_option
 from console.metrics.alarm_rules import GLYPH
-from screens.widgets.log.view import Told
+from screens.widgets.log.view import LogView, Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from console.metrics.alarm_rules import Alarm
     from screens.app import ConsoleApp
     from screens.columns.jobs import JobLine
-    from screens.widgets.log.view import LogView
 
 OFF = "A4_NOTIFY"
 """Variable that turns the terminal's notification off by "0", "no", "off" or "false", as alarms.toml can."""
@@ -46,32 +45,29 @@ def watch(app: ConsoleApp, key: tuple[str, str]) -> None:
         app.notify(str(error), title="Alarms are off", severity="warning")
 
 
-def alarms_of(app: ConsoleApp, key: tuple[str, str]) -> tuple[Alarm, ...]:
-    """The alarms of a job, as they are now; none of a job that is not watched."""
-    return app.session.alarms.of(*key) if app.connected and app.session.alarms_enabled else ()
-
-
 def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
     """A job with all that is known of how it is."""
     from screens.columns.jobs import JobLine
 
     if not app.connected:
         return JobLine(jobset, fleet, owner=jobset.owner)
-    owner, outside = app.whose(jobset.owner), app.session.watch.namespace_option(jobset.namespace)
-    glance = app.session.measures.glancing.of(jobset.uid)
-    if not app.session.alarms_enabled:
-        return JobLine(jobset, fleet, glance, owner=owner, outside=outside)
-    alarms, key = app.session.alarms, jobset.key
-    return JobLine(
-        jobset,
-        fleet,
-        glance,
-        alarms.of(*key),
-        alarms.late(*key),
-        alarms.follows_steps(*key),
-        owner=owner,
-        outside=outside,
-    )
+    session, key = app.session, jobset.key
+    line = JobLine(
+        jobset, fleet, session.measures.glancing.of(jobset.uid),
+        owner=app.whose(jobset.owner), outside=session.watch.namespace_option(jobset.namespace),
+    )  # fmt: skip
+    if not session.alarms_enabled:
+        return line
+    alarms = session.alarms
+    return replace(line, alarms=alarms.of(*key), late=alarms.late(*key), heard=alarms.follows_steps(*key))
+
+
+def has_changed(app: ConsoleApp, line: JobLine) -> bool:
+    """Whether the job's alarms have changed since its line was made."""
+    if not app.connected or not app.session.alarms_enabled:
+        return bool(line.alarms or line.late)
+    alarms, key = app.session.alarms, line.jobset.key
+    return alarms.of(*key) != line.alarms or alarms.late(*key) != line.late
 
 
 def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
@@ -85,16 +81,6 @@ def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ..
         else run
         for run in runs
     )
-
-
-def has_changed(app: ConsoleApp, line: JobLine) -> bool:
-    """Whether the job's alarms have changed since its line was made."""
-    return alarms_of(app, line.jobset.key) != line.alarms or late_of(app, line.jobset.key) != line.late
-
-
-def late_of(app: ConsoleApp, key: tuple[str, str]) -> str:
-    """That the next step of a job is late; empty: it is not, or the job is not watched."""
-    return app.session.alarms.late(*key) if app.connected and app.session.alarms_enabled else ""
 
 
 class AlarmNotifier:
@@ -143,16 +129,16 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
     """
     told = [(f"{GLYPH} {each.job}: {each.kind}", f"{each.text}\n{_next(app, each)}") for each in alarms]
     in_corner = app.alarms_in_corner()
-    below = _log_in_front(app) if told or in_corner else None
+    if not told and not in_corner:
+        return
+    below = next((view for view in app.screen.query(LogView) if view.tells), None)
     if below is None:
         for title, words in told:
             app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN)
     else:
         app.close_alarms()
-        told = [
-            *((each.title, each.message.partition("\n")[0].removesuffix(f"  {_AWAY}")) for each in in_corner),
-            *told,
-        ]
+        again = [(each.title, each.message.partition("\n")[0].removesuffix(f"  {_AWAY}")) for each in in_corner]
+        told = again + told
         title, words = told[0][0], told[0][1].partition("\n")[0]
         others = len(told) - 1
         full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
@@ -179,12 +165,6 @@ def _key_of_alarms(app: ConsoleApp) -> str:
     return f" ({app.get_key_display(key)})" if key else ""
 
 
-def _log_in_front(app: ConsoleApp) -> LogView | None:
-    from screens.widgets.log.view import LogView
-
-    return next((view for view in app.screen.query(LogView) if view.tells), None)
-
-
 def notify_terminal(app: ConsoleApp, title: str, words: str) -> None:
     """The bell, and a notification for terminals that show one: OSC 9 (iTerm2, Windows, …) and OSC 777 (rxvt, …)."""
     driver = app._driver  # Textual's own bell goes this way; it has no other for what is no text
@@ -200,10 +180,7 @@ def notification(title: str, words: str, *, both: bool = True) -> str:
 
     `both`: OSC 777 beside OSC 9, for a terminal of which it is not known that it shows both, and so would tell twice.
     """
-    clean, said = (_plain(text)[:LONGEST] for text in (title, words))
+    texts = ("".join(each if each.isprintable() else " " for each in text) for text in (title, words))
+    clean, said = (text[:LONGEST] for text in texts)
     other = f"\x1b]777;notify;{clean.replace(';', ',')};{said.replace(';', ',')}\x07" if both else ""
     return f"\x07\x1b]9;{clean}: {said}\x07{other}"
-
-
-def _plain(text: str) -> str:
-    return "".join(each if each.isprintable() else " " for each in text)

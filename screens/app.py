@@ -22,7 +22,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH
 from screens.alarm_notices import LOW, AlarmNotifier, notify_new_alarms
 from screens.base import ALL_NAMESPACES, LiveScreen
-from screens.config import OURS, all_problems, applies, known_names, quick_problems, theme_names, themes_of
+from screens.config import all_problems, applies, known_names, quick_problems, theme_names, themes_of
 from screens.dialogs.question import Choice, Pick
 from screens.key_order import KeyOrderedApp
 from screens.palette import ActiveBindings
@@ -140,9 +140,6 @@ class ConsoleApp(KeyOrderedApp):
         self._job_inks = JobColors()
         self._practice = practice
         self._bell = AlarmNotifier()
-        self.animation_level = "none"  # a scroll that glides settles after 0.9 s
-        for theme in OURS.values():
-            self.register_theme(theme)
         self._config_changed_at = config_time()
         self._take_config(loaded)
 
@@ -320,10 +317,6 @@ class ConsoleApp(KeyOrderedApp):
     def _draw_ages(self) -> None:
         if isinstance(self.screen, LiveScreen) and self.screen.is_mounted:
             self.screen.tick()
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our inks, for themes that do not have them."""
-        return (DARK if self.current_theme.dark else LIGHT).variables
 
     def action_theme(self) -> None:
         """A light theme instead of a dark one, or the other way; one of the two is the person's."""

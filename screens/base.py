@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from textual import getters
     from textual.app import ComposeResult
-    from textual.widget import Widget
+    from textual.widget import AwaitMount, Widget
 
     from console.kube.snapshot import WatchStatus
     from console.metrics.nccl.history import NodeBandwidth
@@ -72,7 +72,7 @@ class FilterInput(Input):
 
 
 class FilterLine(Horizontal):
-    """A slash, the words, and how many rows they leave."""
+    """The filter of a table: a slash, the words, and how many rows they leave."""
 
     DEFAULT_CSS = """
     FilterLine {
@@ -83,18 +83,20 @@ class FilterLine(Horizontal):
     }
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, table: ResourceTable[Any]) -> None:
         super().__init__()
-        self._text = text
-        self._found = ""
+        self.table = table
 
     def compose(self) -> ComposeResult:
         yield Static("/", classes="slash")
-        yield FilterInput(self._text, placeholder="words to keep, !word to drop", compact=True)
+        yield FilterInput(self.table.filter_text, placeholder="words to keep, !word to drop", compact=True)
         yield Static(self._found, classes="found", markup=False)
 
-    def tell(self, shown: int, of: int) -> None:
-        self._found = f"{shown:,} of {of:,}"
+    @property
+    def _found(self) -> str:
+        return f"{len(self.table.shown):,} of {len(self.table.listing.rows):,}"
+
+    def tell(self) -> None:
         for found in self.query(".found").results(Static):  # none before it is mounted
             found.update(self._found)
 
@@ -127,7 +129,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     _own_keys: Sequence[str] = ()  # of the person's own commands
     _opened_in = ""  # the cluster it was opened in, as soon as that is known
     _rested_at = 0.0
-    _filtered: ResourceTable[Any]
     _drawing_due = False
     _drawing_is_slow = False
 
@@ -282,7 +283,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     @property
     def session(self) -> Session:
-        """The session; Unreachable while none is open."""
         return self.app.session
 
     def bandwidth_of_nodes(self) -> Mapping[str, NodeBandwidth]:
@@ -298,7 +298,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             self.notify(f"{error.message} {error.hint}".strip(), title=what, severity="error", timeout=8)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """No key for what must not be done."""
         if action in self.CHANGES_CLUSTER and self.app.settings.read_only:
             return False
         return super().check_action(action, parameters)
@@ -324,27 +323,25 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     async def action_filter_rows(self) -> None:
         """Show the line for the table with the keys; when this returns, the keys are in the line."""
-        table = self.focused
-        if not isinstance(table, ResourceTable):
-            return
-        self._filtered = table
-        await self.query(FilterLine).remove()
-        filter_line = FilterLine(table.filter_text)
-        await self.mount(filter_line)
-        self.set_focus(filter_line.query_one(FilterInput))
-        filter_line.tell(len(table.shown), len(table.listing.rows))
+        if isinstance(self.focused, ResourceTable):
+            await self._show_filter(self.focused)
+            self.set_focus(self.query(FilterInput).last())
+
+    def _show_filter(self, table: ResourceTable[Any]) -> AwaitMount:
+        self.query(FilterLine).remove()
+        return self.mount(FilterLine(table))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if isinstance(event.input, FilterInput):
             event.stop()
             if event.input is self.focused:  # else it tells of letters typed before the line was left
-                self._filtered.filter_by(event.value)
+                self.query_one(FilterLine).table.filter_by(event.value)
 
     @on(ResourceTable.Changed)
     def _tell_filter(self, event: ResourceTable.Changed) -> None:
         for filter_line in self.query(FilterLine):
-            if event.table is self._filtered:
-                filter_line.tell(len(event.table.shown), len(event.table.listing.rows))
+            if event.table is filter_line.table:
+                filter_line.tell()
 
     def action_mine(self) -> None:
         """Only what whoever looks has launched, or everything again."""
@@ -353,32 +350,26 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             return
         if table.filter_text == MINE:
             self.drop_filter(table)
-            return
-        self._filtered = table
-        table.filter_by(MINE)
-        self.query(FilterLine).remove()
-        line = FilterLine(MINE)
-        line.tell(len(table.shown), len(table.listing.rows))
-        self.mount(line)
+        else:
+            table.filter_by(MINE)
+            self._show_filter(table)
 
     def show_filter_of(self, part: Widget) -> None:
         """Another part of the screen is in front: show the filter that a table in it has, and no other."""
         self.query(FilterLine).remove()
         for table in part.query(ResourceTable):
             if table.filter_text:
-                self._filtered = table
-                filter_line = FilterLine(table.filter_text)
-                filter_line.tell(len(table.shown), len(table.listing.rows))
-                self.mount(filter_line)
+                self._show_filter(table)
                 break
 
     def action_leave_filter(self, drop: bool) -> None:
         """Back to the rows, with or without the filter."""
+        table = self.query_one(FilterLine).table
         if not drop:  # the last letters' own message may still be on its way
-            self._filtered.filter_by(self.query_one(FilterInput).value)
-        self.set_focus(self._filtered)
-        if drop or not self._filtered.filter_text:
-            self.drop_filter(self._filtered)
+            table.filter_by(self.query_one(FilterInput).value)
+        self.set_focus(table)
+        if drop or not table.filter_text:
+            self.drop_filter(table)
 
     def drop_filter(self, table: ResourceTable[Any]) -> None:
         table.filter_by("")

@@ -15,7 +15,6 @@ from console.logs.file_text import FileText
 from screens.dialogs.question import Prompt
 from screens.dialogs.save import write_lines
 from screens.key_order import KeyOrderedApp
-from screens.widgets.line import DARK, LIGHT
 from screens.widgets.log.view import LogView
 from screens.wording import count, size
 
@@ -37,14 +36,6 @@ class ViewApp(KeyOrderedApp):
     def __init__(self, text: FileText) -> None:
         super().__init__()
         self.text = text
-        self.animation_level = "none"
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
-        self.theme = DARK.name
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our inks, for themes that do not have them."""
-        return DARK.variables
 
     def compose(self) -> ComposeResult:
         yield Static(id="head", markup=False)
@@ -72,9 +63,6 @@ class ViewApp(KeyOrderedApp):
         if not self.text.size:
             told = f"The file is empty; what is written to it is shown here: {self.text.file}"
         self.query_one("#head", Static).update(told)
-
-    def action_theme(self) -> None:
-        self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
 
     @on(LogView.Saved)
     @work(group="actions")

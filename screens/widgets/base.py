@@ -18,6 +18,7 @@ from textual.message_pump import _MessagePumpMeta
 from textual.scroll_view import ScrollView
 
 from screens.cli.crash import report
+from screens.widgets.line import DARK, LIGHT
 from screens.wording import one_line
 
 if TYPE_CHECKING:
@@ -78,6 +79,17 @@ class SanitizingApp(App[int]):
     def __init__(self, **textual: Any) -> None:
         super().__init__(**textual)
         self._text_gate = ControlCharFilter()
+        self.animation_level = "none"  # a scroll that glides settles after 0.9 s
+        for theme in (DARK, LIGHT):
+            self.register_theme(theme)
+        self.theme = DARK.name
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Our inks, for themes that do not have them."""
+        return (DARK if self.current_theme.dark else LIGHT).variables
+
+    def action_theme(self) -> None:
+        self.theme = (LIGHT if self.current_theme.dark else DARK).name
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and the gate that every line passes."""
