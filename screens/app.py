@@ -42,25 +42,22 @@ if TYPE_CHECKING:
 
 Connect = Callable[[], Awaitable["Session"]]
 TICK = 1.0  # seconds between repaints of what ages by itself
-PAGE_NAMES = ("pool", "node", "pod", "log", "job", "manifest", "facts", "doctor", "run", "release", "leftovers",
-              "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
+PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "container_facts", "doctor", "run", "release",
+              "leftovers", "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
               "folder")  # fmt: skip
 
 
-def page(place: str) -> Callable[..., Screen[Any]]:
-    """Makes the screen at "module:Class", imported only when it is first opened: the start pays for one screen."""
-    module, _, name = place.partition(":")
+def page(module: str, name: str) -> Callable[..., Screen[Any]]:
+    """Makes the screen of that module, imported only when it is first opened: the start pays for one screen."""
 
     def made(*about: object) -> Screen[Any]:
-        screen: Screen[Any] = getattr(import_module(module), name)(*about)
+        screen: Screen[Any] = getattr(import_module(f"screens.pages.{module}"), f"{name}Screen")(*about)
         return screen
 
     return made
 
 
-PAGES: dict[str, Callable[..., Screen[Any]]] = {
-    name: page(f"screens.pages.{name}:{name.title()}Screen") for name in PAGE_NAMES
-}
+PAGES: dict[str, Callable[..., Screen[Any]]] = {name: page(name, name.title().replace("_", "")) for name in PAGE_NAMES}
 PAGE_KEYS = (
     Binding("A", "open_page('alarms')", "Alarms", show=False, key_display="A", id="app.alarms",
             tooltip="The last alarms of all jobs that are watched"),
@@ -95,9 +92,7 @@ class ConsoleApp(KeyOrderedApp):
         ("runs", "6", "Runs"),
         ("tunnels", "7", "Tunnels"),
     )
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        mode: page(f"screens.pages.{mode}:{name}Screen") for mode, _, name in TABS
-    }
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {mode: page(mode, name) for mode, _, name in TABS}
     DEFAULT_MODE = "fleet"
     VERTICAL_BREAKPOINTS = [(0, "-low-terminal"), (LOW, "-high-terminal")]  # noqa: RUF012 - as Textual declares it
     COMMANDS: ClassVar[set[Any]] = {ActiveBindings}

@@ -76,7 +76,7 @@ class PodActions(LiveScreen):
 
     def action_yaml(self) -> None:
         for pod in self.pods()[:1]:
-            self.app.open_page("manifest", "Pod", pod.namespace, pod.name)
+            self.app.open_page("object_yaml", "Pod", pod.namespace, pod.name)
 
     def action_copy(self) -> None:
         if pods := self.pods():
@@ -94,7 +94,7 @@ class PodActions(LiveScreen):
 
     def action_facts(self) -> None:
         for pod in self.running_pods()[:1]:
-            self.app.open_page("facts", pod.namespace, pod.name, self.container)
+            self.app.open_page("container_facts", pod.namespace, pod.name, self.container)
 
     def action_copy_from(self) -> None:
         self._copy_files(fetch=True)
@@ -215,7 +215,7 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
     RankAction("shell", "s", "Shell", "A shell in the chosen pod", "screens.dialogs.pod_actions:shell_in_rank",
                changes=True),
     RankAction("facts", "i", "Facts", "What its container says: GPUs, disks, mounts, NCCL environment",
-               "screens.pages.facts:facts_of_rank"),
+               "screens.pages.container_facts:facts_of_rank"),
     RankAction("code", "v", "VS Code",
                "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
                "screens.dialogs.editor:open_editor_in_rank", changes=True),

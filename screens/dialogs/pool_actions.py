@@ -53,7 +53,7 @@ class NodeActions(LiveScreen):
 
     def action_yaml(self) -> None:
         for node in self.nodes()[:1]:
-            self.app.open_page("manifest", "Node", "", node.name)
+            self.app.open_page("object_yaml", "Node", "", node.name)
 
     def action_copy(self) -> None:
         if names := self.node_names:

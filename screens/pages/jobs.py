@@ -219,4 +219,4 @@ class JobsScreen(LiveScreen):
 
     def action_manifest(self) -> None:
         if self.table.cursor:
-            self.app.open_page("manifest", "JobSet", *self.table.cursor)
+            self.app.open_page("object_yaml", "JobSet", *self.table.cursor)

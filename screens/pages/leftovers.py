@@ -74,7 +74,7 @@ class LeftoversScreen(LiveScreen):
         if kind == "Release":
             self.notify(f"a4 releases {name} --namespace {namespace} shows its revisions.")
         else:
-            self.app.open_page("manifest", kind, namespace, name)
+            self.app.open_page("object_yaml", kind, namespace, name)
 
     @work(group="actions")
     async def action_remove(self) -> None:

@@ -200,7 +200,7 @@ class QueuesScreen(LiveScreen):
         kind = {self.cluster_queues: "ClusterQueue", self.local_queues: "LocalQueue"}.get(table, "Workload")
         if table.cursor:
             *namespace, name = table.cursor
-            self.app.open_page("manifest", kind, "".join(namespace), name)
+            self.app.open_page("object_yaml", kind, "".join(namespace), name)
 
     def action_launch(self) -> None:
         self.app.switch_mode("launch")

@@ -16,7 +16,7 @@ import pytest
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.cli.crash import LONGEST, cleaned, report
-from screens.pages.view import ViewApp
+from screens.pages.log_file import LogFileApp
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.scene import scene
@@ -158,5 +158,5 @@ def test_a_plain_command_that_fails_tells_no_value(where: str, tmp_path: Path) -
 
 
 def test_the_viewer_of_files_has_the_same_gate() -> None:
-    assert ViewApp._fatal_error is ConsoleApp._fatal_error
-    assert ViewApp.get_line_filters is ConsoleApp.get_line_filters
+    assert LogFileApp._fatal_error is ConsoleApp._fatal_error
+    assert LogFileApp.get_line_filters is ConsoleApp.get_line_filters

@@ -27,7 +27,7 @@ from console.settings import Settings
 from screens.dialogs.copy import CopyDialog
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.dialogs.run_in_ranks import ExecAll, QuickNccl
-from screens.pages.facts import FactsScreen
+from screens.pages.container_facts import ContainerFactsScreen
 from screens.pages.folder import FolderScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
@@ -65,7 +65,7 @@ async def test_i_asks_the_container_and_each_answer_appears() -> None:
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot)
         await pilot.press("i")
-        await until(pilot, lambda: isinstance(app.screen, FactsScreen) and "NCCL_NET=gIB" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, ContainerFactsScreen) and "NCCL_NET=gIB" in screen_text(app))
         shown = screen_text(app)
         assert "8 × NVIDIA B200, 3 % busy" in shown.splitlines()[1]
         assert "○ InfiniBand: There is no /dev/infiniband." in shown
@@ -85,7 +85,7 @@ async def test_a_folder_is_browsed_and_what_is_in_it_deleted_only_after_a_questi
     async with console(session) as (app, pilot, _):
         await to_job(app, pilot)
         await pilot.press("i")
-        await until(pilot, lambda: isinstance(app.screen, FactsScreen))
+        await until(pilot, lambda: isinstance(app.screen, ContainerFactsScreen))
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press("slash", *"nfs", "enter")
@@ -255,7 +255,7 @@ async def test_read_only_looks_but_does_not_touch() -> None:
         await pilot.pause()
         assert app.screen is page
         await pilot.press("i")
-        await until(pilot, lambda: isinstance(app.screen, FactsScreen))
+        await until(pilot, lambda: isinstance(app.screen, ContainerFactsScreen))
 
 
 @pytest.fixture

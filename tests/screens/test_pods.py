@@ -15,7 +15,7 @@ from screens.app import ConsoleApp
 from screens.base import FilterInput
 from screens.dialogs.question import Confirm
 from screens.pages.log import LogScreen
-from screens.pages.manifest import ManifestScreen
+from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.pod import PodScreen
 from screens.pages.pods import PodsScreen, Tally
 from tests.fakes import FakeSession
@@ -151,7 +151,7 @@ async def test_a_log_that_is_not_there_says_why() -> None:
 async def test_its_yaml() -> None:
     async with console() as (app, pilot, session):
         await pilot.press("4", "y")
-        await until(pilot, lambda: isinstance(app.screen, ManifestScreen))
+        await until(pilot, lambda: isinstance(app.screen, ObjectYamlScreen))
         await until(pilot, lambda: "kind: Pod" in screen_text(app))
         assert session.called("manifest") == [("Pod", "default", "dpo-[b]-workload-0-0-x7k0")]
 

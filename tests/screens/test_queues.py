@@ -10,7 +10,7 @@ from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
 from console.scheduling.quota_accounts import QuotaAccount
 from screens.columns.queues import QUEUES, QueueLine
-from screens.pages.manifest import ManifestScreen
+from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.queues import QueuesScreen
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of, live_links
@@ -108,7 +108,7 @@ async def test_enter_opens_the_job_and_y_the_object() -> None:
         await pilot.press("2")
         await until(pilot, lambda: "dpo-b" in screen_text(app))
         await pilot.press("y")
-        await until(pilot, lambda: isinstance(app.screen, ManifestScreen))
+        await until(pilot, lambda: isinstance(app.screen, ObjectYamlScreen))
         await until(pilot, lambda: session.called("manifest") == [("Workload", "default", "jobset-dpo-b")])
         await pilot.press("escape", "enter")
         await until(pilot, lambda: getattr(app.screen, "key", None) == ("default", "dpo-b"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.widgets import Static
 
 from console.logs.file_text import FileText
-from screens.pages.view import ViewApp
+from screens.pages.log_file import LogFileApp
 from tests.screens.press import text_of, until
 from tests.screens.test_key_order import type_at_once
 
@@ -22,7 +22,7 @@ async def test_a_file_is_searched_filtered_and_grows(tmp_path: Path) -> None:
     lines = [f"iteration {number}/ 9999 | lm loss: 2.1" for number in range(5000)]
     place.write_text("\n".join([*lines[:3000], "RuntimeError: broken", *lines[3000:]]) + "\n")
     text = FileText(place)
-    app = ViewApp(text)
+    app = LogFileApp(text)
     async with app.run_test(size=(80, 20)) as pilot:
         view = app.view.lines
         await until(pilot, lambda: "iteration 0/" in text_of(view))
@@ -51,7 +51,7 @@ async def test_letters_right_after_the_slash_are_the_search(tmp_path: Path) -> N
     place = tmp_path / "train.log"
     place.write_text("".join(f"line {number} of the log\n" for number in range(3000)))
     text = FileText(place)
-    app = ViewApp(text)
+    app = LogFileApp(text)
     async with app.run_test(size=(80, 20)) as pilot:
         await until(pilot, lambda: "line 0 " in text_of(app.view.lines))
         type_at_once(app, "/", *"line 1999 ", "enter")
@@ -63,11 +63,11 @@ async def test_letters_right_after_the_slash_are_the_search(tmp_path: Path) -> N
 async def test_an_empty_file_is_said_to_be_empty_until_something_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("screens.pages.view.LOOK", 0.02)
+    monkeypatch.setattr("screens.pages.log_file.LOOK", 0.02)
     place = tmp_path / "train.log"
     place.touch()
     text = FileText(place)
-    app = ViewApp(text)
+    app = LogFileApp(text)
     async with app.run_test(size=(80, 20)) as pilot:
         await until(pilot, lambda: app.query("#head"))
         head = app.query_one("#head", Static)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
-class ManifestScreen(LiveScreen):
+class ObjectYamlScreen(LiveScreen):
     """The object's YAML; it does not follow the snapshot: text under one's eyes must not move."""
 
     OF_CLUSTER = True

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOOK = 1.0  # seconds between two looks whether the file has grown
 
 
-class ViewApp(KeyOrderedApp):
+class LogFileApp(KeyOrderedApp):
     CSS: ClassVar[str] = "#head { height: 1; background: $ground-head; padding: 0 1; }"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -80,6 +80,6 @@ class ViewApp(KeyOrderedApp):
 
 def view(file: str) -> int:
     """Open it; gives the exit code."""
-    app = ViewApp(FileText(Path(file).expanduser()))
+    app = LogFileApp(FileText(Path(file).expanduser()))
     app.run()
     return app.return_code or 0

@@ -26,15 +26,15 @@ GLYPHS = {FactState.ASKED: "◐", FactState.KNOWN: "●", FactState.ABSENT: "○
 
 async def facts_of_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
     """Open the page for a rank of a job."""
-    screen.app.open_page("facts", line.jobset.namespace, rank.name, "", str(rank.number))
+    screen.app.open_page("container_facts", line.jobset.namespace, rank.name, "", str(rank.number))
 
 
-class FactsScreen(LiveScreen):
+class ContainerFactsScreen(LiveScreen):
     """The page of one container's facts; each answer appears as it comes."""
 
     KINDS = ("pods",)
     OF_CLUSTER = True
-    CSS = "FactsScreen #who { padding: 0 1; }"
+    CSS = "ContainerFactsScreen #who { padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("i", "ask", "Ask again", id="facts.ask", tooltip="Ask everything again"),
         Binding("b", "browse", "Browse files", id="facts.browse", tooltip="A folder of the container, and its disk"),
