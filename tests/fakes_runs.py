@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from console.kube.snapshot import StopReport
 from console.launch.recipes import LaunchPlan, Release
-from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange, StopPlan
+from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange
 from console.launch.run_record import find_run
-from console.launch.stop import plan_from_snapshot
+from console.launch.stop import StopPlan, plan_from_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from console.kube.nested_values import Value
-    from console.launch.releases import Leftover
     from console.launch.run_record import RunRecord
+    from console.launch.stop import Leftover
     from console.metrics.training.steps import RunPosition
     from tests.fakes import FakeSession
 

@@ -10,6 +10,7 @@ import asyncio
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import yaml
 
@@ -23,6 +24,7 @@ from console.errors import (
     NotLoggedIn,
     ReleaseFailed,
     Unreachable,
+    Unreadable,
 )
 from console.kube.safe_yaml import load_yaml
 from console.launch.recipes import FieldProblem, Release
@@ -112,13 +114,13 @@ def first_sentence(text: str) -> str:
 T = TypeVar("T")
 
 _REMOVAL_PAUSES = (0.0, 1.0, 3.0)  # seconds before each try to remove what a failed install has made
-_KINDS = {
+KINDS = {
     "JobSet": "jobset.x-k8s.io", "Service": "", "ConfigMap": "", "Secret": "", "PersistentVolumeClaim": "",
     "PersistentVolume": "",
 }  # fmt: skip
-"""Kinds that the chart makes, and their API groups."""
+"""Kinds that the chart makes, and their API groups, in the order in which they can be deleted."""
 _HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")  # where Helm itself divides a manifest
-_POLICY = "helm.sh/resource-policy"
+POLICY = "helm.sh/resource-policy"
 RECIPE_LABEL = "a4.console/recipe"
 
 
@@ -318,6 +320,21 @@ class Removal:
             )
 
 
+def object_path(kind: str, namespace: str, name: str = "", *, api: str = "") -> str:
+    """URL path of an object that the chart makes, or of the list of its kind (in all namespaces if none is named)."""
+    api = api or ("jobset.x-k8s.io/v1alpha2" if kind == "JobSet" else "v1")
+    place = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind != "PersistentVolume" else ""
+    path = f"{'/apis' if '/' in api else '/api'}/{api}{place}/{kind.lower()}s"
+    return f"{path}/{quote(name, safe='')}" if name else path
+
+
+def load_manifest(manifest: str) -> dict[str, Any]:
+    try:
+        return dict(load_yaml(manifest))
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise Unreadable(f"An object of the release is not YAML: {error}.") from error
+
+
 def kind_and_name(manifest: str) -> tuple[str, str]:
     """Of one object in YAML, read without building it: the first `kind` and the first `name` of its metadata."""
     kind = re.search(r"^kind: *\"?([\w.]+)", manifest, re.MULTILINE)
@@ -388,10 +405,10 @@ def _removal(documents: Sequence[str]) -> Removal:
 
 
 def _keeps(text: str) -> bool:
-    if not is_kept(text) or text.count(_POLICY) != 1:
+    if not is_kept(text) or text.count(POLICY) != 1:
         return False
     annotations = load_yaml(text)["metadata"].get("annotations")
-    return isinstance(annotations, dict) and annotations.get(_POLICY) == "keep"
+    return isinstance(annotations, dict) and annotations.get(POLICY) == "keep"
 
 
 def _foreign(text: str, name: str, namespace: str) -> str:
@@ -407,7 +424,7 @@ def _foreign(text: str, name: str, namespace: str) -> str:
     except (yaml.YAMLError, LookupError, AttributeError, TypeError, ValueError):
         return "an object that cannot be read"
     placed = where in (None, namespace) if kind != "PersistentVolume" else title.startswith(f"a4-{namespace}-")
-    if _KINDS.get(kind) == group and mine and placed and (kind, title) == kind_and_name(text):
+    if KINDS.get(kind) == group and mine and placed and (kind, title) == kind_and_name(text):
         return ""
     return f"{kind} {where + '/' if isinstance(where, str) else ''}{title}"
 

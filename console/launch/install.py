@@ -18,9 +18,8 @@ from console.errors import BadInput, Conflict, NotAllowed, NotFound, Unreadable
 from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values
 from console.kube.objects.meta import ObjectWire
-from console.kube.safe_yaml import load_yaml
 from console.launch.fit import fit_notes, fit_problems, iterations
-from console.launch.helm import RECIPE_LABEL, Helm, Removal, kind_and_name
+from console.launch.helm import POLICY, RECIPE_LABEL, Helm, Removal, kind_and_name, load_manifest, object_path
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
 from console.launch.schema import (
     Schema,
@@ -50,18 +49,13 @@ _TRIAL = {"dryRun": "All", "fieldValidation": "Strict"}
 
 async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str]) -> None:
     """Let the server judge YAML objects as new ones of a namespace; raises what it says of the first it refuses."""
-    import yaml
-
     for manifest in manifests:
-        try:
-            made = load_yaml(manifest)
-        except yaml.YAMLError as error:
-            raise Unreadable(f"A rendered object is not YAML: {error}.") from error
+        made = load_manifest(manifest)
         try:
             await _create(client, namespace, made)
         except Conflict:
             # A volume or claim that others use already is used, not made.
-            if not _is_kept(made):
+            if (made["metadata"].get("annotations") or {}).get(POLICY) != "keep":
                 raise
         if made["kind"] == "JobSet":
             await _try_jobs(client, namespace, made)
@@ -93,20 +87,14 @@ async def _try_jobs(client: Client, namespace: str, jobset: Object) -> None:
 
 
 async def _create(client: Client, namespace: str, made: Object) -> None:
-    kind, name, version = made["kind"], made["metadata"]["name"], made["apiVersion"]
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    place = "" if kind == "PersistentVolume" else f"/namespaces/{quote(namespace, safe='')}"
+    kind = made["kind"]
     await client.request(
         "POST",
-        f"{root}{place}/{kind.lower()}s",
-        doing=f"create {kind} {name}",
+        object_path(kind, namespace, api=made["apiVersion"]),
+        doing=f"create {kind} {made['metadata']['name']}",
         params=_TRIAL,
         body=msgspec.json.encode(made),
     )
-
-
-def _is_kept(made: Object) -> bool:
-    return (made["metadata"].get("annotations") or {}).get("helm.sh/resource-policy") == "keep"
 
 
 _MEANT = (
@@ -135,14 +123,11 @@ _MEANT = (
 def field_meant(message: str, fields: Sequence[Field]) -> str:
     """Path of the field, "name" for the release's name; empty if the message speaks of none."""
     known = {field.path for field in fields} | {"name"}
-    named = [field.path for field in fields if _speaks_of(message, field)]
-    told = [path for pattern, path in _MEANT if path in known and re.search(pattern, message)]
-    return next(iter(named or told), "")
-
-
-def _speaks_of(message: str, field: Field) -> bool:
-    path, title = re.escape(field.path), re.escape(field.title)
-    return re.search(rf"(^|[\s/]){path}\b[:.]|(^|\. ){title} (must|may|holds)", message) is not None
+    for each in fields:
+        path, title = re.escape(each.path), re.escape(each.title)
+        if re.search(rf"(^|[\s/]){path}\b[:.]|(^|\. ){title} (must|may|holds)", message):
+            return each.path
+    return next((path for pattern, path in _MEANT if path in known and re.search(pattern, message)), "")
 
 
 CHART = "a4"
@@ -244,7 +229,9 @@ class ChartCatalog:
         """Why the plan cannot be launched, names first; empty: it can, as far as the values say."""
         last, problems = self._judged.get(plan.recipe, (None, ()))
         if last != plan:
-            problems = (*_naming_problems(plan), *self.value_problems(plan.recipe, plan.values))
+            naming = (("name", name_problem(plan.name)), ("namespace", namespace_problem(plan.namespace)))
+            problems = tuple(FieldProblem(path, message) for path, message in naming if message)
+            problems += self.value_problems(plan.recipe, plan.values)
             # A copy, for a caller may go on to change what it passed.
             self._judged[plan.recipe] = replace(plan, values=deepcopy(dict(plan.values))), problems
         return problems
@@ -391,7 +378,7 @@ class Launcher:
         """What `stop` would remove and leave; raises as it does."""
         if not any(release.name == name for release in await self.releases(namespace)):
             raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
-        from console.launch.chart_objects import require_own
+        from console.launch.stop import require_own
 
         removal = await self.helm.removal(name=name, namespace=namespace)
         await require_own(self.client, namespace, name, removal.goes)
@@ -405,11 +392,6 @@ class Launcher:
         """What a release was launched with, without launchers and owner: a plan's values, to launch again."""
         found = await self.helm.values(name=name, namespace=namespace)
         return {path: value for path, value in found.items() if path not in {"launchers", "owner"}}
-
-
-def _naming_problems(plan: LaunchPlan) -> list[FieldProblem]:
-    said = (("name", name_problem(plan.name)), ("namespace", namespace_problem(plan.namespace)))
-    return [FieldProblem(path, message) for path, message in said if message]
 
 
 def name_problem(name: str) -> str:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import base64
 import binascii
 import difflib
+import re
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from console.errors import BadInput, NotAllowed, NotFound, ReleaseFailed
+import msgspec
+
+from console.errors import BadInput, NotAllowed, NotFound, Refused, ReleaseFailed
 from console.kube.actions import list_objects
 from console.kube.nested_values import get_path, minimal_override, overlay_values
 from console.kube.objects.meta import ObjectWire, Wire
@@ -31,36 +34,6 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import Launcher
     from console.launch.recipes import Manifest, Release
-
-
-@dataclass(frozen=True, slots=True)
-class StopPlan:
-    """What stopping a job would remove, and what it would leave."""
-
-    namespace: str
-    name: str
-    release: str = ""  # Helm release that would be uninstalled; empty: the JobSet alone would be deleted
-    goes: tuple[str, ...] = ()  # objects, as "Kind name"
-    stays: tuple[str, ...] = ()
-    """Objects that are kept, and the places where data is: "PersistentVolumeClaim data", "bucket gs://runs (/gcs)"."""
-    pods: int = 0
-    gpus: int = 0  # GPUs that would be free
-    owner: str = ""  # who launched the job, as a short name; empty: not known
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """An object of the chart whose release is gone, a release whose job is, or a Pod or Service made by hand."""
-
-    kind: str  # "Release", or the kind of the object
-    namespace: str  # empty for what belongs to none
-    name: str
-    release: str  # empty for what was made by hand
-    why: str  # one sentence
-    holds_data: bool = False
-    """A volume or a claim: it was kept on purpose, and removing it may remove what somebody wrote there."""
-    runs: bool = False  # made by hand and not ended: somebody may be using it
-    goes: tuple[str, ...] | None = None  # of a release: the objects that were named as going with it
 
 
 class ObjectFate(StrEnum):
@@ -182,23 +155,66 @@ class Releases:
         return change
 
     async def _judged(self, namespace: str, name: str, new: Sequence[str]) -> ReleaseChange:
-        from console.launch.chart_objects import PODS_FIXED, dry_run_change, pods_of
         from console.launch.helm import kind_and_name
+        from console.launch.stop import pods_of
 
         old = await self._launcher().helm.manifest(name=name, namespace=namespace)
         client = self._cluster.current_connection.client
         before = {kind_and_name(text): text for text in old}
         judged: list[ObjectChange] = []
         for change, text in compared(old, new):
-            refused = (
-                await dry_run_change(client, namespace, text)
-                if change.fate in {ObjectFate.CHANGED, ObjectFate.ADDED}
-                else ""
-            )
+            refused = ""
+            if change.fate in {ObjectFate.CHANGED, ObjectFate.ADDED}:
+                refused = await dry_run_change(client, namespace, text)
             if refused == PODS_FIXED and pods_of(before.get((change.kind, change.name), text)) == pods_of(text):
                 refused = _ADMITTED
             judged.append(ObjectChange(change.kind, change.name, change.fate, change.lines, refused))
         return ReleaseChange(namespace, name, tuple(judged))
+
+
+async def dry_run_change(client: Client, namespace: str, manifest: str) -> str:
+    """Let the server judge an object as Helm would apply it, keeping nothing: why not, or empty when it may be."""
+    from console.launch.helm import KINDS, load_manifest, object_path
+
+    made = load_manifest(manifest)
+    kind, name = str(made["kind"]), str(made["metadata"]["name"])
+    if kind not in KINDS:
+        return ""
+    path = object_path(kind, namespace, name)
+    try:
+        await client.request(
+            "PATCH",
+            path,
+            doing=f"change {kind} {name}",
+            params={"dryRun": "All", "force": "true", "fieldManager": await _manager(client, path, kind, name)},
+            body=msgspec.json.encode(made),
+            content="application/apply-patch+yaml",
+        )
+    except Refused as error:
+        # In a person's words where it is about what one meets most, else in the server's, shorter.
+        usual = next((words for pattern, words in _FIXED if re.search(pattern, error.message)), "")
+        return usual or re.sub(r"Invalid value: [\[{].*[\]}]: ", "", re.sub(r"\s+", " ", error.message))[:400]
+    return ""
+
+
+PODS_FIXED = "The pods of a JobSet cannot be changed once it has left its queue."
+_FIXED = (
+    (r"spec\.replicatedJobs: .*immutable", PODS_FIXED),
+    (r"spec\.failurePolicy: .*immutable", "How often a JobSet may restart is fixed when it is made."),
+    (r"kueue\.x-k8s\.io/queue-name\]: .*immutable", "A job that has left its queue cannot go to another."),
+    (r"kueue\.x-k8s\.io/priority-class\]", "The priority of a job cannot be changed once it has left its queue."),
+    (r"max-exec-time-seconds\]: .*immutable", "The time a job may run cannot be changed once it has left its queue."),
+)
+
+
+async def _manager(client: Client, path: str, kind: str, name: str) -> str:
+    """Who applied the object: only for the same name are fields that are left out taken away."""
+    try:
+        body = await client.request("GET", path, doing=f"read {kind} {name}")
+        managed: list[dict[str, Any]] = msgspec.json.decode(body, type=dict[str, Any])["metadata"]["managedFields"]
+    except (NotFound, KeyError):
+        return "helm"
+    return next((str(each["manager"]) for each in managed if each.get("operation") == "Apply"), "helm")
 
 
 _ADMITTED = (
@@ -216,21 +232,19 @@ def compared(old: Sequence[str], new: Sequence[str]) -> list[tuple[ObjectChange,
     after = {kind_and_name(text): text for text in new}
     found: list[tuple[ObjectChange, str]] = []
     for key in sorted({*before, *after}, key=lambda each: (each[0] != "JobSet", each)):
-        was, will = before.get(key, ""), after.get(key, "")
-        if not will:
-            fate = ObjectFate.KEPT if is_kept(was) else ObjectFate.REMOVED
+        was, will = before.get(key, "").strip(), after.get(key, "").strip()
+        if was == will:
+            fate = ObjectFate.SAME
+        elif will:
+            fate = ObjectFate.CHANGED if was else ObjectFate.ADDED
         else:
-            fate = (
-                ObjectFate.ADDED if not was else ObjectFate.SAME if was.strip() == will.strip() else ObjectFate.CHANGED
-            )
-        lines = () if fate in {ObjectFate.SAME, ObjectFate.KEPT} else tuple(_diff(masked(was), masked(will)))
+            fate = ObjectFate.KEPT if is_kept(was) else ObjectFate.REMOVED
+        lines: tuple[str, ...] = ()
+        if fate not in {ObjectFate.SAME, ObjectFate.KEPT}:
+            old_lines, new_lines = masked(was).splitlines(), masked(will).splitlines()
+            lines = tuple(difflib.unified_diff(old_lines, new_lines, lineterm="", n=2))[2:]
         found.append((ObjectChange(*key, fate, lines), will))
     return found
-
-
-def _diff(was: str, will: str) -> list[str]:
-    lines = difflib.unified_diff(was.strip().splitlines(), will.strip().splitlines(), lineterm="", n=2)
-    return list(lines)[2:]
 
 
 def _require_allowed(change: ReleaseChange, hint: str) -> None:
@@ -279,7 +293,15 @@ def diff_manifests(before: Sequence[Manifest], after: Sequence[Manifest]) -> tup
     """Every object of either, in the order of `after`; those that are gone last."""
     old = {(each.kind, each.name): each.text for each in before}
     new = {(each.kind, each.name): each.text for each in after}
-    return tuple(_object(key, old.get(key), new.get(key)) for key in dict.fromkeys((*new, *old)))
+    found = []
+    for key in dict.fromkeys((*new, *old)):
+        was, will = old.get(key), new.get(key)
+        if was == will:
+            found.append(ObjectDiff(*key, DiffKind.SAME))
+            continue
+        change = DiffKind.ADDED if was is None else DiffKind.REMOVED if will is None else DiffKind.CHANGED
+        found.append(ObjectDiff(*key, change, tuple(_lines((was or "").splitlines(), (will or "").splitlines()))))
+    return tuple(found)
 
 
 def unified(diffs: Sequence[ObjectDiff]) -> str:
@@ -290,13 +312,6 @@ def unified(diffs: Sequence[ObjectDiff]) -> str:
             parts += [f"--- {diff.kind} {diff.name}", f"+++ {diff.kind} {diff.name} ({diff.change})"]
             parts += [f"{line.mark}{line.text}" if line.mark != "@" else f"@@ {line.text} @@" for line in diff.lines]
     return "".join(f"{part}\n" for part in parts)
-
-
-def _object(key: tuple[str, str], old: str | None, new: str | None) -> ObjectDiff:
-    if old == new:
-        return ObjectDiff(*key, DiffKind.SAME)
-    change = DiffKind.ADDED if old is None else DiffKind.REMOVED if new is None else DiffKind.CHANGED
-    return ObjectDiff(*key, change, tuple(_lines((old or "").splitlines(), (new or "").splitlines())))
 
 
 def _lines(old: list[str], new: list[str]) -> Iterator[DiffLine]:

@@ -22,7 +22,7 @@ from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm_rules import Alarm, AlarmKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 
@@ -33,28 +33,112 @@ class _Damaged(Exception):
     """The file is no database of ours."""
 
 
-class Database:
-    """A file, or none at all; every piece of work runs in a thread, one after the other."""
+T = TypeVar("T")
 
-    def __init__(
-        self, place: Path | None, tables: Sequence[str], version: int, migrations: Mapping[int, Sequence[str]]
-    ) -> None:
-        """`place` None: nothing is kept beyond this object. `tables` are the statements that make that version, and
-        `migrations` those that make of an older one the next.
-        """
+VERSION = 3  # of the tables below
+_MIGRATIONS = {
+    1: (
+        'ALTER TABLE runs ADD COLUMN "loss_step" INTEGER',
+        'ALTER TABLE runs ADD COLUMN "nan" INTEGER',
+        'ALTER TABLE runs ADD COLUMN "nan_from" INTEGER',
+        'ALTER TABLE runs ADD COLUMN "alarms" TEXT',
+    ),
+    2: (
+        'ALTER TABLE runs ADD COLUMN "nan_by" INTEGER',
+        "UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'",
+    ),
+}
+"""Statements that make of a version the next one."""
+_NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
+_TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
+_REMEMBERED = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now"})
+_COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _REMEMBERED}
+_TABLES = (
+    "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
+    "CREATE INDEX runs_by_place ON runs (server, namespace, name)",
+)
+_ENDED = tuple(str(each) for each in Outcome if each not in OPEN and each is not Outcome.UNKNOWN)
+
+
+def usual_place() -> Path:
+    return state_folder() / "history.db"
+
+
+class History:
+    """The runs of one file; every piece of work on it runs in a thread, one after the other."""
+
+    def __init__(self, place: Path | None) -> None:
+        """`place` is the file; None: nothing is kept beyond this object."""
         self._place = place
         self.note = ""  # what is wrong with the file, in one sentence; empty: nothing
-        self._tables, self._version, self._migrations = tables, version, migrations
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._closed = False
         self._writable = True
 
+    async def runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
+        return await self._read("WHERE recipe = ?", recipe) if recipe else await self._read("")
+
+    async def open_runs(self, server: str) -> tuple[RunRecord, ...]:
+        """Runs on that cluster of which something may still become."""
+        asked = f"WHERE server = ? AND outcome IN ({', '.join('?' * len(OPEN))})"
+        return await self._read(asked, server, *(str(each) for each in OPEN))
+
+    async def _read(self, asked: str, *wanted: str) -> tuple[RunRecord, ...]:
+        def work(connection: sqlite3.Connection) -> tuple[RunRecord, ...]:
+            rows = connection.execute(f"SELECT * FROM runs {asked} ORDER BY launched DESC, number DESC", wanted)
+            return tuple(_record(dict(row)) for row in rows)
+
+        return await self._do(work, ())
+
+    async def add(self, run: RunRecord) -> RunRecord:
+        """Remember a launch; the record with its number, 0 when the file takes none."""
+        row = _row(run)
+
+        def work(connection: sqlite3.Connection) -> int:
+            names, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
+            made = connection.execute(f"INSERT INTO runs ({names}) VALUES ({marks})", tuple(row.values()))
+            return made.lastrowid or 0
+
+        return replace(run, number=await self._do(work, 0, writes=True))
+
+    async def change(self, before: RunRecord, after: RunRecord) -> None:
+        """Write what differs; an end that another console has written meanwhile stays as it is, and its alarms too."""
+        old = _row(before)
+        row = {name: value for name, value in _row(after).items() if value != old[name]}
+        if not row:
+            return
+        ends = {name: row.pop(name) for name in ("outcome", "why", "ended") if name in row}
+
+        def work(connection: sqlite3.Connection) -> None:
+            if "alarms" in row:
+                asked = connection.execute("SELECT alarms FROM runs WHERE number = ?", (before.number,)).fetchone()
+                row["alarms"] = _alarms_text(merge_alarms(_alarms(asked["alarms"]) if asked else (), after.alarms))
+            for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_ENDED))})")):
+                if part:
+                    settings = ", ".join(f'"{name}" = ?' for name in part)
+                    given = (*part.values(), before.number, *(_ENDED if only else ()))
+                    connection.execute(f"UPDATE runs SET {settings} WHERE number = ?{only}", given)
+
+        await self._do(work, None, writes=True)
+
+    async def forget(self, numbers: Iterable[int]) -> int:
+        """Drop these runs; how many went."""
+        wanted = tuple(numbers)
+
+        def work(connection: sqlite3.Connection) -> int:
+            marks = ", ".join("?" * len(wanted))
+            return connection.execute(f"DELETE FROM runs WHERE number IN ({marks})", wanted).rowcount
+
+        return await self._do(work, 0, writes=True)
+
+    # the file
+
     async def close(self) -> None:
         """Let go of the file, for good: what is asked for later is not there, and nothing more is written."""
         await asyncio.to_thread(self._close, True)
 
-    async def do(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
+    async def _do(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
         """What `work` gives; `otherwise` where there is nothing to read, or where nothing may be written."""
         return await asyncio.to_thread(self._locked, work, otherwise, writes)
 
@@ -95,7 +179,8 @@ class Database:
             self._connection = self._ready(_connect(":memory:"))
             return self._connection
         try:
-            with _alone(self._place):
+            with alone(self._place):  # two consoles that find it damaged must not both move it
+                self._place.parent.chmod(0o700)
                 self._connection = self._from_file(self._place)
         except (OSError, sqlite3.Error) as error:
             self.note = (
@@ -121,7 +206,7 @@ class Database:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise _Damaged
-            if version > self._version:
+            if version > VERSION:
                 connection.close()
                 self._writable = False
                 self.note = f"The history of runs was written by a newer a4: it is shown read-only ({place})."
@@ -145,12 +230,12 @@ class Database:
             if version == 0:
                 if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                     raise _Damaged  # a database, but of something else
-                statements = list(self._tables)
+                statements = list(_TABLES)
             else:
-                statements = [each for older in range(version, self._version) for each in self._migrations[older]]
+                statements = [each for older in range(version, VERSION) for each in _MIGRATIONS[older]]
             for statement in statements:
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {self._version}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
         return connection
 
     def __del__(self) -> None:
@@ -183,14 +268,6 @@ def _transaction(connection: sqlite3.Connection, writes: bool) -> Iterator[None]
     connection.execute("COMMIT")
 
 
-@contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """While it is opened no other console opens it: two that find it damaged must not both move it."""
-    with alone(place):
-        place.parent.chmod(0o700)
-        yield
-
-
 def _move_aside(place: Path) -> Path:
     aside = place.with_name(f"{place.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     number = 1
@@ -205,112 +282,6 @@ def _move_aside(place: Path) -> Path:
 
 def _is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-
-
-T = TypeVar("T")
-
-VERSION = 3  # of the tables below
-_MIGRATIONS = {
-    1: (
-        'ALTER TABLE runs ADD COLUMN "loss_step" INTEGER',
-        'ALTER TABLE runs ADD COLUMN "nan" INTEGER',
-        'ALTER TABLE runs ADD COLUMN "nan_from" INTEGER',
-        'ALTER TABLE runs ADD COLUMN "alarms" TEXT',
-    ),
-    2: (
-        'ALTER TABLE runs ADD COLUMN "nan_by" INTEGER',
-        "UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'",
-    ),
-}
-"""Statements that make of a version the next one."""
-_NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
-_TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
-_REMEMBERED = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now"})
-_COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _REMEMBERED}
-_TABLES = (
-    "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
-    "CREATE INDEX runs_by_place ON runs (server, namespace, name)",
-)
-_ENDED = tuple(str(each) for each in Outcome if each not in OPEN and each is not Outcome.UNKNOWN)
-
-
-def usual_place() -> Path:
-    return state_folder() / "history.db"
-
-
-class History:
-    def __init__(self, place: Path | None) -> None:
-        """`place` is the file; None: nothing is kept beyond this object."""
-        self._database = Database(place, _TABLES, VERSION, _MIGRATIONS)
-
-    @property
-    def note(self) -> str:
-        """What is wrong with the file, in one sentence; empty: nothing."""
-        return self._database.note
-
-    async def runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
-        def work(connection: sqlite3.Connection) -> tuple[RunRecord, ...]:
-            where, wanted = (" WHERE recipe = ?", (recipe,)) if recipe else ("", ())
-            rows = connection.execute(f"SELECT * FROM runs{where} ORDER BY launched DESC, number DESC", wanted)
-            return tuple(_record(dict(row)) for row in rows)
-
-        return await self._database.do(work, ())
-
-    async def open_runs(self, server: str) -> tuple[RunRecord, ...]:
-        """Runs on that cluster of which something may still become."""
-        every = ", ".join("?" * len(OPEN))
-
-        def work(connection: sqlite3.Connection) -> tuple[RunRecord, ...]:
-            asked = f"SELECT * FROM runs WHERE server = ? AND outcome IN ({every})"
-            rows = connection.execute(asked, (server, *(str(each) for each in OPEN)))
-            return tuple(_record(dict(row)) for row in rows)
-
-        return await self._database.do(work, ())
-
-    async def add(self, run: RunRecord) -> RunRecord:
-        """Remember a launch; the record with its number, 0 when the file takes none."""
-        row = _row(run)
-
-        def work(connection: sqlite3.Connection) -> int:
-            names, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
-            made = connection.execute(f"INSERT INTO runs ({names}) VALUES ({marks})", tuple(row.values()))
-            return made.lastrowid or 0
-
-        return replace(run, number=await self._database.do(work, 0, writes=True))
-
-    async def change(self, before: RunRecord, after: RunRecord) -> None:
-        """Write what differs; an end that another console has written meanwhile stays as it is, and its alarms too."""
-        old = _row(before)
-        row = {name: value for name, value in _row(after).items() if value != old[name]}
-        if not row:
-            return
-        ends = {name: row.pop(name) for name in ("outcome", "why", "ended") if name in row}
-
-        def work(connection: sqlite3.Connection) -> None:
-            if "alarms" in row:
-                asked = connection.execute("SELECT alarms FROM runs WHERE number = ?", (before.number,)).fetchone()
-                row["alarms"] = _alarms_text(merge_alarms(_alarms(asked["alarms"]) if asked else (), after.alarms))
-            for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_ENDED))})")):
-                if part:
-                    settings = ", ".join(f'"{name}" = ?' for name in part)
-                    given = (*part.values(), before.number, *(_ENDED if only else ()))
-                    connection.execute(f"UPDATE runs SET {settings} WHERE number = ?{only}", given)
-
-        await self._database.do(work, None, writes=True)
-
-    async def forget(self, numbers: Iterable[int]) -> int:
-        """Drop these runs; how many went."""
-        wanted = tuple(numbers)
-
-        def work(connection: sqlite3.Connection) -> int:
-            marks = ", ".join("?" * len(wanted))
-            return connection.execute(f"DELETE FROM runs WHERE number IN ({marks})", wanted).rowcount
-
-        return await self._database.do(work, 0, writes=True)
-
-    async def close(self) -> None:
-        """Let go of the file, for good: what is asked for later is not there, and nothing more is written."""
-        await self._database.close()
 
 
 def _row(run: RunRecord) -> dict[str, Any]:

@@ -121,12 +121,6 @@ class RunRecord:
             return why
         return f"{self.state}: {why}" if why else self.state
 
-    @property
-    def stopped_stalled(self) -> bool:
-        """Whether it made no steps any more when somebody stopped it."""
-        ringing = self.active_alarms(self.ended) if self.outcome is Outcome.STOPPED else ()
-        return bool(ringing) and ringing[0].kind is AlarmKind.STALL
-
     def active_alarms(self, at: float) -> tuple[Alarm, ...]:
         """Alarms that rang at that moment, the gravest first: those that last, and what had happened shortly before.
 
@@ -137,9 +131,8 @@ class RunRecord:
             for each in self.alarms
             if each.lasted_to_job_end and (each.kind.is_lasting or (at and at - each.time < _LATELY))
         ]
-        order = [AlarmKind.NAN, AlarmKind.STALL]
-        rank = {kind: place for place, kind in enumerate(order)}
-        return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(order))))
+        rank = {AlarmKind.NAN: 0, AlarmKind.STALL: 1}
+        return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(rank))))
 
     def seconds(self, now: float) -> float | None:
         """How long it ran, its wait in the queue left out where that is known; None if it cannot be said."""
@@ -191,14 +184,8 @@ def format_value(value: Value) -> str:
 
 def last_success(runs: Iterable[RunRecord], run: RunRecord) -> RunRecord | None:
     """The latest run of the same recipe that succeeded before this one was launched; None if none did."""
-    earlier = [
-        each
-        for each in runs
-        if each.recipe == run.recipe
-        and each.number != run.number
-        and each.outcome is Outcome.SUCCEEDED
-        and each.launched <= run.launched
-    ]
+    good = (each for each in runs if each.recipe == run.recipe and each.outcome is Outcome.SUCCEEDED)
+    earlier = (each for each in good if each.number != run.number and each.launched <= run.launched)
     return max(earlier, key=lambda each: (each.launched, each.number), default=None)
 
 
@@ -224,13 +211,12 @@ def with_cluster_state(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecor
         queue=jobset.queue or run.queue,
         started=run.started or (0.0 if jobset.suspended else resumed),
     )
+    ended = jobset.finished_at or fleet.at
     if state is JobState.SUCCEEDED:
-        return replace(known, outcome=Outcome.SUCCEEDED, ended=jobset.finished_at or fleet.at)
+        return replace(known, outcome=Outcome.SUCCEEDED, ended=ended)
     if state is JobState.FAILED:
-        why = why_jobset(jobset, fleet).sentence or jobset.failure
-        return replace(
-            known, outcome=Outcome.FAILED, why=why.removeprefix("failed: "), ended=jobset.finished_at or fleet.at
-        )
+        why = (why_jobset(jobset, fleet).sentence or jobset.failure).removeprefix("failed: ")
+        return replace(known, outcome=Outcome.FAILED, why=why, ended=ended)
     if state is JobState.STOPPING:
         return known
     return replace(known, outcome=Outcome.WAITING if state is JobState.PENDING else Outcome.RUNNING)
@@ -248,10 +234,8 @@ def with_final_outcome(run: RunRecord, *, late: str = "") -> RunRecord:
         run = replace(run, alarms=tuple(ended))
     if run.nan:
         if run.outcome is Outcome.FAILED:
-            words = (
-                f"{run.why}; {run.nan_words}" if run.why and run.nan_words not in run.why else run.why or run.nan_words
-            )
-            return replace(run, why=words)
+            more = "" if run.nan_words in run.why else run.nan_words
+            return replace(run, why="; ".join(filter(None, (run.why, more))))
         return replace(run, outcome=Outcome.DIVERGED, why=run.nan_words)
     if run.outcome is not Outcome.STOPPED:
         return run

@@ -27,7 +27,7 @@ from console.metrics.training.steps import run_position
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from console.kube.nested_values import Value
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from console.logs.line import LogLine
     from console.metrics.alarm_rules import Alarm
     from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.reader import RunReader
     from console.metrics.training.steps import RunPosition
 
 TAIL = 20_000  # lines at the end of a log in which its last figures stand
@@ -83,7 +82,9 @@ async def _read(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]
     if tests or not reading.training:
         return tests, ""
     _, tracks, _ = await asyncio.to_thread(read_lines, lines[-LATE_TAIL:])
-    return _progress(reading.training), tracks[-1].late_text(time.time()) if tracks else ""
+    steps = [step for run in reading.training for step in run.steps]
+    found = training_figures(run_position(steps)) if steps else {}
+    return found, tracks[-1].late_text(time.time()) if tracks else ""
 
 
 def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
@@ -92,11 +93,6 @@ def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
     means = [test.avg_busbw for test in tests if test.avg_busbw is not None]
     found = {"peak_busbw": max(peaks, default=None), "average_busbw": means[-1] if means else None}
     return {figure: value for figure, value in found.items() if value is not None}
-
-
-def _progress(training: Sequence[RunReader]) -> dict[str, Any]:
-    steps = [step for run in training for step in run.steps]
-    return training_figures(run_position(steps)) if steps else {}
 
 
 def training_figures(where: RunPosition) -> dict[str, Any]:
@@ -193,6 +189,8 @@ class Runs:
         catalogue, target = self._catalogue(), self._target
         values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)
         whole = merge_values(catalogue.defaults(plan.recipe), plan.values)
+        gpus, chart = whole.get("gpus"), await asyncio.to_thread((catalogue.chart / "Chart.yaml").read_text)
+        version = re.search(r"^version: *\"?([^\s\"]+)", chart, re.MULTILINE)
         run = RunRecord(
             recipe=catalogue.recipe(plan.recipe).id,
             name=plan.name,
@@ -201,11 +199,11 @@ class Runs:
             left_out=left_out,
             context=target.context,
             server=target.cluster.server,
-            chart=await asyncio.to_thread(_chart_version, catalogue.chart),
+            chart=version[1] if version else "",
             launched=time.time(),
             who=await self._cluster.me(),
             uid=await self._uid(plan.namespace, plan.name),
-            gpus=_number(whole.get("gpus")),
+            gpus=gpus if isinstance(gpus, int) else 0,
             queue=str(whole.get("queue") or ""),
         )
         kept = await self.history.add(run)
@@ -226,7 +224,7 @@ class Runs:
         """Keep what the log of a job says before it goes; that its next step is late, in words, by that log."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get((namespace, name))
-        if jobset is None or not any(run.key == jobset.key for run in await self._following(fresh=True)):
+        if jobset is None or not await self._following(jobset.key, fresh=True):
             return ""
         try:
             async with asyncio.timeout(BEFORE_STOP):
@@ -238,10 +236,9 @@ class Runs:
 
     async def stopped(self, namespace: str, name: str, late: str = "") -> None:
         """A job was stopped from here: an end that needs no guess. `late`: that its next step was, in words."""
-        for run in await self._following(fresh=True):
-            if run.key == (namespace, name):
-                ended = replace(self._with_alarms(run), outcome=Outcome.STOPPED, why="", ended=time.time())
-                await self._write(run, with_final_outcome(ended, late=late))
+        for run in await self._following((namespace, name), fresh=True):
+            ended = replace(self._with_alarms(run), outcome=Outcome.STOPPED, why="", ended=time.time())
+            await self._write(run, with_final_outcome(ended, late=late))
 
     def _with_alarms(self, run: RunRecord) -> RunRecord:
         """The run with the alarms that this session heard."""
@@ -251,9 +248,8 @@ class Runs:
     async def changed(self, plan: LaunchPlan) -> None:
         """A job was given other values while it runs."""
         values, left_out = without_secrets(self._catalogue().fields(plan.recipe), plan.values)
-        for run in await self._following(fresh=True):
-            if run.key == (plan.namespace, plan.name):
-                await self._write(run, replace(run, values=values, left_out=left_out))
+        for run in await self._following((plan.namespace, plan.name), fresh=True):
+            await self._write(run, replace(run, values=values, left_out=left_out))
 
     async def note_training(self, namespace: str, name: str, where: RunPosition) -> None:
         """Keep how far the training of a job is, if it was launched from here."""
@@ -264,9 +260,8 @@ class Runs:
         await self._note(namespace, name, bandwidth_figures(tests))
 
     async def _note(self, namespace: str, name: str, known: dict[str, Any]) -> None:
-        for run in await self._following():
-            if run.key == (namespace, name) and known:
-                await self._write(run, replace(run, **known))
+        for run in await self._following((namespace, name)):
+            await self._write(run, replace(run, **known))
 
     # the keeper
 
@@ -296,13 +291,13 @@ class Runs:
                     ended = replace(self._with_alarms(run), ended=time.time(), **await self._end_of(run))
                     await self._write(run, with_final_outcome(ended))
 
-    async def _following(self, *, fresh: bool = False) -> tuple[RunRecord, ...]:
-        """Open runs of this cluster; what other consoles launched is among them after a few seconds."""
+    async def _following(self, key: tuple[str, str] | None = None, *, fresh: bool = False) -> tuple[RunRecord, ...]:
+        """Open runs of this cluster (of that job only); what other consoles launched is among them a little later."""
         if fresh or not self._asked or time.monotonic() - self._asked > AGAIN:
             self._asked = time.monotonic()
             found = await self.history.open_runs(self._target.cluster.server)
             self._open = {run.number: run for run in found}
-        return tuple(self._open.values())
+        return tuple(run for run in self._open.values() if key in {None, run.key})
 
     async def _see(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         self._alive.add(run.number)
@@ -328,20 +323,16 @@ class Runs:
         """What can still be said of a job that is gone."""
         if run.number in self._alive:
             return {"outcome": Outcome.STOPPED, "why": "It was deleted outside this console."}
+        why = "The job was deleted while the console was closed"
         try:
             known = await self._launcher().releases(run.namespace)
         except ConsoleError as error:
-            return {
-                "outcome": Outcome.UNKNOWN,
-                "why": f"The job was deleted while the console was closed. {error.message}",
-            }
+            return {"outcome": Outcome.UNKNOWN, "why": f"{why}. {error.message}"}
         release = next((each for each in known if each.name == run.name), None)
-        if release is None:
-            return {"outcome": Outcome.UNKNOWN, "why": "The job was deleted while the console was closed."}
-        if release.status == "failed":
+        if release is not None and release.status == "failed":
             return {"outcome": Outcome.FAILED, "why": "Helm says that its release failed, and its job is gone."}
-        why = f"The job was deleted while the console was closed; its Helm release is still {release.status}."
-        return {"outcome": Outcome.UNKNOWN, "why": why}
+        still = f"; its Helm release is still {release.status}" if release else ""
+        return {"outcome": Outcome.UNKNOWN, "why": f"{why}{still}."}
 
     async def _write(self, before: RunRecord, after: RunRecord) -> None:
         if after == before:
@@ -360,12 +351,3 @@ class Runs:
             self._asked = 0.0  # nothing is lost: the next console sees it
         for history in self._histories.values():
             await history.close()
-
-
-def _chart_version(chart: Path) -> str:
-    found = re.search(r"^version: *\"?([^\s\"]+)", (chart / "Chart.yaml").read_text(), re.MULTILINE)
-    return found.group(1) if found else ""
-
-
-def _number(value: Value) -> int:
-    return value if isinstance(value, int) else 0

@@ -8,26 +8,59 @@ would take it away.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from console.errors import ConsoleError, NotAllowed, NotFound
-from console.kube.actions import list_objects
-from console.kube.objects.meta import ObjectWire, Wire, labels_of
+from console.errors import Conflict, ConsoleError, NotAllowed, NotFound, Unreadable
+from console.kube.actions import delete_jobset, list_objects, read_jobset, read_manifest
+from console.kube.objects.meta import ObjectWire, Wire, annotations_of, labels_of
 from console.kube.snapshot import StopReport
-from console.launch.releases import Leftover, StopPlan
+from console.launch.helm import KINDS, POLICY, load_manifest, object_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from console.kube.client import Client
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import Launcher
+
+
+CHART_LABEL = {"labelSelector": "app.kubernetes.io/name=a4,app.kubernetes.io/managed-by=Helm"}
+
+
+@dataclass(frozen=True, slots=True)
+class StopPlan:
+    """What stopping a job would remove, and what it would leave."""
+
+    namespace: str
+    name: str
+    release: str = ""  # Helm release that would be uninstalled; empty: the JobSet alone would be deleted
+    goes: tuple[str, ...] = ()  # objects, as "Kind name"
+    stays: tuple[str, ...] = ()
+    """Objects that are kept, and the places where data is: "PersistentVolumeClaim data", "bucket gs://runs (/gcs)"."""
+    pods: int = 0
+    gpus: int = 0  # GPUs that would be free
+    owner: str = ""  # who launched the job, as a short name; empty: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """An object of the chart whose release is gone, a release whose job is, or a Pod or Service made by hand."""
+
+    kind: str  # "Release", or the kind of the object
+    namespace: str  # empty for what belongs to none
+    name: str
+    release: str  # empty for what was made by hand
+    why: str  # one sentence
+    holds_data: bool = False
+    """A volume or a claim: it was kept on purpose, and removing it may remove what somebody wrote there."""
+    runs: bool = False  # made by hand and not ended: somebody may be using it
+    goes: tuple[str, ...] | None = None  # of a release: the objects that were named as going with it
 
 
 def plan_from_snapshot(jobset: JobSet, fleet: Fleet) -> StopPlan:
@@ -56,14 +89,11 @@ class Stopping:
 
         Raises as `stop` does where the release names objects of others: nobody is asked about those.
         """
-        from console.kube import actions
-        from console.launch.chart_objects import data_of
-
         jobset, release = await self._found(namespace, name)
         held = _held(jobset, self._cluster.fleet)
         if not release:
             connection = self._cluster.current_connection
-            text = await actions.read_manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
+            text = await read_manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
             return StopPlan(namespace, name, "", (f"JobSet {name}",), data_of((text,)), *held)
         removal = await self._launcher().removal(namespace, release)
         mine = tuple(f"{each} " for each in removal.stays)
@@ -75,88 +105,185 @@ class Stopping:
 
         `only` is what was named when somebody was asked: Conflict if by now more would go.
         """
-        from console.kube import actions
-
         connection = self._cluster.connection_for_change(f"stop {name}")
         jobset, release = await self._found(namespace, name)
         if release:
             gone = await self._launcher().stop(namespace, release, only)
             return StopReport(namespace, name, release, gone)
         assert jobset is not None  # _found
-        await actions.delete_jobset(connection.client, connection.catalogue, namespace, name)
+        await delete_jobset(connection.client, connection.catalogue, namespace, name)
         return StopReport(namespace, name, deleted=(f"JobSet {name}",))
 
     async def _found(self, namespace: str, name: str) -> tuple[JobSet | None, str]:
         """The JobSet, and the release of ours to which it or its name belongs; a job may be gone before its release."""
-        from console.kube import actions
-
         connection = self._cluster.current_connection
-        jobset: JobSet | None = None
-        missing: NotFound | None = None
         try:
-            jobset = await actions.read_jobset(connection.client, connection.catalogue, namespace, name)
-        except NotFound as error:
-            missing = error
-        wanted = jobset.release if jobset else name
-        if wanted and any(each.name == wanted for each in await self._launcher().releases(namespace)):
-            return jobset, wanted
-        if missing is not None:
-            raise missing
-        return jobset, ""
+            jobset = await read_jobset(connection.client, connection.catalogue, namespace, name)
+        except NotFound:
+            if await self._has_release(namespace, name):
+                return None, name
+            raise
+        return jobset, jobset.release if await self._has_release(namespace, jobset.release) else ""
+
+    async def _has_release(self, namespace: str, name: str) -> bool:
+        return bool(name) and any(each.name == name for each in await self._launcher().releases(namespace))
 
     # what is left of others
 
     async def leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
         """What releases and people left behind (empty: in all namespaces), and the kinds that may not be listed."""
-        from console.launch.chart_objects import list_chart_objects
-
         found, hidden = await list_chart_objects(self._cluster.current_connection.client, namespace)
         releases = {(each.namespace, each.name): each for each in await self._launcher().releases(namespace)}
-        left = [
-            Leftover(
-                each.kind,
-                each.namespace,
-                each.name,
-                each.release,
-                f"Its release {each.release} is gone" + (", it was kept for its data." if each.kept else "."),
-                each.kept,
-            )
-            for each in found
-            if each.release and (each.release_namespace, each.release) not in releases
-        ]
+        left = []
+        for each in found:
+            if each.release and (each.release_namespace, each.release) not in releases:
+                why = f"Its release {each.release} is gone" + (", it was kept for its data." if each.kept else ".")
+                left.append(Leftover(each.kind, each.namespace, each.name, each.release, why, each.kept))
         running = {(each.release_namespace, each.release) for each in found if each.kind == "JobSet"}
         if "JobSet" not in hidden:
             for key, release in releases.items():
                 if key not in running:
-                    why, goes = await self._of_release(*key, release.status)
-                    left.append(Leftover("Release", *key, key[1], why, goes=goes))
+                    left.append(await self._of_release(*key, release.status))
         made, unseen = await hand_made(self._cluster.current_connection.client, namespace)
         return (*left, *made), tuple(dict.fromkeys((*hidden, *unseen)))
 
-    async def _of_release(self, namespace: str, name: str, status: str) -> tuple[str, tuple[str, ...] | None]:
-        """What is left of a release whose job is gone, object by object: in words, and as a list where it is known."""
+    async def _of_release(self, namespace: str, name: str, status: str) -> Leftover:
+        """A release whose job is gone, with what is left of it where that is known."""
         try:
-            removal = await self._launcher().removal(namespace, name)
+            goes = (await self._launcher().removal(namespace, name)).goes
         except ConsoleError as error:
-            return f"Its job is gone. {error.message}", None
-        goes = ", ".join(removal.goes) or "nothing else"
-        return f"Its job is gone; Helm calls it {status}. With it goes: {goes}.", removal.goes
+            return Leftover("Release", namespace, name, name, f"Its job is gone. {error.message}")
+        why = f"Its job is gone; Helm calls it {status}. With it goes: {', '.join(goes) or 'nothing else'}."
+        return Leftover("Release", namespace, name, name, why, goes=goes)
 
     async def remove(self, leftover: Leftover) -> None:
-        from console.launch import chart_objects
-
         client = self._cluster.connection_for_change(f"remove {leftover.kind} {leftover.name}").client
         if leftover.kind == "Release":
             with suppress(NotFound):  # somebody else was faster
                 await self._launcher().stop(leftover.namespace, leftover.name, leftover.goes)
             return
-        await chart_objects.remove(client, leftover.kind, leftover.namespace, leftover.name)
+        options = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        options["propagationPolicy"] = "Foreground" if leftover.kind == "JobSet" else "Background"
+        path = object_path(leftover.kind, leftover.namespace, leftover.name)
+        doing = f"remove {leftover.kind} {leftover.name}"
+        with suppress(NotFound):  # it is gone already
+            await client.request("DELETE", path, doing=doing, body=msgspec.json.encode(options))
+
+
+@dataclass(frozen=True, slots=True)
+class ChartObject:
+    """One object that carries the chart's labels."""
+
+    kind: str
+    namespace: str
+    name: str
+    release: str
+    release_namespace: str
+    kept: bool  # it outlives its release on purpose
+
+
+async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[ChartObject, ...], tuple[str, ...]]:
+    """Objects with the chart's labels in a namespace (empty: in all), and the kinds that may not be listed."""
+    found: list[ChartObject] = []
+    hidden: list[str] = []
+    for kind in KINDS:
+        try:
+            listed = list_objects(client, object_path(kind, namespace), ObjectWire, f"{kind}s", params=CHART_LABEL)
+            async for item in listed:
+                meta, annotations = item.metadata, annotations_of(item.metadata)
+                release = annotations.get("meta.helm.sh/release-name")
+                found.append(
+                    ChartObject(
+                        kind,
+                        meta.namespace or "",
+                        meta.name or "",
+                        release or labels_of(meta).get("app.kubernetes.io/instance", ""),
+                        annotations.get("meta.helm.sh/release-namespace") or meta.namespace or "",
+                        annotations.get(POLICY) == "keep",
+                    )
+                )
+        except NotFound:
+            continue  # the cluster has no such kind
+        except NotAllowed:
+            hidden.append(kind)
+    if namespace:  # volumes belong to no namespace, and are listed for all
+        found = [each for each in found if each.release_namespace == namespace]
+    return tuple(found), tuple(hidden)
+
+
+async def require_own(client: Client, namespace: str, release: str, objects: Iterable[str]) -> None:
+    """Conflict if one of these ("Kind name") exists and is not that release's, by what is written on it there."""
+    found, _ = await list_chart_objects(client, namespace)
+    own = {
+        f"{each.kind} {each.name}" for each in found if (each.release_namespace, each.release) == (namespace, release)
+    }
+    for each in objects:
+        kind, _, name = each.partition(" ")
+        if each in own:
+            continue
+        try:
+            await client.request("GET", object_path(kind, namespace, name), doing=f"read {each}")
+        except NotFound:
+            continue
+        raise Conflict(
+            f"The release {release} in {namespace} names {each}, which is not its own. Nothing was removed.",
+            f"If it is not in use, delete its Secrets (kubectl delete secret -n {namespace} -l owner=helm,"
+            f"name={release}).",
+        )
+
+
+@contextmanager
+def _as_made() -> Iterator[None]:
+    """Whoever may write a Secret can write down a release: an object of it that this chart never makes is said so."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Unreadable(
+            "The release holds a JobSet that is not as this chart makes them.",
+            "Look at it: helm get manifest NAME. If it is not in use, delete the Secrets of the release.",
+        ) from error
+
+
+@_as_made()
+def pods_of(manifest: str) -> Any:
+    """The part of a JobSet's YAML that its pods are made from; None for other kinds."""
+    made = load_manifest(manifest)
+    return made["spec"]["replicatedJobs"] if made.get("kind") == "JobSet" else None
+
+
+@_as_made()
+def data_of(manifests: Iterable[str]) -> tuple[str, ...]:
+    """Where the pods of these objects write what outlives them: buckets, shares, claims and folders of nodes."""
+    found: dict[str, None] = {}
+    for manifest in manifests:
+        made = load_manifest(manifest)
+        if made.get("kind") != "JobSet":
+            continue
+        for group in made["spec"]["replicatedJobs"]:
+            pod = group["template"]["spec"]["template"]["spec"]
+            mounted = [each for container in pod["containers"] for each in container.get("volumeMounts") or ()]
+            mounts = {each["name"]: each["mountPath"] for each in mounted}
+            for volume in pod.get("volumes") or ():
+                words = _place(volume)
+                if words:
+                    found[f"{words}, mounted at {mounts[volume['name']]}" if volume["name"] in mounts else words] = None
+    return tuple(found)
+
+
+def _place(volume: dict[str, Any]) -> str:
+    if "persistentVolumeClaim" in volume:
+        return f"PersistentVolumeClaim {volume['persistentVolumeClaim']['claimName']} and its data"
+    if "nfs" in volume:
+        return f"NFS share {volume['nfs']['server']}:{volume['nfs']['path']}"
+    if "hostPath" in volume:
+        return f"folder {volume['hostPath']['path']} of its nodes"
+    bucket = ((volume.get("csi") or {}).get("volumeAttributes") or {}).get("bucketName")
+    return f"bucket gs://{bucket}" if bucket else ""
 
 
 _ROLES = re.compile(r"training-(?:master|worker)(?:-\d+)?")
 _STATEFUL = "megatron"
 _ENDED = frozenset({"Succeeded", "Failed"})
-_GPU = "nvidia.com/gpu"
 
 
 class _Resources(Wire):
@@ -185,12 +312,11 @@ class _Item(ObjectWire):
 
 async def hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
     """These Pods and Services in a namespace (empty: in all), and the kinds that may not be listed."""
-    place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     lists: dict[str, list[_Item]] = {}
     hidden = []
     for kind in ("Pod", "Service"):
         try:
-            listed = list_objects(client, f"/api/v1{place}/{kind.lower()}s", _Item, f"{kind}s")
+            listed = list_objects(client, object_path(kind, namespace), _Item, f"{kind}s")
             lists[kind] = [each async for each in listed]
         except NotAllowed:
             hidden.append(kind)
@@ -201,14 +327,9 @@ async def hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...
 
 
 def _is_pod(item: _Item) -> bool:
-    meta = item.metadata
-    role = labels_of(meta).get("role", "")
-    return bool(
-        not meta.owner_references
-        and role in {"master", "worker"}
-        and _ROLES.fullmatch(meta.name or "")
-        and (meta.name or "").startswith(f"training-{role}")
-    )
+    name, role = item.metadata.name or "", labels_of(item.metadata).get("role", "")
+    right = role in {"master", "worker"} and name.startswith(f"training-{role}") and _ROLES.fullmatch(name)
+    return bool(right) and not item.metadata.owner_references
 
 
 def _is_service(item: _Item) -> bool:
@@ -232,6 +353,8 @@ def _pod(item: _Item) -> Leftover:
 
 def _service(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover:
     """`seen` says whether Pods may be listed: without that nobody knows whether one still answers."""
+    if not seen:
+        return _leftover("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
     selector = (item.spec.selector or {}).items()
     behind = sorted(
         pod.metadata.name or ""
@@ -240,8 +363,6 @@ def _service(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover:
         and selector <= labels_of(pod.metadata).items()
         and pod.status.phase not in _ENDED
     )
-    if not seen:
-        return _leftover("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
     if behind:
         return _leftover("Service", item, f"Made by hand for {', '.join(behind)}, which has not ended.", runs=True)
     return _leftover("Service", item, "Made by hand: no Pod of it is left that has not ended.", runs=False)
@@ -252,5 +373,6 @@ def _leftover(kind: str, item: _Item, why: str, *, runs: bool) -> Leftover:
 
 
 def _gpus(container: _Container) -> int:
-    wanted = {**(container.resources.limits or {}), **(container.resources.requests or {})}.get(_GPU, 0)
+    resources = container.resources
+    wanted = {**(resources.limits or {}), **(resources.requests or {})}.get("nvidia.com/gpu", 0)
     return int(wanted) if str(wanted).isdecimal() else 0

@@ -20,7 +20,7 @@ from screens.columns.runs import LEFTOVERS, stop_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.launch.releases import Leftover, StopPlan
+    from console.launch.stop import Leftover, StopPlan
     from console.session import Session
 
 KINDS = ("jobsets", "pods")

@@ -17,8 +17,8 @@ from screens.wording import Span, alarm_words, loss_words
 
 if TYPE_CHECKING:
     from console.launch.recipes import Release
-    from console.launch.releases import Leftover, StopPlan
     from console.launch.run_record import RunRecord
+    from console.launch.stop import Leftover, StopPlan
     from screens.widgets.facts import Fact
     from screens.wording import Cell
 

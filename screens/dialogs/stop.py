@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.kube.objects.jobset import JobSet
-    from console.launch.releases import StopPlan
+    from console.launch.stop import StopPlan
     from screens.base import LiveScreen
 
     Key = tuple[str, str]

@@ -20,7 +20,7 @@ from screens.wording import Span
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from console.launch.releases import Leftover
+    from console.launch.stop import Leftover
     from screens.widgets.table.table import RowKey
 
 

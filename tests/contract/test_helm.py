@@ -13,7 +13,7 @@ from console.errors import Conflict, NotAllowed, NotFound, ReleaseFailed
 from console.launch.helm import RECIPE_LABEL, Helm
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
-from console.launch.releases import Leftover
+from console.launch.stop import Leftover
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import pytest
 from console.errors import BadInput, NotFound, ReleaseFailed
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
-from console.launch.releases import Leftover, ObjectFate
+from console.launch.releases import ObjectFate
 from console.launch.run_record import Outcome
+from console.launch.stop import Leftover
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cluster import CORE, JOBSETS, eventually

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from console.errors import Unreadable
-from console.launch.chart_objects import data_of, pods_of
+from console.launch.stop import data_of, pods_of
 
 OBJECTS = {
     "a JobSet without a spec": "kind: JobSet\nmetadata: {name: x}\n",

@@ -8,8 +8,8 @@ import pytest
 
 from console.errors import NotAllowed, ReleaseFailed
 from console.launch.recipes import LaunchPlan
-from console.launch.releases import Leftover, StopPlan
 from console.launch.run_record import Outcome, RunRecord
+from console.launch.stop import Leftover, StopPlan
 from console.settings import Settings
 from screens.dialogs.question import Confirm, Pick
 from screens.pages.job import JobScreen
