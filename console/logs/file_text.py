@@ -13,24 +13,21 @@ from typing import TYPE_CHECKING
 
 from console.errors import NotFound, Unreadable
 from console.logs.filter import LONGEST, matching_lines, passing_lines
-from console.logs.text import WIDEST, TextRow
+from console.logs.text import WIDEST, SearchedText, TextRow
 
 if TYPE_CHECKING:
-    import re
     from pathlib import Path
-
-    from console.logs.text import LineFilter
 
 BLOCK = 1 << 18
 STEP = 1 << 25  # bytes that one step counts or searches
 
 
-class FileText:
+class FileText(SearchedText):
     """The lines of a file, which may grow; raises NotFound and Unreadable."""
 
     def __init__(self, file: Path) -> None:
+        super().__init__()
         self.file = file
-        self.note = ""
         try:
             self._stream = file.open("rb")
         except FileNotFoundError as error:
@@ -41,12 +38,6 @@ class FileText:
         self._size = 0
         self._before: array[int] = array("Q", [0])  # line ends before each block
         self._counted = 0
-        self._keep: LineFilter | None = None
-        self._pattern: re.Pattern[bytes] | None = None
-        self._kept: array[int] = array("Q")
-        self._matches: array[int] = array("Q")
-        """Where the lines begin that the filter keeps, and those in which the search text stands."""
-        self._seen = 0
         self.grow()
 
     @property
@@ -71,9 +62,6 @@ class FileText:
         del self._before[self._counted // BLOCK + 1 :]
         self._count(1 << 22)
 
-    def again(self) -> None:
-        self._kept, self._matches, self._seen = array("Q"), array("Q"), 0
-
     # lines
 
     def _count(self, most: int) -> None:
@@ -85,16 +73,10 @@ class FileText:
         share = f"{100 * self._counted // max(1, self._size)} %"
         self.note = "" if self._counted == self._size else f"{share} of the file counted"
 
-    def __len__(self) -> int:
-        return len(self._kept) if self._keep is not None else self.total()
-
     def total(self) -> int:
-        return self._before[-1] + self._unterminated_lines()
-
-    def _unterminated_lines(self) -> int:
-        """1 if the last line has no end."""
         whole = self._counted == self._size
-        return int(bool(self._size) and (not whole or self._data[self._size - 1 : self._size] != b"\n"))
+        unterminated = self._size > 0 and (not whole or self._data[self._size - 1 : self._size] != b"\n")
+        return self._before[-1] + unterminated
 
     def _start(self, number: int) -> int:
         if number <= 0:
@@ -129,14 +111,6 @@ class FileText:
 
     # filter and search
 
-    def apply_filter(self, keep: LineFilter | None) -> None:
-        self._keep = keep
-        self.again()
-
-    def seek(self, pattern: re.Pattern[bytes] | None) -> None:
-        self._pattern = pattern
-        self.again()
-
     def advance(self) -> bool:
         """Count some more, and look through some more."""
         if self._counted < self._size:
@@ -149,27 +123,16 @@ class FileText:
         if stop <= start:  # a line of many megabytes
             stop = self._line(start)[1]
         stop = min(self._size, stop) if self._size - start > STEP else self._size
+        data, among = self._data[start:stop], None
         if self._keep is not None:
-            self._sieve(start, stop, self._keep)
-        elif self._pattern is not None:
-            self._search(start, stop, self._pattern)
+            begins = passing_lines(data, self._keep)
+            self._kept.extend([start + begin for begin in begins] if start else begins)
+            among = set(begins)
+        if self._pattern is not None:
+            found = matching_lines(data, self._pattern)
+            self._matches.extend(start + begin for begin in found if among is None or begin in among)
         self._seen = stop
         return stop < self._size
-
-    def _sieve(self, start: int, stop: int, keep: LineFilter) -> None:
-        data = self._data[start:stop]
-        begins = passing_lines(data, keep)
-        self._kept.extend([start + begin for begin in begins] if start else begins)
-        if self._pattern is not None:
-            among = set(begins)
-            self._matches.extend(start + begin for begin in matching_lines(data, self._pattern) if begin in among)
-
-    def _search(self, start: int, stop: int, pattern: re.Pattern[bytes]) -> None:
-        self._matches.extend(start + begin for begin in matching_lines(self._data[start:stop], pattern))
-
-    @property
-    def found(self) -> int:
-        return len(self._matches)
 
     def place(self, match: int) -> int:
         start = self._matches[match]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.kube.watched_cluster import WatchedCluster
-    from console.logs.container_log import LogRequest, LogStream, ResumeCursor
+    from console.logs.container_log import LogRequest, LogStream, ResumeCursor, Stamped
     from console.logs.line import LogLine
     from console.logs.previous import PreviousLogs
     from console.logs.segment import LogSegment
@@ -94,9 +94,10 @@ def _is_its(part: LogSegment, ending: RankFailure) -> bool:
 async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:
     from console.logs.container_log import LogRequest, ResumeCursor
 
-    stream = streams(LogRequest(namespace, pod, tail=LOOKED, follow=False), ResumeCursor(), Redactor().lines, -1)
-    async with aclosing(stream.batches()) as batches:
-        return [text_of(raw).decode("utf-8", "replace") async for batch in batches for _, raw in batch]
+    found: list[Stamped] = []
+    wanted = LogRequest(namespace, pod, tail=LOOKED, follow=False)
+    await streams(wanted, ResumeCursor(), Redactor().lines, -1).run(found.extend)
+    return [text_of(raw).decode("utf-8", "replace") for _, raw in found]
 
 
 if TYPE_CHECKING:

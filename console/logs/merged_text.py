@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from array import array
 from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -30,8 +31,6 @@ class FilteredLines:
     """The lines of a segment that a filter lets through."""
 
     def __init__(self, part: LogSegment) -> None:
-        from array import array
-
         self.part = part
         self.numbers: array[int] = array("Q")
         self.times: array[float] = array("d")
@@ -62,21 +61,15 @@ def offsets_of_line(parts: Sequence[TimedLines], start: int) -> list[int]:
         else:
             least, low = middle, cut
         if sum(high) - sum(low) <= len(parts):
-            return _step(parts, low, start - sum(low))
+            at = list(low)
+            for part, number in islice(iter_lines(parts, low), start - sum(low)):
+                at[part] = number + 1
+            return at
     return _skip(parts, low, start - sum(low))
 
 
-def _step(parts: Sequence[TimedLines], at: list[int], lines: int) -> list[int]:
-    """The same place so many lines further."""
-    at = list(at)
-    for part, number in islice(iter_lines(parts, at), lines):
-        at[part] = number + 1
-    return at
-
-
 def _skip(parts: Sequence[TimedLines], at: list[int], lines: int) -> list[int]:
-    """The same over lines of few moments, however many were printed at each."""
-    at = list(at)
+    """The place so many lines further: lines of few moments, however many were printed at each."""
     while lines > 0:
         moment = min(part.times[here] for part, here in zip(parts, at, strict=True) if here < len(part.times))
         for index, part in enumerate(parts):
@@ -138,10 +131,7 @@ class MergedText:
 
     @staticmethod
     def _pick(picks: dict[int, FilteredLines], part: LogSegment) -> FilteredLines:
-        picked = picks.get(id(part))
-        if picked is None:
-            picked = picks[id(part)] = FilteredLines(part)
-        return picked
+        return picks.get(id(part)) or picks.setdefault(id(part), FilteredLines(part))
 
     def __len__(self) -> int:
         return sum(len(part.times) for part in self._shown())
@@ -224,7 +214,7 @@ def _look(
     stop = min(len(part), start + lines)
     block = b"".join([text + b"\n" for text in part.texts(start, stop)])
     number, last = start, 0
-    for begin in _wanted(block, keep, pattern):
+    for begin in _wanted_lines(block, keep, pattern):
         number += block.count(b"\n", last, begin)
         last = begin
         picked.numbers.append(number)
@@ -233,7 +223,7 @@ def _look(
     return stop < len(part)
 
 
-def _wanted(block: bytes, keep: LineFilter | None, pattern: re.Pattern[bytes] | None) -> Iterable[int]:
+def _wanted_lines(block: bytes, keep: LineFilter | None, pattern: re.Pattern[bytes] | None) -> Iterable[int]:
     """Where the lines begin in which the pattern is found, or all that are kept."""
     if pattern is None:
         return passing_lines(block, keep) if keep is not None else ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -170,12 +169,8 @@ class PreviousLogReader:
         container = pod.main.name if pod.main else ""
         wanted = LogRequest(pod.namespace, pod.name, container, tail, previous=previous, follow=False)
         found: list[Stamped] = []
-        async with (
-            self._room,
-            aclosing(self._streams(wanted, ResumeCursor(), Redactor().lines, -1).batches()) as batches,
-        ):
-            async for batch in batches:
-                found += batch
+        async with self._room:
+            await self._streams(wanted, ResumeCursor(), Redactor().lines, -1).run(found.extend)
         first = found[0][0] if found else 0.0
         return PreviousLog(rank, pod.attempt, pod.name, container, lambda: found, first, 0 < (tail or 0) <= len(found))
 

@@ -91,32 +91,20 @@ class Text(Protocol):
         """The first match in that line or after it; `found` if there is none."""
 
 
-class ListText(ABC):
-    """A text whose lines are in a list that grows at its end: what `row` gives."""
+class SearchedText(ABC):
+    """A text that is looked through from its beginning for a filter and a search."""
 
     def __init__(self) -> None:
         self.note = ""
         self._keep: LineFilter | None = None
         self._pattern: re.Pattern[bytes] | None = None
-        self._kept: array[int] = array("Q")
-        self._matches: array[int] = array("Q")
-        self._seen = 0
+        self.again()
 
     @abstractmethod
     def total(self) -> int: ...
 
-    @abstractmethod
-    def row(self, number: int) -> TextRow: ...
-
-    def text_of(self, number: int) -> str:
-        return self.row(number).text
-
     def __len__(self) -> int:
-        return len(self._kept) if self._keep else self.total()
-
-    def page(self, start: int, stop: int) -> list[TextRow]:
-        stop = min(stop, len(self))
-        return [self.row(self._kept[at] if self._keep else at) for at in range(max(0, start), stop)]
+        return self.total() if self._keep is None else len(self._kept)
 
     def apply_filter(self, keep: LineFilter | None) -> None:
         self._keep = keep
@@ -128,7 +116,28 @@ class ListText(ABC):
 
     def again(self) -> None:
         """Look at all lines anew."""
-        self._kept, self._matches, self._seen = array("Q"), array("Q"), 0
+        self._kept: array[int] = array("Q")
+        self._matches: array[int] = array("Q")
+        """Lines that the filter keeps, and those in which the search text stands: by number, or by where they begin."""
+        self._seen = 0
+
+    @property
+    def found(self) -> int:
+        return len(self._matches)
+
+
+class ListText(SearchedText):
+    """A text whose lines are in a list that grows at its end: what `row` gives."""
+
+    @abstractmethod
+    def row(self, number: int) -> TextRow: ...
+
+    def text_of(self, number: int) -> str:
+        return self.row(number).text
+
+    def page(self, start: int, stop: int) -> list[TextRow]:
+        stop = min(stop, len(self))
+        return [self.row(self._kept[at] if self._keep else at) for at in range(max(0, start), stop)]
 
     def advance(self) -> bool:
         if self._keep is None and self._pattern is None:
@@ -144,10 +153,6 @@ class ListText(ABC):
                 self._matches.append(number)
         self._seen = stop
         return stop < self.total()
-
-    @property
-    def found(self) -> int:
-        return len(self._matches)
 
     def place(self, match: int) -> int:
         number = self._matches[match]
