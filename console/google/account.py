@@ -141,17 +141,15 @@ class Cloud:
         for each in (await (await self.gke()).clusters_of(named[1])).clusters:
             if server in (each.endpoint, each.dns_endpoint) or (authority and authority == each.authority):
                 return Place(each.project, each.location, each.name)
-        raise NotFound(
-            f"Project {named[1]} has no cluster with the address {server}.",
-            "Name the context gke_PROJECT_LOCATION_NAME.",
-        )
+        words = f"Project {named[1]} has no cluster with the address {server}."
+        raise NotFound(words, "Name the context gke_PROJECT_LOCATION_NAME.")
 
     # what there is
 
     async def projects(self) -> AsyncGenerator[Project, None]:
         """Projects that the login may see, as they come."""
-        module = await loaded("console.google.api.projects")
-        async with aclosing(module.projects(await self.reach())) as found:
+        found: AsyncGenerator[Project, None] = await self.client("projects", lambda api, login: api.projects(login))
+        async with aclosing(found):
             async for each in found:
                 yield each
 
@@ -165,24 +163,22 @@ class Cloud:
 
     async def growing(self, projects: Sequence[str] = ()) -> AsyncGenerator[Clusters, None]:
         """Clusters as they are found: every quarter of a second those known by then, at last all of them."""
-        gke = await self.gke()
+        gke, known, shown = await self.gke(), Clusters(()), time.monotonic()
         pending: set[asyncio.Task[Clusters]] = set()
-        known = Clusters(())
-        shown = time.monotonic()
         try:
             async with aclosing(self._asked(projects)) as names:
-                async for name in names:
-                    pending.add(asyncio.create_task(_read(gke, name)))
-                    if len(pending) >= AT_ONCE:
-                        known, pending = await _some(known, pending)
-                    if time.monotonic() > shown + REDRAW:
+                name: str | None = ""
+                while name is not None or pending:
+                    if name is not None and len(pending) < AT_ONCE:
+                        if name := await anext(names, None):
+                            pending.add(asyncio.create_task(_read(gke, name)))
+                    else:
+                        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                        for task in done:
+                            known = known.joined(task.result())
+                    if time.monotonic() > shown + REDRAW and (name is not None or pending):
                         shown = time.monotonic()
                         yield known
-            while pending:
-                known, pending = await _some(known, pending)
-                if pending and time.monotonic() > shown + REDRAW:
-                    shown = time.monotonic()
-                    yield known
             yield known
         finally:
             for task in pending:
@@ -191,9 +187,9 @@ class Cloud:
 
     async def _asked(self, projects: Sequence[str]) -> AsyncGenerator[str, None]:
         """Names of the projects to look into."""
+        for each in projects:
+            yield each
         if projects:
-            for each in projects:
-                yield each
             return
         try:
             async with aclosing(self.projects()) as found:
@@ -286,14 +282,6 @@ async def _read(gke: Gke, project: str) -> Clusters:
         return Clusters((), ((project, error),))
 
 
-async def _some(known: Clusters, pending: set[asyncio.Task[Clusters]]) -> tuple[Clusters, set[asyncio.Task[Clusters]]]:
-    """What is known once at least one more has answered, and those that have not."""
-    done, waiting = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
-        known = known.joined(task.result())
-    return known, waiting
-
-
 async def from_google(context: str) -> Kubeconfig:
     """A kubeconfig in memory with the one cluster of that context, gke_PROJECT_LOCATION_NAME; asks Google for it."""
     from console.kube.kubeconfig import Kubeconfig
@@ -343,9 +331,8 @@ async def reachable(cluster: GkeCluster, way: str = "") -> str:
     if way and way not in known:
         missing = {"dns": "its DNS endpoint is disabled", "ip": "it has no IP endpoint"}[way]
         enable = f"gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location}"
-        raise BadInput(
-            f"Cluster {cluster.name} cannot be reached through that endpoint: {missing}.", f"Enable it: `{enable}`."
-        )
+        words = f"Cluster {cluster.name} cannot be reached through that endpoint: {missing}."
+        raise BadInput(words, f"Enable it: `{enable}`.")
     for each, address in known.items():
         if (not way or each == way) and await _answers(address):
             return each

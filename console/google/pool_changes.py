@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from console.kube.find_job import require_listed
 from console.kube.objects.meta import UNREADABLE, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Sequence
 
     from console.google.account import Cloud
     from console.google.api.container import Gke
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
 
 
+T = TypeVar("T")
 SOON = 3.0  # seconds between two looks while something is under way
 USUAL = 20.0
 LONGEST = 120.0  # seconds between two looks otherwise, and after many that failed
@@ -53,13 +54,18 @@ class NodePools:
         gke = await self._cloud.gke()
         cluster = await gke.cluster(place.project, place.location, place.cluster)
         unread: dict[str, str] = {}
-        operations, groups, requests = await asyncio.gather(
-            self._operations(gke, cluster, unread), self._groups(cluster, unread), self._requests(unread)
+        client = self._watched.current_connection.client
+        counts = (_or_else(None, unread, "target sizes", self._group(pool.groups)) for pool in cluster.pools)
+        operations, found, counted = await asyncio.gather(
+            _or_else((), unread, "operations", gke.operations(cluster.project, cluster.location)),
+            _or_else((), unread, "provisioning requests", requests(client)),
+            asyncio.gather(*counts),
         )
+        groups = {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
         now = time.time()
         pools = join_pools(cluster, operations, groups, self._watched.fleet, now)
         mine = tuple(each for each in operations if each.cluster == cluster.name)
-        picture = PoolsSnapshot(cluster, pools, mine, requests, now, tuple(sorted(unread.items())))
+        picture = PoolsSnapshot(cluster, pools, mine, found, now, tuple(sorted(unread.items())))
         self._cloud.pools_seen[self._watched.context] = picture
         return picture
 
@@ -68,30 +74,8 @@ class NodePools:
         """What the last look at the pools of this cluster found; None: nobody has looked."""
         return self._cloud.pools_seen.get(self._watched.context)
 
-    async def _operations(self, gke: Gke, cluster: GkeCluster, unread: dict[str, str]) -> tuple[GkeOperation, ...]:
-        try:
-            return await gke.operations(cluster.project, cluster.location)
-        except ConsoleError as error:
-            unread["operations"] = str(error)
-            return ()
-
-    async def _groups(self, cluster: GkeCluster, unread: dict[str, str]) -> dict[str, Group | None]:
-        async def one(pool: GkePool) -> Group | None:
-            try:
-                return await self._cloud.ask("compute", lambda api, login: api.group(login, pool.groups))
-            except ConsoleError as error:
-                unread["target sizes"] = str(error)
-                return None
-
-        counted = await asyncio.gather(*(one(pool) for pool in cluster.pools))
-        return {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
-
-    async def _requests(self, unread: dict[str, str]) -> tuple[ProvisioningRequest, ...]:
-        try:
-            return await requests(self._watched.current_connection.client)
-        except ConsoleError as error:
-            unread["provisioning requests"] = str(error)
-            return ()
+    async def _group(self, addresses: Sequence[str]) -> Group | None:
+        return await self._cloud.ask("compute", lambda api, login: api.group(login, addresses))
 
     async def follow(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
         """Look again and again for as long as this is iterated: often while something is under way, else seldom.
@@ -204,6 +188,15 @@ class NodePools:
         connection = self._watched.connection_for_change(f"report node {node}")
         self.reportable(node, fault)
         await actions.set_node_labels(connection.client, node, {"cloud.google.com/fault-behavior": fault})
+
+
+async def _or_else(instead: T, unread: dict[str, str], what: str, answer: Awaitable[T]) -> T:
+    """The answer, or what counts without one; why there is none is noted."""
+    try:
+        return await answer
+    except ConsoleError as error:
+        unread[what] = str(error)
+        return instead
 
 
 _PATH = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"

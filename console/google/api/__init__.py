@@ -6,9 +6,18 @@ Nothing here is imported before a screen or command of Google's is opened: the l
 import asyncio
 import importlib
 import os
+from collections.abc import Iterable
 from types import ModuleType
 
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it prints news of connections into the terminal otherwise
+
+
+def members_by_role(bindings: Iterable[tuple[str, Iterable[str]]]) -> dict[str, frozenset[str]]:
+    """An IAM policy, of which a role may have several bindings: role -> members."""
+    found: dict[str, frozenset[str]] = {}
+    for role, members in bindings:
+        found[role] = found.get(role, frozenset()) | frozenset(members)
+    return found
 
 
 async def loaded(module: str) -> ModuleType:

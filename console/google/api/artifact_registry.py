@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from google.cloud import artifactregistry_v1 as api
 
 from console.errors import Unreachable
+from console.google.api import members_by_role
 from console.google.api.failures import translate_errors
 from console.google.builds import Image, Repository
 
@@ -43,10 +44,7 @@ class Registries:
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read the IAM policy of repository {name}"):
             policy = await self._client.get_iam_policy({"resource": path}, timeout=PATIENCE)
-        found: dict[str, set[str]] = {}
-        for each in policy.bindings:
-            found.setdefault(each.role, set()).update(each.members)
-        return {role: frozenset(names) for role, names in found.items()}
+        return members_by_role((each.role, each.members) for each in policy.bindings)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
         """Make a repository for images and wait until it is there."""

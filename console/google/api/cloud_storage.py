@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import google.cloud.storage as api
@@ -15,6 +16,7 @@ from google_crc32c import Checksum
 from requests import exceptions as transport
 
 from console.errors import TRY_AGAIN, Conflict, ConsoleError, CopyFailed, Unreachable
+from console.google.api import members_by_role
 from console.google.api.failures import translate_errors
 from console.google.storage import Bucket, GcsPlace, StoredObject
 
@@ -87,10 +89,7 @@ class Buckets:
 
         def call(client: Any) -> dict[str, frozenset[str]]:
             policy = client.bucket(name).get_iam_policy(requested_policy_version=3, timeout=PATIENCE, retry=RETRY)
-            found: dict[str, set[str]] = {}
-            for each in policy.bindings:
-                found.setdefault(each["role"], set()).update(each.get("members", ()))
-            return {role: frozenset(members) for role, members in found.items()}
+            return members_by_role((each["role"], each.get("members", ())) for each in policy.bindings)
 
         return await self.asked(f"read the IAM policy of bucket {name}", call)
 
@@ -136,7 +135,6 @@ class Buckets:
 
     async def tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
         """All objects that lie under a folder, or the one object of that name, page after page."""
-        pages: Any = None
 
         def begin(client: Any) -> Any:
             if place.path and not place.path.endswith("/"):
@@ -161,16 +159,10 @@ class Buckets:
         def call(client: Any) -> bytes:
             blob = client.bucket(place.bucket).blob(place.path)
             try:
-                return bytes(
-                    blob.download_as_bytes(
-                        start=start,
-                        end=start + most - 1,
-                        raw_download=True,
-                        checksum=None,
-                        timeout=PATIENCE,
-                        retry=RETRY,
-                    )
+                came: bytes = blob.download_as_bytes(
+                    start=start, end=start + most - 1, raw_download=True, checksum=None, timeout=PATIENCE, retry=RETRY
                 )
+                return came
             except (ApiNotFound, RequestRangeNotSatisfiable):
                 return b""
 
@@ -241,11 +233,11 @@ async def fetch(
         return False
     part = target.with_name(f".{target.name}.{stored.generation}.part")
     checksum = await asyncio.to_thread(_begin, part, stored.bytes)
-    at = await asyncio.to_thread(_size, part)
+    at = (await asyncio.to_thread(part.stat)).st_size
     progress(at)
     try:
         while at < stored.bytes:
-            came = await buckets.asked(f"fetch {stored.name}", _Piece(bucket, stored, part, at, checksum))
+            came = await buckets.asked(f"fetch {stored.name}", partial(_piece, bucket, stored, part, at, checksum))
             at += came
             progress(came)
     except ConsoleError as error:
@@ -256,28 +248,22 @@ async def fetch(
     return True
 
 
-class _Piece:
-    """Brings one piece and adds it to the file; gives how many bytes that were."""
-
-    def __init__(self, bucket: str, stored: StoredObject, part: Path, at: int, checksum: Checksum) -> None:
-        self.bucket, self.stored, self.part, self.at, self.checksum = bucket, stored, part, at, checksum
-
-    def __call__(self, client: Any) -> int:
-        blob = client.bucket(self.bucket).blob(self.stored.name)
-        end = min(self.at + PIECE, self.stored.bytes) - 1
-        data = blob.download_as_bytes(
-            start=self.at, end=end, raw_download=True, checksum=None, timeout=PATIENCE, retry=RETRY,
-            if_generation_match=self.stored.generation,
-        )  # fmt: skip
-        if len(data) != end + 1 - self.at:
-            raise CopyFailed(f"{self.stored.name} ended early.", "Run it again: the downloaded part is kept.")
-        try:
-            with self.part.open("ab") as file:
-                file.write(data)
-        except OSError as error:
-            raise CopyFailed(f"{self.part} cannot be written: {error.strerror}.", "Is the disk full?") from error
-        self.checksum.update(data)
-        return len(data)
+def _piece(bucket: str, stored: StoredObject, part: Path, at: int, checksum: Checksum, client: Any) -> int:
+    """Bring one piece and add it to the file; gives how many bytes that were."""
+    end = min(at + PIECE, stored.bytes) - 1
+    data = client.bucket(bucket).blob(stored.name).download_as_bytes(
+        start=at, end=end, raw_download=True, checksum=None, timeout=PATIENCE, retry=RETRY,
+        if_generation_match=stored.generation,
+    )  # fmt: skip
+    if len(data) != end + 1 - at:
+        raise CopyFailed(f"{stored.name} ended early.", "Run it again: the downloaded part is kept.")
+    try:
+        with part.open("ab") as file:
+            file.write(data)
+    except OSError as error:
+        raise CopyFailed(f"{part} cannot be written: {error.strerror}.", "Is the disk full?") from error
+    checksum.update(data)
+    return len(data)
 
 
 def _sum_of(path: Path) -> Checksum:
@@ -313,10 +299,6 @@ def _begin(part: Path, size: int) -> Checksum:
     except OSError as error:
         raise CopyFailed(f"{part.parent} cannot be written: {error.strerror}.", "Choose another folder.") from error
     return Checksum()
-
-
-def _size(part: Path) -> int:
-    return part.stat().st_size
 
 
 def _finish(part: Path, target: Path, stored: StoredObject, checksum: Checksum) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from google.cloud import resourcemanager_v3 as api
 from google.cloud import service_usage_v1 as services_api
 
+from console.google.api import members_by_role
 from console.google.api.failures import translate_errors, translate_errors_within
 from console.google.clusters import Project
 
@@ -41,10 +42,7 @@ async def members(reach: GoogleSession, project: str) -> dict[str, frozenset[str
     client = reach.client(api.ProjectsAsyncClient)
     async with translate_errors_within(f"read the IAM policy of {project}", PATIENCE):
         policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=PATIENCE)
-    found: dict[str, set[str]] = {}
-    for each in policy.bindings:
-        found.setdefault(each.role, set()).update(each.members)
-    return {role: frozenset(names) for role, names in found.items()}
+    return members_by_role((each.role, each.members) for each in policy.bindings)
 
 
 async def permissions(reach: GoogleSession, project: str, wanted: Sequence[str]) -> frozenset[str]:
