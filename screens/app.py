@@ -132,6 +132,7 @@ class ConsoleApp(KeyOrderedApp):
         """The job launched last, until the list of jobs has put its cursor there."""
         self.launch_wish: LaunchRequest | None = None
         """What the form of the launch screen is to begin from, until it has taken it."""
+        self.pane_size = "usual"  # of the panes beside lists, see `screens.paned`
         self._job_inks = JobColors()
         self._practice = practice
         self._bell = AlarmNotifier()

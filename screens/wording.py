@@ -168,6 +168,15 @@ class JobColors:
         self._numbers = {uid: number for uid, number in self._numbers.items() if uid in uids}
 
 
+_GKE_NODE = re.compile(r"gke-.+?-([a-z0-9]+-[a-z0-9]+)-[0-9a-f]{8}-([a-z0-9]{4})")
+
+
+def short_node(name: str) -> str:
+    """A node of GKE by the end of its pool's name and its own last part, such as "a4-pool/0010"; others as they are."""
+    found = _GKE_NODE.fullmatch(name)
+    return f"{found[1]}/{found[2]}" if found else name
+
+
 def one_line(text: str) -> str:
     """The text with nothing in it that could move a terminal's cursor or turn letters round: the one gate for text.
 

@@ -36,7 +36,7 @@ class Column(Struct, Generic[RowT], frozen=True):
     right: bool = False  # aligned to the right, as numbers are
     sort: Callable[[RowT], Any] | Literal[True] | None = None  # what `o` sorts by, True: the value; None: never sorted
     down: bool = False  # largest first when first sorted
-    tail: bool = False  # of a text too long its end is kept: that is where node names differ
+    cut: Literal["end", "middle", "node"] = "end"  # where a text too long is cut; names differ at their ends
     ink: str = ""
     drop: int = 0
     """0: always shown; else the highest number is the first to go when the line is too short: below EXTRA only when

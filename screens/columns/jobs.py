@@ -370,7 +370,7 @@ JOBS: Layout[JobLine] = Layout(
     job_lines,
     (
         Column("JOB", lambda line: Span(line.jobset.name, line.ink or "strong"), "name", "the JobSet",
-               lambda line: line.jobset.name, least=12, most=44, sort=True),
+               lambda line: line.jobset.name, least=12, most=44, sort=True, cut="middle"),
         Column("NAMESPACE", lambda line: line.jobset.namespace, "namespace", "its namespace", least=9, most=16, drop=7,
                sort=lambda line: line.jobset.key, ink="dim"),
         Column("OWNER", lambda line: wording.owner(line.owner), "owner", "who launched it",
@@ -412,7 +412,7 @@ JOBS: Layout[JobLine] = Layout(
 ALARMS: tuple[Column[Alarm], ...] = (
     since("AGO", lambda alarm: alarm.since),
     Column("", lambda alarm: Span(GLYPH, "bad") if alarm.is_active else Span("○", "dim"), only=PAGE, width=1),
-    Column("JOB", lambda alarm: Span(alarm.job, "strong" if alarm.is_active else "dim"), least=8, most=32,
+    Column("JOB", lambda alarm: Span(alarm.job, "strong" if alarm.is_active else "dim"), least=8, most=32, cut="middle",
            sort=lambda alarm: alarm.job),
     Column("ALARM", lambda alarm: alarm.kind, width=8, sort=True),
     Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.ended_text})" if alarm.over else ""), fill=True, least=20),

@@ -237,7 +237,8 @@ NODES: Layout[NodeRow] = Layout(
     ("pods",),
     _nodes,
     (
-        Column("NODE", lambda row: row.node.name, "name", "its name", least=12, most=60, sort=True, ink="strong"),
+        Column("NODE", lambda row: row.node.name, "name", "its name", least=12, most=60, sort=True, ink="strong",
+               cut="node"),
         Column("POOL", lambda row: row.node.pool, "pool", "node pool", only=COMMAND),
         fact("machine_type", "GCE machine type", lambda row: row.node.machine_type),
         Column("ZONE", lambda row: row.node.zone, "zone", "zone", only=COMMAND),

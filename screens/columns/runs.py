@@ -120,7 +120,7 @@ RUNS: tuple[Column[RunRecord], ...] = (
     Column("RUN", lambda run: Span(f"{run.number}", "dim"), least=3, right=True, sort=lambda run: run.number,
            down=True, drop=5),
     Column("RECIPE", lambda run: run.recipe, least=8, most=24, sort=True, drop=2),
-    Column("NAME", lambda run: run.name, least=10, most=43, sort=True, ink="strong"),
+    Column("NAME", lambda run: run.name, least=10, most=43, sort=True, ink="strong", cut="middle"),
     since("WHEN", lambda run: run.launched),
     Column("OUTCOME", outcome_cell, width=11, sort=lambda run: run.state),
     Column("TOOK", lambda run: took_cell(run, time.time()), width=6, right=True, ages=True, drop=3,
@@ -128,7 +128,7 @@ RUNS: tuple[Column[RunRecord], ...] = (
     Column("RESULT", measure_cell, least=12, most=28, sort=lambda run: run.peak_busbw or run.loss or 0.0, down=True),
     Column("GPUS", lambda run: f"{run.gpus or ''}", width=4, right=True, sort=lambda run: run.gpus, down=True, drop=4),
     Column("QUEUE", lambda run: Span(run.queue or "─", "dim"), least=5, most=14, sort=lambda run: run.queue, drop=6),
-    Column("CLUSTER", lambda run: run.context, least=7, most=24, sort=True, drop=7, tail=True, ink="dim"),
+    Column("CLUSTER", lambda run: run.context, least=7, most=24, sort=True, drop=7, cut="middle", ink="dim"),
     Column("WHY", lambda run: wording.sentence(run.why), fill=True, least=0, drop=8, ink="dim"),
 )  # fmt: skip
 

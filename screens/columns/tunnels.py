@@ -62,9 +62,9 @@ TUNNELS: tuple[Column[Tunnel], ...] = (
            drop=4),
     Column("LIFETIME", lambda tunnel: "background" if tunnel.kept else Span("with its program", "dim"),
            least=9, most=16, sort=lambda tunnel: tunnel.kept, drop=6),
-    Column("POD", lambda tunnel: tunnel.pod, least=10, most=50, tail=True, drop=7, ink="dim"),
+    Column("POD", lambda tunnel: tunnel.pod, least=10, most=50, cut="middle", drop=7, ink="dim"),
     Column("NAMESPACE", lambda tunnel: tunnel.namespace, most=20, drop=8, ink="dim"),
-    Column("CLUSTER", lambda tunnel: tunnel.context, most=24, drop=9, tail=True, ink="dim"),
+    Column("CLUSTER", lambda tunnel: tunnel.context, most=24, drop=9, cut="middle", ink="dim"),
     since("AGE", lambda tunnel: tunnel.since),
     Column("WHY", lambda tunnel: tunnel.words or tunnel.last_end, only=COMMAND, fill=True),
 )  # fmt: skip

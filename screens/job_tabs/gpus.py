@@ -96,7 +96,7 @@ def columns(gpus: int) -> Sequence[Column[GpuRow]]:
         Column("POD", lambda row: f"{row.gpus.rank}", least=4, right=True, sort=lambda row: row.gpus.rank),
         *(Column(f"GPU {at}", partial(gpu_cell, index=at), width=_CELL, right=True) for at in range(gpus)),
         Column("RDMA IN/OUT GB/s", _rdma, width=16, right=True, drop=3),
-        Column("NODE", lambda row: Span(row.gpus.node, "dim"), least=8, most=48, tail=True, drop=2,
+        Column("NODE", lambda row: Span(row.gpus.node, "dim"), least=8, most=48, cut="node", drop=2,
                sort=lambda row: row.gpus.node),
         Column("", lambda row: Span(row.gpus.problem, "waits"), fill=True, least=0, drop=1),
     )  # fmt: skip

@@ -45,7 +45,7 @@ class GroupTable(ResourceTable["HangGroup"]):
         Column("WHERE", lambda group: Span(group.label, "bad" if group.suspect else "strong"), least=12, most=32),
         Column("RANKS", lambda group: format_ranges(group.ranks), least=8, most=40),
         Column("PODS", lambda group: format_ranges({each.pod_rank for each in group.members}), least=4, most=16),
-        Column("NODE", lambda group: group.place, least=10, most=40, tail=True),
+        Column("NODE", lambda group: group.place, least=10, most=40, cut="node"),
         Column("CALL", lambda group: _call(group), fill=True, least=30, drop=EXTRA),
     )
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec.structs import replace
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 
 from console.kube.objects.pod import AFTER_THE_END
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
-from screens.base import ONLY_MINE, LiveScreen
+from screens.base import ONLY_MINE
 from screens.columns.jobs import JOBS, JobLine, place_words, reasons, state_cell
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import open_shell
 from screens.dialogs.stop import stop_jobs
-from screens.widgets.job_pane import JobPane
+from screens.paned import PanedScreen
+from screens.widgets.job_pane import job_lines
 from screens.widgets.sentence_line import SentenceLine, show_whole
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.kube.snapshot import Fleet
+    from screens.widgets.pane import Lines
     from screens.widgets.table.table import RowKey
 
 TABS = (
@@ -39,8 +40,6 @@ TABS = (
     ("e", "events", "Events"),
 )
 """Tabs of a job's page that open from the list by the keys they have there; the page itself is loaded when one does."""
-PANE_RIGHT, PANE_BELOW = 130, 34
-"""Columns and lines of a terminal from which on the pane is right of the list, or below it."""
 GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
 
 
@@ -64,7 +63,7 @@ class JobTable(ResourceTable[JobLine]):
         return f"{jobset.namespace} {jobset.name} {whose} {jobset.recipe} {jobset.state} {jobset.queue}"
 
 
-class JobsScreen(LiveScreen):
+class JobsScreen(PanedScreen):
     """All JobSets; the whole reason of the one under the cursor at the bottom."""
 
     CSS_PATH = "jobs.tcss"
@@ -81,20 +80,15 @@ class JobsScreen(LiveScreen):
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
         *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
                   tooltip=f"The job's page at {title}") for key, tab, title in TABS),
-        Binding("z", "pane", "Pane", id="jobs.pane", tooltip="The pane of the row under the cursor: usual, large, off"),
         Binding("R", "release", "Release", show=False, key_display="R", id="jobs.release",
                 tooltip="Its revisions: other values while it runs, and back to earlier ones"),
     ]  # fmt: skip
 
-    pane_size = "usual"
     table = getters.query_one(JobTable)
     reason = getters.query_one("#reason", SentenceLine)
-    pane = getters.query_one(JobPane)
 
     def body(self) -> ComposeResult:
-        with Container(id="split"):
-            yield JobTable()
-            yield JobPane(id="pane")
+        yield from self.beside_pane(JobTable())
         yield SentenceLine(id="reason")
 
     def subject(self) -> dict[str, str]:
@@ -112,9 +106,9 @@ class JobsScreen(LiveScreen):
             self.table.move_to(self.app.launched)
             self.app.launched = None
         self._tell_reason()
+        self.pane.renew()
 
     def on_mount(self) -> None:
-        self._place_pane()
         self._glance()
 
     @work(group="glance", exclusive=True)
@@ -129,39 +123,23 @@ class JobsScreen(LiveScreen):
 
     def tick(self) -> None:
         super().tick()
-        self._tell_reason()
         if any(has_changed(self.app, line) for line in self.table.listing.rows.values()):
             self.show_fleet(self.app.fleet)
 
     def on_resize(self, event: events.Resize) -> None:
         """On a low screen the reason has fewer lines."""
         self.set_class(event.size.height < 30, "-low")
-        self._place_pane()
 
-    def _place_pane(self) -> None:
-        """The pane is right of the list where the terminal is wide, below it where it is high, else off until asked."""
-        width, height = self.size
-        place = (
-            "-right" if width >= PANE_RIGHT else "-below" if height >= PANE_BELOW or self.pane_size == "large" else ""
-        )
-        for each in ("-right", "-below"):
-            self.set_class(each == place and self.pane_size != "off", each)
-        self.set_class(self.pane_size == "large", "-large")
-
-    def action_pane(self) -> None:
-        """The pane in its other sizes: usual, large, off."""
-        sizes = ("usual", "large", "off")
-        self.pane_size = sizes[(sizes.index(self.pane_size) + 1) % len(sizes)]
-        self._place_pane()
-        self.call_after_refresh(self._tell_reason)
+    def pane_lines(self, width: int, height: int, now: float) -> Lines:
+        line = self.table.row
+        if line is None:
+            return []
+        measures = self.session.measures.followed(line.jobset.key) if self.app.connected else None
+        return job_lines(line, measures, width, height, now, self.app.whose)
 
     @on(ResourceTable.Highlighted)
     def _tell_reason(self) -> None:
         line = self.table.row
-        key = line.jobset.key if line is not None else None
-        self.pane.show(
-            line, self.session.measures.followed(key) if key and self.app.connected else None, self.app.whose
-        )
         if line is None:
             self.reason.runs = ()
             return

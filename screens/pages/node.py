@@ -22,6 +22,7 @@ from screens.wording import Span, clock, duration, moment, sentence
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
+    from console.kube.objects.event import Event
     from console.kube.objects.node import Node, NodeFault
     from console.kube.snapshot import Fleet
     from console.metrics.nccl.history import NodeBandwidth
@@ -79,6 +80,12 @@ def _scan(node: Node, now: float) -> str:
     return f"{found}, {when}: NCCL between two nodes, 2 to 8 GiB; passes from 250 GB/s on A4"
 
 
+def events_of_node(node: Node, fleet: Fleet) -> list[Event]:
+    """Newest first. Kubelets name the node, not its uid, as the uid of their events' object."""
+    told = [event for name in {node.name, node.uid} for event in fleet.events_by_object.get(name, ())]
+    return sorted(told, key=lambda event: -event.last)
+
+
 class PodsHere(PodTable):
     EMPTY = Notice("No pods on this node.")
     COLUMNS: ClassVar = tuple(column for column in PodTable.COLUMNS if column.title != "NODE")
@@ -114,10 +121,7 @@ class NodeScreen(NodeActions, PodActions):
         here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
         self.pods_here.styles.height = max(4, min(len(here) + 2, self.size.height // 2))
         self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))
-        # Kubelets name the node, not its uid, as the uid of their events' object.
-        names = {self._node_name, *([node.uid] if node else [])}
-        told = [event for name in names for event in fleet.events_by_object.get(name, ())]
-        told.sort(key=lambda event: -event.last)
+        told = events_of_node(node, fleet) if node else fleet.events_by_object.get(self._node_name, ())
         self.events.show_rows({(each.namespace, each.name): each for each in told}, fleet.links.get("events"))
         self.refresh_bindings()
 

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from textual import getters, on
 
 from screens.dialogs.pod_actions import PodActions
+from screens.pages.pod import container_cell, exit_cell, pod_facts
+from screens.paned import PanedScreen
+from screens.widgets.pane import event_lines, fact_lines
 from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.pods import PodTable
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span, count, pod_glyph
+from screens.wording import Span, count, pod_glyph, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.snapshot import Fleet
     from screens.dialogs.pod_actions import Key
+    from screens.widgets.pane import Lines
 
 
 class Tally:
@@ -59,7 +63,7 @@ class AllPods(PodTable):
     SORTED_BY = "JOB"
 
 
-class PodsScreen(PodActions):
+class PodsScreen(PanedScreen, PodActions):
     """All pods, found by typing."""
 
     KINDS = ("pods",)
@@ -72,12 +76,24 @@ class PodsScreen(PodActions):
 
     def body(self) -> ComposeResult:
         yield SummaryLine()
-        yield AllPods()
+        yield from self.beside_pane(AllPods())
 
     def show_fleet(self, fleet: Fleet) -> None:
         self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"))
         self._tally.take(self.table.listing.changes)
         self.summary.runs = self._tally.runs
+        self.pane.renew()
+
+    def pane_lines(self, width: int, height: int, now: float) -> Lines:
+        pod = self.table.row
+        if pod is None:
+            return []
+        found = [[Span(pod.name, "strong")], [], *fact_lines(pod_facts(pod, now), width), []]
+        for each in pod.containers:
+            exit_code = runs_of(exit_cell(each))
+            found.append([*runs_of(container_cell(each)), Span(f"  {each.name}  ", "dim"), *exit_code])
+        events = reversed(self.app.fleet.events_by_object.get(pod.uid, ()))
+        return [*found, *event_lines(events, now, height - len(found))]
 
     @property
     def pod_keys(self) -> list[Key]:

@@ -14,13 +14,17 @@ from console.scheduling.pools import pools
 from console.scheduling.topology import format_gpu_sum, host
 from screens.columns.google import POOL_GLYPHS
 from screens.columns.nodes import NODES, NodeRow, node_row
+from screens.columns.pods import status_cell
 from screens.dialogs.pool_actions import NodeActions, PoolSizes
 from screens.dialogs.question import Choice, Pick, Prompt
+from screens.pages.node import events_of_node, node_facts
+from screens.paned import PanedScreen
+from screens.widgets.pane import event_lines, fact_lines
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.progress_rows import ProgressRows, operation_row, request_row
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, OK, WAITS, Span, count, sentence
+from screens.wording import BAD, OK, WAITS, Span, count, runs_of, sentence
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
     from console.scheduling.pools import Pool
+    from screens.widgets.pane import Lines
 
 
 class NodeTable(ResourceTable[NodeRow]):
@@ -43,7 +48,7 @@ class NodeTable(ResourceTable[NodeRow]):
         return f"{node.name} {node.block} {node.subblock} {node.host} {row.jobs} {' '.join(row.faults)} {node.zone}"
 
 
-class PoolScreen(PoolSizes, NodeActions):
+class PoolScreen(PanedScreen, PoolSizes, NodeActions):
     """A pool's page: what Google says of it, what is being done to it, its nodes."""
 
     DEFAULT_CSS = "PoolScreen #of-google { padding: 0 2; }"
@@ -70,7 +75,7 @@ class PoolScreen(PoolSizes, NodeActions):
         yield SummaryLine(id="of-nodes")
         yield SentenceLine(id="of-google")
         yield ProgressRows()
-        yield NodeTable()
+        yield from self.beside_pane(NodeTable())
 
     @property
     def facts(self) -> PoolStatus | None:
@@ -111,6 +116,22 @@ class PoolScreen(PoolSizes, NodeActions):
         rows = [node_row(host(node, fleet), fleet, self.app.job_ink, measured.get(node.name)) for node in nodes]
         self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
         self.summary.runs = self._about(pool) if pool else ()
+        self.pane.renew()
+
+    def pane_lines(self, width: int, height: int, now: float) -> Lines:
+        row, fleet = self.table.row, self.app.fleet
+        if row is None:
+            return []
+        node = row.node
+        found = [[Span(node.name, "strong")], []]
+        found += fact_lines(node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)), width)
+        pods = sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
+        found += [[], [Span("pods", "head")]] if pods else []
+        for pod in pods[:8]:
+            gpus = f"{pod.gpus} GPUs  " if pod.gpus else ""
+            found.append([*runs_of(status_cell(pod)), Span(f"  {gpus}", "dim"), Span(pod.name)])
+        found += [[Span(f"and {len(pods) - 8} more", "dim")]] if len(pods) > 8 else []
+        return [*found, *event_lines(events_of_node(node, fleet), now, height - len(found))]
 
     def _about(self, pool: Pool) -> tuple[Span, ...]:
         parts = (

@@ -14,9 +14,11 @@ from console.kube.objects.workload import WorkloadState
 from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import line_of
-from screens.base import ONLY_MINE, LiveScreen
+from screens.base import ONLY_MINE
 from screens.columns.queues import LOCAL_QUEUES, QUEUES, WORKLOADS, QueueLine, WorkloadLine, name_of, workload_lines
-from screens.widgets.sentence_line import SentenceLine, show_whole
+from screens.paned import PanedScreen
+from screens.widgets.job_pane import job_lines, waiting_lines
+from screens.widgets.sentence_line import SentenceLine, folded_runs, show_whole
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
+    from screens.widgets.pane import Lines
     from screens.widgets.table.table import RowKey
 
 
@@ -77,7 +80,7 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
         super().on_resize()
 
 
-class QueuesScreen(LiveScreen):
+class QueuesScreen(PanedScreen):
     """ClusterQueues and LocalQueues above, workloads in order below, the whole reason at the bottom."""
 
     CSS_PATH = "queues.tcss"
@@ -99,10 +102,9 @@ class QueuesScreen(LiveScreen):
     """Queue whose workloads are shown: ("a4",) a ClusterQueue, ("ns", "door") a LocalQueue; None: all."""
 
     def body(self) -> ComposeResult:
-        yield ClusterQueueTable()
-        yield LocalQueueTable()
-        yield SentenceLine(id="of-queue")
-        yield WorkloadTable()
+        yield from self.beside_pane(
+            ClusterQueueTable(), LocalQueueTable(), SentenceLine(id="of-queue"), WorkloadTable()
+        )
         yield SentenceLine(id="reason")
 
     def on_mount(self) -> None:
@@ -120,6 +122,21 @@ class QueuesScreen(LiveScreen):
         self.workloads.show_rows(rows, fleet.links.get("workloads"))
         self._tell_queue(rows.values())
         self._tell_reason()
+        self.pane.renew()
+
+    def pane_lines(self, width: int, height: int, now: float) -> Lines:
+        """The job of the workload under the cursor; of what is not a JobSet why it waits."""
+        row = self.workloads.row
+        if row is None:
+            return []
+        jobset = row.fleet.jobset_by_uid.get(row.workload.owner_uid)
+        if jobset is not None:
+            line = line_of(self.app, jobset, row.fleet)
+            measures = self.session.measures.followed(jobset.key) if self.app.connected else None
+            return job_lines(line, measures, width, height, now, self.app.whose)
+        said = [Span(wording.sentence(row.why.sentence) or "It does not wait.")]
+        waits = waiting_lines(row.why, width, self.app.whose)
+        return [[Span(name_of(row.workload), "strong")], *folded_runs(said, width), [], *waits]
 
     def _lines(self, fleet: Fleet) -> Iterable[WorkloadLine]:
         """What waits, and what holds quota; what was deactivated does neither."""

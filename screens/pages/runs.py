@@ -12,11 +12,12 @@ from textual.binding import Binding, BindingType
 from console.launch.run_record import differences, last_success
 from screens import wording
 from screens.alarm_notices import with_jobs
-from screens.base import LiveScreen
-from screens.columns.runs import RUNS, run_sentence
+from screens.columns.runs import RUNS, run_facts, run_sentence
 from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Confirm
-from screens.widgets.sentence_line import SentenceLine
+from screens.paned import PanedScreen
+from screens.widgets.pane import fact_lines
+from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from console.launch.run_record import RunRecord
+    from screens.widgets.pane import Lines
     from screens.widgets.table.table import RowKey
 
 
@@ -44,7 +46,7 @@ class RunTable(ResourceTable["RunRecord"]):
         return f"{row.number} {row.recipe} {row.name} {row.state} {row.queue} {row.context} {row.namespace} {typed}"
 
 
-class RunsScreen(LiveScreen):
+class RunsScreen(PanedScreen):
     """All runs; what became of the one under the cursor at the bottom."""
 
     DEFAULT_CSS = """
@@ -67,7 +69,7 @@ class RunsScreen(LiveScreen):
     told = getters.query_one("#told", SentenceLine)
 
     def body(self) -> ComposeResult:
-        yield RunTable()
+        yield from self.beside_pane(RunTable())
         yield SentenceLine(id="told")
 
     def on_mount(self) -> None:
@@ -89,6 +91,18 @@ class RunsScreen(LiveScreen):
             self.table.show_rows(rows)
             self._tell()
 
+    def pane_lines(self, width: int, height: int, now: float) -> Lines:
+        """What became of the run, and the values that were changed for it."""
+        run = self.table.row
+        if run is None:
+            return []
+        found = [*folded_runs(run_sentence(run), width), [], *fact_lines(run_facts(run, now), width)]
+        changed = differences(replace(run, values={}), run)
+        if changed:
+            found += [[], [Span("values that were changed", "head")]]
+            found += [[Span(f"{each.path} = ", "dim"), Span(wording.one_line(str(each.after)))] for each in changed]
+        return found
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys for a run only while there is one."""
         if action in ON_RUNS and self.table.row is None:
@@ -101,6 +115,7 @@ class RunsScreen(LiveScreen):
         note = self.session.launch.runs.note if self.app.connected else ""
         warning = (Span(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()
         row = self.table.row
+        self.pane.renew()
         self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
 
     @on(ResourceTable.Opened)

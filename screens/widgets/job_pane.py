@@ -1,9 +1,8 @@
-"""The pane of the job under the cursor: how it is, its curve, its pods, what it waits for, and its last lines."""
+"""A job in a pane: how it is, its curve, its pods, what it waits for, and its last lines."""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
@@ -16,31 +15,29 @@ from screens import wording
 from screens.columns.jobs import attempt_cell, events_of, glance_words, place_words, reasons, state_cell
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
 from screens.widgets.charts.training_plot import Chart, View, draw_chart
-from screens.widgets.line import Inked, line
+from screens.widgets.pane import event_lines
 from screens.widgets.sentence_line import folded_runs
 from screens.wording import Span, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from textual.strip import Strip
-
     from console.metrics.job_progress import JobMeasures
     from console.metrics.nccl.history import MeasuredTest
     from console.scheduling.why_answer import Why
     from screens.columns.jobs import JobLine
+    from screens.widgets.pane import Lines
 
-Lines = list[list[Span]]
 LOSS = METRICS[0]
 PODS_MOST = 3
 """Lines of pods; of more only numbers are shown."""
 
 
-def pane_lines(
+def job_lines(
     job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float, whose: Callable[[str], str] = str
 ) -> Lines:
     """What the pane shows in that many columns and lines, most important first; `whose`: how an owner is named."""
-    found: Lines = [_title(job, width, now)]
+    found = [_title(job, width, now)]
     state = runs_of(state_cell(job))
     sentence, quoted = reasons(job)
     told = [Span(f"  {sentence or place_words(job)}")]
@@ -52,14 +49,16 @@ def pane_lines(
         found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
     found.append([])
     if job.jobset.state is JobState.PENDING:
-        found += _waiting(job.why, width, whose)
+        found += waiting_lines(job.why, width, whose)
     else:
         found += _figures(job, measures, width, max(5, min(12, height - 20)))
     if job.ranks and job.jobset.state is not JobState.PENDING:
         found += _pods(job, width)
         found.append(_cost(job, now))
-    found += _last_lines(measures, height - len(found)) or _events(job, now, height - len(found))
-    return found[:height]
+    found += _last_lines(measures, height - len(found)) or event_lines(
+        events_of(job).values(), now, min(10, height - len(found))
+    )
+    return found
 
 
 def _title(job: JobLine, width: int, now: float) -> list[Span]:
@@ -73,7 +72,7 @@ def _title(job: JobLine, width: int, now: float) -> list[Span]:
 # while it waits
 
 
-def _waiting(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
+def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
     """The arithmetic of its queue, unfolded; who is in front, and whose end would make room."""
     found: Lines = []
     account = why.account
@@ -106,7 +105,7 @@ def _waiting(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
 
 def _figures(job: JobLine, measures: JobMeasures | None, width: int, high: int) -> Lines:
     """How far it is, in a bar and in figures, and its curve."""
-    glance, found = job.glance, Lines()
+    glance, found = job.glance, list[list[Span]]()
     if glance is not None and glance.step is not None and glance.total and not job.jobset.finished:
         left = f"   {wording.age(glance.eta)} left" if glance.eta else ""
         share = f" {wording.percent(glance.step, glance.total)}  step {glance.step:,} of {glance.total:,}{left}"
@@ -174,54 +173,3 @@ def _last_lines(measures: JobMeasures | None, room: int) -> Lines:
     """The last lines of the pod that tells of its steps, as many as there is room for; the newest at the bottom."""
     lines = measures.last_lines(max(0, min(room - 2, 12))) if measures is not None else []
     return [[], [Span("last lines", "head")], *([Span(redact(text), "dim")] for text in lines)] if lines else []
-
-
-def _events(job: JobLine, now: float, room: int) -> Lines:
-    """What was reported of it, newest first, as much as there is room for."""
-    events = list(events_of(job).values())[: max(0, min(room - 2, 8))]
-    rows = [
-        [
-            Span(f"{wording.age(now - each.last):>6}  ", "dim"),
-            Span(each.reason, "waits" if each.type == "Warning" else ""),
-            Span(f"  {wording.sentence(each.message)}", "dim"),
-        ]
-        for each in events
-    ]
-    return [[], [Span("events", "head")], *rows] if rows else []
-
-
-class JobPane(Inked):
-    """Draws the pane; nothing in it moves the list."""
-
-    DEFAULT_CSS: ClassVar[str] = "JobPane { padding: 0 1; }"
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._job: JobLine | None = None
-        self._measures: JobMeasures | None = None
-        self._whose: Callable[[str], str] = str
-        self._lines: Lines = []
-
-    def show(self, job: JobLine | None, measures: JobMeasures | None, whose: Callable[[str], str] = str) -> None:
-        """Show that job, with what is read of its log; None: there is no row under the cursor."""
-        self._job, self._measures, self._whose = job, measures, whose
-        self._draw()
-
-    def on_resize(self) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
-        if not self.display or not self.size.width:
-            return
-        width, height = self.content_size
-        job, before = self._job, self._lines
-        self._lines = (
-            pane_lines(job, self._measures, width, height, time.time(), self._whose) if job is not None else []
-        )
-        if self._lines != before:
-            self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        ground = self.rich_style
-        runs = self._lines[y] if y < len(self._lines) else []
-        return line(runs, self.content_size.width, lambda ink: ground + self.ink(ink))

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 
-from screens.wording import JOB_INKS, Span, one_line
+from screens.wording import JOB_INKS, Span, one_line, short_node
 
 InkOf = Callable[[str], Style]
 
@@ -75,12 +75,20 @@ def fit_runs(runs: Iterable[Span], width: int, ink_of: InkOf, *, right: bool = F
     return segments
 
 
-def keep_tail(runs: list[Span], width: int) -> list[Span]:
-    """A single run too long for that many columns, cut at its front instead of its end."""
+def cut_name(runs: list[Span], width: int, *, node: bool) -> list[Span]:
+    """A name too long for that many columns without its middle, since its end is what tells it apart.
+
+    Of a `node` of GKE the pool and the last part of its name stay: "a4-pool/0010".
+    """
     if len(runs) != 1 or cell_len(runs[0].text) <= width or width < 2:
         return runs
-    tail = beginning(one_line(runs[0].text)[::-1], width - 1)[::-1]
-    return [Span(f"…{tail}", runs[0].ink)]
+    text = one_line(runs[0].text)
+    if node:
+        text = short_node(text)
+        if cell_len(text) <= width:
+            return [Span(text, runs[0].ink)]
+    tail = beginning(text[::-1], max(1, (width - 1) * 3 // 5))[::-1]
+    return [Span(f"{beginning(text, width - 1 - cell_len(tail))}…{tail}", runs[0].ink)]
 
 
 def joined(segments: Iterable[Segment]) -> list[Segment]:

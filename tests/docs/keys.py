@@ -39,6 +39,7 @@ TITLES = {
     "ConsoleApp": "Everywhere",
     "LiveScreen": "On every page",
     "ResourceTable": "Lists",
+    "PanedScreen": "Lists with a pane",
     "PlacedScreen": "Pages of one project and region",
     "PodActions": "A pod under the cursor",
     "NodeActions": "A node under the cursor",

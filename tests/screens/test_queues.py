@@ -50,7 +50,7 @@ async def test_what_waits_for_a_clusterqueue_that_is_gone_is_shown_as_the_comman
 
 
 async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console(FakeSession(queue_scene()), size=(160, 35)) as (app, pilot, _):
+    async with console(FakeSession(queue_scene()), size=(125, 35)) as (app, pilot, _):
         await pilot.press("2")
         await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
         assert "3d0h" not in screen_text(app)

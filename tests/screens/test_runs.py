@@ -70,7 +70,7 @@ async def to_job(app: Any, pilot: Any) -> None:
 
 
 async def test_every_run_says_how_it_ended() -> None:
-    async with console(session_of(), size=(150, 30)) as (app, pilot, _):
+    async with console(session_of(), size=(128, 30)) as (app, pilot, _):
         screen = await to_runs(app, pilot)
         text = screen_text(app)
         lines = {name: next(line for line in text.splitlines() if f" {name} " in line) for name in

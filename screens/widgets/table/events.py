@@ -30,7 +30,14 @@ class EventTable(ResourceTable[Event]):
         since("AGO", lambda event: event.last),
         Column("", _type, width=1),
         Column("REASON", lambda event: event.reason, least=8, most=28, sort=lambda event: event.reason),
-        Column("OBJECT", lambda event: Span(f"{event.kind} {event.object_name}", "dim"), least=8, most=40, drop=2),
+        Column(
+            "OBJECT",
+            lambda event: Span(f"{event.kind} {event.object_name}", "dim"),
+            least=8,
+            most=40,
+            drop=2,
+            cut="middle",
+        ),
         Column(
             "×", lambda event: Span(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True, drop=3
         ),

@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowT
-from screens.widgets.line import InkOf, fit_runs, joined, keep_tail, line, wrap
+from screens.widgets.line import InkOf, cut_name, fit_runs, joined, line, wrap
 from screens.wording import Cell, Span, runs_of, sentence
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class RowPainter(Generic[RowT]):
         room = self._widget.size.width - MARGIN
         for column, width in layout:
             runs = runs_of(column.at(row, width), column.ink)
-            runs = keep_tail(runs, width) if column.tail else runs
+            runs = cut_name(runs, width, node=column.cut == "node") if column.cut != "end" else runs
             room -= width
             after = max(0, room) if column is layout[-1][0] else GAP
             segments += fit_runs(runs, width, ink_of, right=column.right, after=after)

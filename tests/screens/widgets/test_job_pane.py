@@ -11,12 +11,14 @@ from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
-from screens.widgets.job_pane import pane_lines
+from screens.widgets.job_pane import job_lines
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 
 if TYPE_CHECKING:
+    import pytest
+
     from console.kube.snapshot import Fleet
 
 
@@ -24,7 +26,7 @@ def lines_of(
     fleet: Fleet, name: str, measures: JobMeasures | None = None, glance: JobProgress | None = None
 ) -> list[str]:
     job = JobLine(fleet.jobsets["default", name], fleet, glance, owner="mira")
-    return ["".join(run.text for run in line) for line in pane_lines(job, measures, 70, 40, fleet.at)]
+    return ["".join(run.text for run in line) for line in job_lines(job, measures, 70, 40, fleet.at)]
 
 
 def test_a_waiting_job_has_its_arithmetic_unfolded_and_the_figures_add_up() -> None:
@@ -33,7 +35,7 @@ def test_a_waiting_job_has_its_arithmetic_unfolded_and_the_figures_add_up() -> N
     job = JobLine(waits, fleet)
     account = job.why.account
     assert account is not None
-    shown = ["".join(run.text for run in line) for line in pane_lines(job, None, 80, 50, fleet.at)]
+    shown = ["".join(run.text for run in line) for line in job_lines(job, None, 80, 50, fleet.at)]
     numbers = {line.split()[0]: int(line.replace(",", "").split("needs")[0].split()[-1]) for line in shown
                if line.startswith("  ") and line.split()[0] in {"own", "to", "used", "lent", "free"}}  # fmt: skip
     assert numbers["own"] + numbers["to"] - numbers["used"] - numbers.get("lent", 0) == numbers["free"] == account.free
@@ -71,13 +73,16 @@ def test_secrets_and_controls_of_a_log_do_not_reach_the_screen() -> None:
     assert not any("hf_abcdefgh" in line for line in shown)
 
 
-async def test_hostile_lines_are_drawn_without_control_sequences() -> None:
+async def test_hostile_lines_are_drawn_without_control_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     async with console(size=(160, 45)) as (app, pilot, _):
         await pilot.press("3")
         await until(pilot, lambda: isinstance(app.screen, JobsScreen) and app.screen.table.row is not None)
         screen = app.screen
         assert isinstance(screen, JobsScreen)
-        screen.pane.show(screen.table.row, measured(3, *PAYLOADS.values()))
+        row = screen.table.row
+        assert row is not None
+        monkeypatch.setattr(screen.pane, "_ask", lambda *size: job_lines(row, measured(3, *PAYLOADS.values()), *size))
+        screen.pane.renew()
         drawn = "".join(screen.pane.render_line(y).text for y in range(screen.pane.size.height))
         assert "last lines" in drawn
         assert not RAW.search(drawn)

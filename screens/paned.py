@@ -1,0 +1,90 @@
+"""A page with a list and a live pane for the row under its cursor."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, getters, on
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+
+from screens.base import LiveScreen
+from screens.widgets.pane import Pane
+from screens.widgets.table.table import ResourceTable
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from screens.widgets.pane import Lines
+
+RIGHT, BELOW = 130, 40
+"""Columns and lines of a terminal from which on the pane is right of the list, or below it."""
+SIZES = ("usual", "large", "off")
+
+
+class PanedScreen(LiveScreen):
+    """The pane is right of the list where the terminal is wide, below it where it is high, else off until asked for."""
+
+    DEFAULT_CSS = """
+    PanedScreen {
+        #split { height: 1fr; }
+        #list { width: 1fr; height: 1fr; }
+        #pane { display: none; }
+        &.-right #split { layout: horizontal; }
+        &.-right #pane { display: block; width: 42%; border-left: solid $ink-faint; }
+        &.-right.-large #pane { width: 62%; }
+        &.-below #pane { display: block; height: 16; border-top: solid $ink-faint; }
+        &.-below.-large #pane { height: 60%; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("z", "pane", "Pane", id="pane.size", tooltip="The pane of the row under the cursor: usual, large, off"),
+    ]
+    pane = getters.query_one("#pane", Pane)
+
+    def beside_pane(self, *parts: Widget) -> ComposeResult:
+        """The parts of the page, with the pane beside them."""
+        with Container(id="split"):
+            with Container(id="list"):
+                yield from parts
+            yield Pane(self.pane_lines, id="pane")
+
+    @abstractmethod
+    def pane_lines(self, width: int, height: int, now: float) -> Lines:
+        """What the pane shows of the row under the cursor, most important first."""
+
+    @property
+    def pane_shown(self) -> bool:
+        return self.has_class("-right") or self.has_class("-below")
+
+    def tick(self) -> None:
+        super().tick()
+        self.pane.renew()
+
+    def on_mount(self) -> None:
+        self._place_pane(self.size.width, self.size.height)
+
+    def on_screen_resume(self) -> None:
+        self._place_pane(self.size.width, self.size.height)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._place_pane(event.size.width, event.size.height)
+
+    def _place_pane(self, width: int, height: int) -> None:
+        size = self.app.pane_size
+        place = "-right" if width >= RIGHT else "-below" if height >= BELOW or size == "large" else ""
+        for each in ("-right", "-below"):
+            self.set_class(each == place and size != "off", each)
+        self.set_class(size == "large", "-large")
+
+    def action_pane(self) -> None:
+        """The pane in its next size, here and on every other page."""
+        self.app.pane_size = SIZES[(SIZES.index(self.app.pane_size) + 1) % len(SIZES)]
+        self._place_pane(self.size.width, self.size.height)
+        self.call_after_refresh(self.pane.renew)
+
+    @on(ResourceTable.Highlighted)
+    def _other_row(self) -> None:
+        self.pane.renew()
