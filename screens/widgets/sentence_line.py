@@ -99,8 +99,8 @@ class SentenceLine(Inked):
 
 def show_whole(screen: Screen[Any], told: SentenceLine) -> None:
     """All of a sentence that is cut, again: as before; where nothing is cut, that is said."""
-    if not line.display:
-        screen.notify("The pane shows it in full.", timeout=3, markup=False)
+    if not told.display:
+        screen.notify("The pane shows it in full.", timeout=3)
     elif screen.has_class("-whole"):
         screen.remove_class("-whole")
     elif told.lines_at(told.size.width) > told.size.height:
