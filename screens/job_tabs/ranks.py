@@ -74,7 +74,8 @@ class RankTable(ResourceTable[Rank]):
     COLUMNS: ClassVar = (
         Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
         Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
-        Column("NAME", lambda rank: rank.name or Span("─", "faint"), least=16, cut="middle", sort=lambda rank: rank.name),
+        Column("NAME", lambda rank: rank.name or Span("─", "faint"), least=16, cut="middle",
+               sort=lambda rank: rank.name),
         Column("NODE", lambda rank: rank.node or Span("─", "faint"), least=8, cut="node",
                sort=lambda rank: rank.node),
         Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
