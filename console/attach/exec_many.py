@@ -147,9 +147,7 @@ class ContainerExec:
         told = RankOutput(rank.number, rank.name, rank.node)
         if rank.pod is None or rank.phase != "Running":
             return replace(told, code=1, failure=f"It has no running pod ({rank.status}).")
-        said = bytearray()
-        errors = bytearray()
-        count = 0
+        said, errors, count = bytearray(), bytearray(), 0
 
         def take(channel: int, data: bytes) -> None:
             nonlocal count
@@ -161,8 +159,9 @@ class ContainerExec:
             if channel == 2:
                 errors.extend(data[: max(0, KEPT - len(errors))])
 
+        began = time.monotonic()
         try:
-            code, failure, began = await self._run(rank.pod, argv, container, limit, take)
+            code, failure = await self._run(rank.pod, argv, container, limit, take)
         except Refused as error:
             return replace(told, code=error.exit_code, failure=error.message)
         return replace(
@@ -201,9 +200,8 @@ class ContainerExec:
                 for found in parser.feed(data):
                     grown(found)
 
-        code, failure, _ = await self._run(
-            pod, test.argv, container, limit, take, f"run the NCCL test in pod {pod.name}"
-        )
+        doing = f"run the NCCL test in pod {pod.name}"
+        code, failure = await self._run(pod, test.argv, container, limit, take, doing)
         if code == ABSENT or code in _NO_PROGRAM:
             hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
             raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
@@ -215,25 +213,22 @@ class ContainerExec:
     async def _run(
         self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None],
         doing: str = "",
-    ) -> tuple[int, str, float]:  # fmt: skip
-        """Exit code, why it could not be had, and when it began; raises Refused and its subclasses."""
+    ) -> tuple[int, str]:  # fmt: skip
+        """Exit code, and why it could not be had; raises Refused and its subclasses."""
         from console.kube import exec as executing
 
-        began = time.monotonic()
-        container = container or (pod.main.name if pod.main else "")
-        client = self._watched.current_connection.client
+        client, container = self._watched.current_connection.client, container or _main(pod)
         try:
             async with asyncio.timeout(limit):
-                code = await executing.run(
+                return await executing.run(
                     client, pod.namespace, pod.name, argv, take, container=container, doing=doing
-                )
-            return code, "", began
+                ), ""
         except TimeoutError:
-            return TIMED_OUT, f"It did not end within {limit:g} s; it may still run there.", began
+            return TIMED_OUT, f"It did not end within {limit:g} s; it may still run there."
         except ProgramFailed as error:
-            return error.code, error.message, began
+            return error.code, error.message
         except (Unreachable, Unreadable) as error:
-            return error.exit_code, error.message, began
+            return error.exit_code, error.message
 
     async def facts(
         self,
@@ -268,43 +263,41 @@ class ContainerExec:
         from console.kube import exec as executing
 
         began, client = time.monotonic(), self._watched.current_connection.client
-        container = container or (pod.main.name if pod.main else "")
         argv = ("sh", "-c", executing.BEGUN + question.script)
-        fact = ContainerFact(question.name, question.title)
+
+        def answer(state: FactState, words: str = "", text: str = "") -> ContainerFact:
+            seconds = round(time.monotonic() - began, 3)
+            return ContainerFact(question.name, question.title, state, text, words, seconds)
+
         try:
-            async with executing.limit_output(
-                pod.name, most=KEPT, limit=question.limit, begins=executing.BEGINS
-            ) as said:
-                code = await executing.run(
-                    client, pod.namespace, pod.name, argv, said.add, container=container,
-                    doing=f"ask pod {pod.name} for its {question.title}",
-                )  # fmt: skip
+            code, said, complained = await executing.run_and_collect(
+                client, pod.namespace, pod.name, argv, container=container or _main(pod), most=KEPT,
+                limit=question.limit, begins=executing.BEGINS, doing=f"ask pod {pod.name} for its {question.title}",
+            )  # fmt: skip
         except Refused:
             raise
         except ConsoleError as error:
             if isinstance(error, ProgramFailed) and error.code in _NO_PROGRAM:
-                return replace(fact, state=FactState.ABSENT, words="There is no shell (sh) in this image to ask with.")
-            return replace(
-                fact, state=FactState.FAILED, words=error.message, seconds=round(time.monotonic() - began, 3)
-            )
-        text = masked(said.output.decode(errors="replace")).strip("\n")
-        complaint = said.errors.decode(errors="replace").strip()
-        fact = replace(fact, text=text, seconds=round(time.monotonic() - began, 3))
+                return answer(FactState.ABSENT, "There is no shell (sh) in this image to ask with.")
+            return answer(FactState.FAILED, error.message)
+        text = masked(said.decode(errors="replace")).strip("\n")
         if code == ABSENT or (not code and not text):
-            return replace(fact, state=FactState.ABSENT, words=question.absent)
+            return answer(FactState.ABSENT, question.absent, text)
         if code:
+            complaint = complained.decode(errors="replace").strip()
             why = complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}."
-            return replace(fact, state=FactState.FAILED, words=why)
-        return replace(fact, state=FactState.KNOWN, words=format_gpus(_gpus(text)) if fact.name == "gpus" else "")
+            return answer(FactState.FAILED, why, text)
+        return answer(FactState.KNOWN, format_gpus(_gpus(text)) if question.name == "gpus" else "", text)
+
+
+def _main(pod: Pod) -> str:
+    return pod.main.name if pod.main else ""
 
 
 def _gpus(text: str) -> tuple[Gpu, ...]:
-    from console.metrics.gpu_parsers import NvidiaSmiParser
+    from console.metrics.gpu_parsers import parse_nvidia_smi
 
-    reader = NvidiaSmiParser()
-    reader.feed(text.encode())
-    reader.close()
-    return reader.gpus
+    return parse_nvidia_smi(text.encode())
 
 
 def format_gpus(gpus: Sequence[Gpu]) -> str:

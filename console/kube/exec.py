@@ -188,9 +188,7 @@ async def start_process(
         protocols=PROTOCOLS,
     ) as socket:
         process = Process(socket, doing)
-        feeding = asyncio.create_task(_feed(process, stdin)) if stdin is not None else None
-        if feeding:
-            feeding.add_done_callback(lambda fed: _stop_starving(fed, socket))
+        feeding = asyncio.create_task(_feed(process, stdin, socket)) if stdin is not None else None
         try:
             yield process
         finally:
@@ -248,9 +246,8 @@ class CommandOutput:
         kept = self.output if channel == STDOUT else self.errors
         kept += data
         if len(self.output) + len(self.errors) > self._most:
-            raise Unreadable(
-                f"Pod {self._pod} has printed more than {format_size(self._most)}: the command was stopped."
-            )
+            most = f"{self._most >> 20} MiB" if self._most >= 1 << 20 else f"{self._most >> 10} KiB"
+            raise Unreadable(f"Pod {self._pod} has printed more than {most}: the command was stopped.")
 
     def reset(self) -> None:
         """Drop the output that has been used, and start its limits of size and time anew."""
@@ -259,11 +256,6 @@ class CommandOutput:
         if self.begun:
             self._clock.reschedule(self._limit)
             self.begun = False
-
-
-def format_size(size: int) -> str:
-    """A number of bytes in the unit that fits: "3 MiB"."""
-    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 @asynccontextmanager
@@ -281,19 +273,16 @@ async def limit_output(
     byte of its output and the end; with Unreachable after `limit` seconds, or where nothing at all has come after
     `begins` seconds: a script that starts with `BEGUN` says something at once.
     """
-    said: CommandOutput | None = None
-    if begins is not None and begins >= limit:
-        begins = None
     try:
         async with asyncio.timeout(limit) as clock:
-            said = CommandOutput(pod, most, flow, clock, begins)
+            said = CommandOutput(pod, most, flow, clock, begins if begins is None or begins < limit else None)
             yield said
     except TimeoutError as error:
-        if said is not None and said.begun:
+        if said.begun:
             raise Unreadable(
                 f"Pod {pod} has been printing for {flow:g} s without an end: the command was stopped."
             ) from error
-        if said is not None and said.silent:
+        if said.silent:
             raise Unreachable(
                 f"Pod {pod} did not answer within {begins:g} s: no shell has begun in it.",
                 f"kubectl describe pod {pod}",
@@ -311,25 +300,24 @@ async def run_and_collect(
     stdin: bytes | None = None,
     most: int = LONGEST_ANSWER,
     limit: float = ANSWER_LIMIT,
+    begins: float | None = None,
     doing: str = "",
 ) -> tuple[int, bytes, bytes]:
     """Run a command and collect its exit code, output and errors; raises as `run` and `limit_output` do."""
-    async with limit_output(pod, most=most, limit=limit) as said:
+    async with limit_output(pod, most=most, limit=limit, begins=begins) as said:
         code = await run(client, namespace, pod, argv, said.add, container=container, stdin=stdin, doing=doing)
     return code, bytes(said.output), bytes(said.errors)
 
 
-def _stop_starving(fed: asyncio.Task[None], socket: WebSocket) -> None:
-    """A command whose input cannot be read any further would wait for it for ever."""
-    if not fed.cancelled() and fed.exception() is not None:
-        socket.close()
-
-
-async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes]) -> None:
-    if isinstance(stdin, bytes):
-        for start in range(0, len(stdin), 1 << 15):
-            await process.write(stdin[start : start + (1 << 15)])
-    else:
-        async for data in stdin:
-            await process.write(data)
+async def _feed(process: Process, stdin: bytes | AsyncIterator[bytes], socket: WebSocket) -> None:
+    try:
+        if isinstance(stdin, bytes):
+            for start in range(0, len(stdin), 1 << 15):
+                await process.write(stdin[start : start + (1 << 15)])
+        else:
+            async for data in stdin:
+                await process.write(data)
+    except Exception:
+        socket.close()  # a command whose input cannot be read any further would wait for it for ever
+        raise
     process.close_input()

@@ -97,13 +97,6 @@ def _hint(code: int, message: str) -> str:
     return ""
 
 
-def _reason(code: int) -> str:
-    try:
-        return HTTPStatus(code).phrase
-    except ValueError:
-        return "unknown status"
-
-
 def error_from_status(
     code: int, body: bytes | StatusWire, *, doing: str, retry_after: float = 0
 ) -> Refused | Unreachable:
@@ -121,7 +114,8 @@ def error_from_status(
             status=code,
         )
     status = body if isinstance(body, StatusWire) else read_status(body)
-    why = (status.message or status.reason or _reason(code)).strip()
+    known = code in set(HTTPStatus)
+    why = (status.message or status.reason or (HTTPStatus(code).phrase if known else "unknown status")).strip()
     message = f"Could not {doing}: {why}" + ("" if why.endswith((".", "!", "?")) else ".")
     if code == HTTPStatus.INTERNAL_SERVER_ERROR and (gone := _NOT_RUNNING.search(why)):
         name = f"container {gone['name']}" if gone["name"] else "its container"
@@ -252,13 +246,9 @@ def _system(error: OSError) -> str:
 def unreachable_error(server: str, doing: str, reason: str, hint: str) -> Unreachable:
     """Unreachable for that server and reason; a name and password in its address are left out."""
     said = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
-    return Unreachable(_without_names(said), hint)
-
-
-def _without_names(said: str) -> str:
-    return _NAMES.sub("//", said)
+    return Unreachable(_NAMES.sub("//", said), hint)
 
 
 def bad_address_error(server: str) -> BadKubeconfig:
     """BadKubeconfig for a server address that is not a URL."""
-    return BadKubeconfig(_without_names(f"The kubeconfig's server address {server} is not a URL."), "Correct it.")
+    return BadKubeconfig(_NAMES.sub("//", f"The kubeconfig's server address {server} is not a URL."), "Correct it.")

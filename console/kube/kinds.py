@@ -66,6 +66,7 @@ class WatchEvent(Struct, Generic[M], frozen=True):
     unreadable: str = ""
 
 
+_NAMELESS = "its name is missing."
 _META = msgspec.json.Decoder(ObjectWire)
 _LINE = msgspec.json.Decoder(LineWire)
 _STATUS = msgspec.json.Decoder(StatusWire)
@@ -122,18 +123,13 @@ class KindReader(Generic[W, M]):
         for wire in items:
             key = object_key(wire.metadata)
             if not key[1]:
-                unreadable[key] = "its name is missing."
+                unreadable[key] = _NAMELESS
                 continue
             try:
                 made[key] = parse(wire)
             except Unreadable as error:
                 unreadable[key] = error.message
         return made, unreadable
-
-    def _model(self, key: Key, wire: W) -> M:
-        if not key[1]:
-            raise Unreadable("its name is missing.")
-        return self._parse(wire)
 
     def read_object(self, body: bytes, what: str) -> M:
         """The model of one object; Unreadable, which names it as `what`, if it cannot be read."""
@@ -154,12 +150,12 @@ class KindReader(Generic[W, M]):
         key, kind, version = object_key(meta), event.type or "", meta.resource_version or ""
         if kind not in {"ADDED", "MODIFIED"}:
             return WatchEvent(kind, key, version)
+        if not key[1]:
+            return WatchEvent(kind, key, version, unreadable=_NAMELESS)
         try:
-            return WatchEvent(kind, key, version, self._model(key, self._objects.decode(event.object)))
-        except UNREADABLE as error:
+            return WatchEvent(kind, key, version, self._parse(self._objects.decode(event.object)))
+        except (*UNREADABLE, Unreadable) as error:
             return WatchEvent(kind, key, version, unreadable=str(error))
-        except Unreadable as error:
-            return WatchEvent(kind, key, version, unreadable=error.message)
 
 
 PEEK = 1 << 12  # bytes of a page in which its metadata are looked for

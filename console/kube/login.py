@@ -200,17 +200,7 @@ class Login:
         async with self._renewing:
             if not self._ready or self._clock() > self._expires - RENEW_BEFORE:
                 await self._obtain()
-                self._check()
         return {"Authorization": self._authorization} if self._authorization else {}
-
-    def _check(self) -> None:
-        """A line end in a token would end the header, and what is behind it would be another one."""
-        if not (self._authorization.isascii() and self._authorization.isprintable()):
-            self._ready = False
-            raise BadKubeconfig(
-                f'The token or password of user "{self.target.user_name}" has a character not allowed in a header.',
-                "Write the kubeconfig again.",
-            )
 
     async def renew(self, refused: dict[str, str]) -> bool:
         """Get new credentials after these were refused; False if there is no other to be had."""
@@ -221,7 +211,6 @@ class Login:
             if refused.get("Authorization", "") == self._authorization:  # else another request has renewed them
                 before = (self._authorization, self._certificate)
                 await self._obtain()
-                self._check()
                 return before != (self._authorization, self._certificate)
         return True
 
@@ -253,7 +242,13 @@ class Login:
         elif user.username and user.password is not None:
             pair = f"{user.username}:{user.password}".encode()
             self._authorization = Secret("Basic " + base64.b64encode(pair).decode())
-        self._ready = True
+        # A line end in a token would end the header, and what is behind it would be another one.
+        self._ready = self._authorization.isascii() and self._authorization.isprintable()
+        if not self._ready:
+            raise BadKubeconfig(
+                f'The token or password of user "{self.target.user_name}" has a character not allowed in a header.',
+                "Write the kubeconfig again.",
+            )
 
     async def _ask_plugin(self, user: User) -> None:
         given: Credential
@@ -309,15 +304,9 @@ class Login:
 
     async def explain(self, error: ConsoleError) -> ConsoleError:
         """The server says "Unauthorized" of an expired certificate; this says more."""
-        return (await self.expired() or error) if isinstance(error, NotLoggedIn) else error
-
-    async def expired(self) -> NotLoggedIn | None:
-        """The error to raise if the client certificate has expired, which the server only calls "Unauthorized"; else
-        None.
-        """
-        until = await asyncio.to_thread(self._certificate_end)
+        until = await asyncio.to_thread(self._certificate_end) if isinstance(error, NotLoggedIn) else None
         if until is None or until > datetime.fromtimestamp(self._clock(), UTC):
-            return None
+            return error
         return NotLoggedIn(
             f'The client certificate of user "{self.target.user_name}" expired on {until:%Y-%m-%d %H:%M} UTC.',
             "Get a new kubeconfig (for GKE: `a4 clusters connect NAME --write-kubeconfig`).",

@@ -71,7 +71,8 @@ def _usable(address: str, where: str) -> Secret:
     whole = _with_scheme(address)
     try:
         parts = urlsplit(whole)
-        named = bool(parts.hostname) and (parts.port is None or parts.port > 0) and _is_one_word(whole)
+        named = bool(parts.hostname) and (parts.port is None or parts.port > 0) and " " not in whole
+        named = named and whole.isprintable()  # urlsplit has such in a name, or leaves it out
     except ValueError:
         parts, named = None, False
     if parts is None or not named:
@@ -82,11 +83,6 @@ def _usable(address: str, where: str) -> Secret:
             f"{where} names a proxy of an unsupported scheme ({parts.scheme}).", "Give an http:// or socks5:// one."
         )
     return Secret("socks5h" + whole[len("socks5") :] if parts.scheme == "socks5" else whole)
-
-
-def _is_one_word(text: str) -> bool:
-    """Whether nothing in it is a space or cannot be seen; urlsplit has such in a name, or leaves it out."""
-    return text.isprintable() and " " not in text
 
 
 def _is_left_out(host: str, port: int, listed: str) -> bool:

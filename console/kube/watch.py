@@ -135,13 +135,6 @@ class _Truncated(Unreachable):
 USUAL = Backoff()
 
 
-def _told(error: ConsoleError, failures: int, *, listed: bool) -> bool:
-    """Whether this failure is anybody's business: one broken watch is mended before anybody would notice."""
-    if isinstance(error, Gone | _EndedAtOnce):
-        return False
-    return failures > 1 or not listed or isinstance(error, Refused)
-
-
 async def follow(
     source: WatchSource, reader: KindReader[Any, M], backoff: Backoff = USUAL
 ) -> AsyncGenerator[Change, None]:
@@ -166,7 +159,9 @@ async def follow(
                 raise _EndedAtOnce("Could not watch for changes: the server ended the watch at once.")
         except ConsoleError as error:
             failures += 1
-            told = _told(error, failures, listed=bool(version))
+            # One broken watch is mended before anybody would notice.
+            silent = isinstance(error, Gone | _EndedAtOnce)
+            told = not silent and (failures > 1 or not version or isinstance(error, Refused))
             version = "" if isinstance(error, Gone) else version
             if told:
                 yield Disconnected(error)

@@ -67,20 +67,15 @@ class FrameReader:
     def _collect(self, data: memoryview, at: int) -> int:
         """One byte more of a header in pieces, or the rest of a control frame."""
         self._head.append(data[at])
-        at += 1
         skipped, length = _header(self._head, 0)
-        if not skipped:
-            return at
-        kind = self._head[0] & 0x0F
-        if kind < CLOSE:
-            first = self._head[0]
+        first, body = self._head[0], bytes(self._head[skipped:])
+        if skipped and first & 0x0F < CLOSE:
             self._head.clear()
             self._start(first, length)
-        elif len(self._head) == skipped + length:
-            body = bytes(self._head[skipped:])
+        elif skipped and len(body) == length:
             self._head.clear()
-            self._sink.control(kind, body)
-        return at
+            self._sink.control(first & 0x0F, body)
+        return at + 1
 
     def _start(self, first: int, length: int) -> None:
         if first & 0x0F != CONTINUED:
@@ -147,15 +142,11 @@ def _compiled() -> Callable[[bytes, bytearray], None] | None:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             found: Callable[[bytes, bytearray], None] | None = getattr(module, "_websocket_mask_cython", None)
-            if found and _masks(found):
-                return found
+            if found:
+                tried = bytearray(range(100))
+                found(b"abcd", tried)
+                return found if tried == apply_mask_in_python(bytes(range(100)), b"abcd") else None
     return None
-
-
-def _masks(function: Callable[[bytes, bytearray], None]) -> bool:
-    tried = bytearray(range(100))
-    function(b"abcd", tried)
-    return bytes(tried) == apply_mask_in_python(bytes(range(100)), b"abcd")
 
 
 @lru_cache(maxsize=16)
@@ -365,11 +356,8 @@ class WebSocket(asyncio.BufferedProtocol):
                 self._listener.flushed()
             self._transport.write(frame(CLOSE, data))
             self._transport.close()
-            self._said_goodbye(*self._goodbye)
-
-    def _said_goodbye(self, code: int, words: str) -> None:
-        # 1000 is a goodbye as it should be, 1005 one without a code.
-        self._finish("" if code in {1000, 1005} else words or f"the server closed it with code {code}")
+            code, words = self._goodbye  # 1000 is a goodbye as it should be, 1005 one without a code
+            self._finish("" if code in {1000, 1005} else words or f"the server closed it with code {code}")
 
     def _finish(self, why: str) -> None:
         if self.closed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from console.kube.objects.meta import ObjectWire, Wire, intern_text, parse_time
+from console.kube.objects.meta import ObjectWire, OwnerWire, Wire, intern_text, parse_time
 
 
 class Event(Struct, frozen=True):
@@ -25,12 +25,6 @@ class Event(Struct, frozen=True):
     source: str = ""
 
 
-class ReferenceWire(Wire):
-    kind: str | None = None
-    name: str | None = None
-    uid: str | None = None
-
-
 class SourceWire(Wire):
     component: str | None = None
 
@@ -41,7 +35,7 @@ class SeriesWire(Wire):
 
 
 class EventWire(ObjectWire):
-    involved_object: ReferenceWire | None = None
+    involved_object: OwnerWire | None = None
     type: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -56,7 +50,7 @@ class EventWire(ObjectWire):
 
 def parse_event(wire: EventWire) -> Event:
     """Build an Event; the creation time stands in for a missing event time."""
-    meta, about, series = wire.metadata, wire.involved_object or ReferenceWire(), wire.series or SeriesWire()
+    meta, about, series = wire.metadata, wire.involved_object or OwnerWire(), wire.series or SeriesWire()
     first = parse_time(wire.first_timestamp) or parse_time(wire.event_time) or parse_time(meta.creation_timestamp)
     source = (wire.source.component if wire.source else None) or wire.reporting_component
     return Event(

@@ -215,14 +215,6 @@ def _busbw(labels: Mapping[str, str]) -> float | None:
     return found if found >= 0 else None
 
 
-def _not_ready(ready: ConditionWire | None) -> str:
-    if ready is None:
-        return NOT_REPORTED
-    if ready.status == "True":
-        return ""
-    return ": ".join(text for text in (ready.reason, ready.message) if text)
-
-
 def _label_set(meta: NodeMeta, label: str) -> tuple[str, float]:
     """Who set a label last, and when, as far as the API server noted it."""
     key = f'"f:{label}"'.encode()
@@ -252,6 +244,7 @@ def parse_node(wire: NodeWire) -> Node:
     labels, taints = labels_of(meta), spec.taints or []
     ready = next((each for each in status.conditions or () if each.type == "Ready"), None)
     fault_by, fault_since = _label_set(meta, f"{GKE}fault-behavior") if GKE + "fault-behavior" in labels else ("", 0.0)
+    broken = ready if ready and ready.status != "True" else ConditionWire()
     tainted = {each.key for each in taints}
     active = labels.get(GKE + "active-node-maintenance", "").lower() not in {"", "false", "none", "pending"}
     addresses = {each.type: each.address for each in status.addresses or ()}
@@ -270,8 +263,8 @@ def parse_node(wire: NodeWire) -> Node:
         gpus=_gpus(allocatable.get(GPU, 0)),
         gpu_capacity=_gpus(capacity.get(GPU, 0)),
         ready=ready is not None and ready.status == "True",
-        not_ready_reason=_not_ready(ready),
-        not_ready_since=parse_time(ready.last_transition_time) if ready and ready.status != "True" else 0.0,
+        not_ready_reason=": ".join(filter(None, (broken.reason, broken.message))) if ready else NOT_REPORTED,
+        not_ready_since=parse_time(broken.last_transition_time),
         cordoned=bool(spec.unschedulable),
         taints=tuple(format_taint(each) for each in taints),
         maintenance_at=_maintenance_at(labels),

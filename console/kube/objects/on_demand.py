@@ -37,12 +37,8 @@ class PodObjectWire(ObjectWire):
     spec: PodWire | None = None
 
 
-class TemplateWire(Wire):
-    spec: PodWire | None = None
-
-
 class WorkloadControllerSpecWire(Wire):
-    template: TemplateWire | None = None
+    template: PodObjectWire | None = None
 
 
 class WorkloadControllerStatusWire(Wire):

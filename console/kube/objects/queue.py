@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def _inactive_reason(conditions: tuple[Condition, ...]) -> str:
+    """Why a queue admits nothing, in the controller's words; empty while it is active."""
+    active = condition(conditions, "Active")
+    return "" if active is None or active.is_true else (active.message or active.reason or "not active")
+
+
 class Quota(Struct, frozen=True):
     """What a ClusterQueue may use of one resource in one flavor: GPUs, bytes of memory, thousandths of a CPU."""
 
@@ -72,9 +78,7 @@ class ClusterQueue(ClusterObject, frozen=True):
 
     @property
     def inactive_reason(self) -> str:
-        """Why it admits nothing, in the controller's words; empty while it is active."""
-        active = condition(self.conditions, "Active")
-        return "" if active is None or active.is_true else (active.message or active.reason or "not active")
+        return _inactive_reason(self.conditions)
 
     def nominal(self, resource: str = GPU) -> int:
         """Quota of its own, over all flavors."""
@@ -99,9 +103,7 @@ class LocalQueue(NamespacedObject, frozen=True):
 
     @property
     def inactive_reason(self) -> str:
-        """Why it admits nothing, in the controller's words; empty while it is active."""
-        active = condition(self.conditions, "Active")
-        return "" if active is None or active.is_true else (active.message or active.reason or "not active")
+        return _inactive_reason(self.conditions)
 
     def in_use(self, resource: str = GPU) -> int:
         """Reserved by its workloads, over all flavors."""
@@ -139,31 +141,24 @@ class AdmissionCheck(ClusterObject, frozen=True):
 Amount = str | int | float
 
 
-class QuotaWire(Wire):
+class ResourceWire(Wire):
+    """One resource of a flavor: its quota in a spec, its usage in a status."""
+
     name: str | None = None
     nominal_quota: Amount | None = None
     borrowing_limit: Amount | None = None
     lending_limit: Amount | None = None
-
-
-class FlavorQuotasWire(Wire):
-    name: str | None = None
-    resources: list[QuotaWire] | None = None
-
-
-class ResourceGroupWire(Wire):
-    flavors: list[FlavorQuotasWire] | None = None
-
-
-class ResourceUsageWire(Wire):
-    name: str | None = None
     total: Amount | None = None
     borrowed: Amount | None = None
 
 
-class FlavorUsageWire(Wire):
+class FlavorResourcesWire(Wire):
     name: str | None = None
-    resources: list[ResourceUsageWire] | None = None
+    resources: list[ResourceWire] | None = None
+
+
+class ResourceGroupWire(Wire):
+    flavors: list[FlavorResourcesWire] | None = None
 
 
 def _limit(resource: str, amount: Amount | None) -> int | None:
@@ -186,7 +181,7 @@ def quotas_of(groups: list[ResourceGroupWire] | None) -> tuple[Quota, ...]:
     )
 
 
-def usages_of(flavors: list[FlavorUsageWire] | None) -> tuple[Usage, ...]:
+def usages_of(flavors: list[FlavorResourcesWire] | None) -> tuple[Usage, ...]:
     return tuple(
         Usage(
             flavor=intern_text(flavor.name),
@@ -242,9 +237,9 @@ class ClusterQueueSpecWire(Wire):
 class QueueStatusWire(Wire):
     """Of either kind of queue; `flavor_usage` is that of a LocalQueue in v1beta1."""
 
-    flavors_reservation: list[FlavorUsageWire] | None = None
-    flavors_usage: list[FlavorUsageWire] | None = None
-    flavor_usage: list[FlavorUsageWire] | None = None
+    flavors_reservation: list[FlavorResourcesWire] | None = None
+    flavors_usage: list[FlavorResourcesWire] | None = None
+    flavor_usage: list[FlavorResourcesWire] | None = None
     pending_workloads: int | None = None
     admitted_workloads: int | None = None
     conditions: list[ConditionWire] | None = None
@@ -402,13 +397,9 @@ class AdmissionCheckSpecWire(Wire):
     controller_name: str | None = None
 
 
-class AdmissionCheckStatusWire(Wire):
-    conditions: list[ConditionWire] | None = None
-
-
 class AdmissionCheckWire(ObjectWire):
     spec: AdmissionCheckSpecWire | None = None
-    status: AdmissionCheckStatusWire | None = None
+    status: QueueStatusWire | None = None  # of which it has the conditions
 
 
 def parse_admission_check(wire: AdmissionCheckWire) -> AdmissionCheck:
