@@ -393,13 +393,13 @@ class CloudStorage:
     async def lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
         """Lustre instances of the project, those of the cluster's zones first."""
         project = await self.project(project)
-        found = await self._cloud.ask("lustre", lambda api, login: api.instances(login, project))
+        found = await self._cloud.ask("file_systems", lambda api, login: api.lustre(login, project))
         return _nearest_first(found, await self.region())
 
     async def filestore(self, project: str = "") -> tuple[FilestoreInstance, ...]:
         """Filestore shares of the project, those of the cluster's region first."""
         project = await self.project(project)
-        found = await self._cloud.ask("filestore", lambda api, login: api.instances(login, project))
+        found = await self._cloud.ask("file_systems", lambda api, login: api.filestore(login, project))
         return _nearest_first(found, await self.region())
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube.kinds import kind_named
-from console.preflight import access, cluster, images, machines, network, queues, storage
+from console.preflight import cluster, images, machines, network, queues, storage
 from console.preflight.check import Check, LaunchNeeds, RepairKind, Result, Verdict, name_of, verdict_of_error
 from console.preflight.context import CheckContext, Questions
 
@@ -100,7 +100,7 @@ CHECKS: tuple[Spec, ...] = (
         "P12",
         "Bucket access of the pods",
         _STORAGE,
-        access.bucket_access,
+        storage.bucket_access,
         "Give the pods' account Storage Object Admin and Legacy Bucket Reader on it.",
     ),
     Spec(

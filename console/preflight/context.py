@@ -228,10 +228,10 @@ async def repositories(look: CheckContext, project: str, location: str) -> tuple
 async def lustre_instances(look: CheckContext, project: str) -> tuple[LustreInstance, ...]:
     """Managed Lustre instances of a project, wherever they lie."""
     what = f"lustre: instances of {project}"
-    return await look.google(what, "lustre", lambda api, login: api.instances(login, project))
+    return await look.google(what, "file_systems", lambda api, login: api.lustre(login, project))
 
 
 async def filestore_instances(look: CheckContext, project: str) -> tuple[FilestoreInstance, ...]:
     """Filestore instances of a project, wherever they lie."""
     what = f"filestore: instances of {project}"
-    return await look.google(what, "filestore", lambda api, login: api.instances(login, project))
+    return await look.google(what, "file_systems", lambda api, login: api.filestore(login, project))

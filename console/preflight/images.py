@@ -9,7 +9,6 @@ from urllib.parse import quote
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
 from console.google.builds import ImageReference
 from console.kube.objects.on_demand import PodObjectWire
-from console.preflight.access import nodes_read
 from console.preflight.check import (
     Need,
     Repair,
@@ -25,7 +24,18 @@ from console.preflight.check import (
     verdict_of_error,
     warn,
 )
-from console.preflight.context import KUBERNETES, REGISTRY, builds, enabled, permissions, repositories
+from console.preflight.context import (
+    KUBERNETES,
+    REGISTRY,
+    builds,
+    enabled,
+    permissions,
+    project_members,
+    project_number,
+    repositories,
+    repository_members,
+)
+from console.preflight.storage import EVERYBODY
 
 if TYPE_CHECKING:
     from console.google.builds import ImageFacts
@@ -42,6 +52,10 @@ SERVICES = (
     "monitoring.googleapis.com",
     "logging.googleapis.com",
 )
+_READS = frozenset(f"roles/artifactregistry.{each}" for each in ("reader", "writer", "repoAdmin", "admin")) | {
+    "roles/editor",
+    "roles/owner",
+}
 _BUILD_RIGHTS = ("cloudbuild.builds.create", "cloudbuild.builds.list", "artifactregistry.repositories.uploadArtifacts")
 _CUDA = (12, 8)  # the first version of CUDA for B200
 _TOOLS = ("sshd", "mpirun", "torchrun", "git")
@@ -76,13 +90,38 @@ async def _login(look: CheckContext, image: ImageReference) -> tuple[str, str]:
         return "", ""  # many images are public; the registry says what it thinks of a stranger
 
 
+async def _nodes_read(look: CheckContext, image: str) -> Verdict:
+    """Whether the machines' own accounts may pull an image of the cluster's project; others know that of theirs."""
+    cluster = await look.gke()
+    named = ImageReference.of(image).repository
+    if named is None or named[0] != cluster.project:
+        return ok("")
+    accounts = {pool.account if "@" in pool.account else "" for pool in cluster.pools if pool.accelerators}
+    if "" in accounts:
+        usual = f"{await project_number(look, cluster.project)}-compute@developer.gserviceaccount.com"
+        accounts = (accounts - {""}) | {usual}
+    policies = [await repository_members(look, *named), await project_members(look, cluster.project)]
+    held = {name for policy in policies for role in policy.keys() & _READS for name in policy[role]}
+    without = sorted(each for each in accounts if f"serviceAccount:{each}" not in held and not held & EVERYBODY)
+    if not without:
+        return ok(f"The nodes may read it, as {', '.join(sorted(accounts))}.")
+    project, location, name = named
+    command = (
+        f"gcloud artifacts repositories add-iam-policy-binding {name} --location={location} --project={project} "
+        f"--role=roles/artifactregistry.reader --member=serviceAccount:{without[0]}"
+    )
+    told = f"Neither {name} nor the project gives {', '.join(without)}, as whom the nodes pull, the right to read."
+    return warn(told, "Pods with it then wait in ImagePullBackOff.", "Give the nodes' account the reader's role.",
+                command=command)  # fmt: skip
+
+
 async def image_there(look: CheckContext) -> Verdict:
     image = look.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
     halves = [await half_verdict(_pullable(look, image)), await half_verdict(_pulled_before(look, image))]
     if halves[0].result is not Result.FAIL:
-        halves.append(await half_verdict(nodes_read(look, image)))
+        halves.append(await half_verdict(_nodes_read(look, image)))
     return combine(*halves)
 
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from console.errors import ConsoleError
-from console.logs.file_text import FileText
+from console.logs.text import FileText
 from screens.dialogs.question import Prompt
 from screens.dialogs.save import write_lines
 from screens.key_order import KeyOrderedApp

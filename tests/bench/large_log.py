@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.logs.file_text import FileText
-from console.logs.text import LineFilter
+from console.logs.text import FileText, LineFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Static
 
-from console.logs.file_text import FileText
+from console.logs.text import FileText
 from screens.pages.log_file import LogFileApp
 from tests.screens.press import text_of, until
 from tests.screens.test_key_order import type_at_once

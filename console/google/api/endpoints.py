@@ -60,14 +60,7 @@ class GoogleSession:
         if not self.practice_grpc:
             return kind(credentials=self.credentials)
         if self._channel is None:
-            from grpc import aio
-
-            from console.google.api.practice_login import bearer
-
-            unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-            self._channel = aio.insecure_channel(
-                self.practice_grpc, options=unlimited, interceptors=[bearer(self.practice_token)]
-            )
+            self._channel = _practice_channel(self.practice_grpc, self.practice_token)
         return kind(transport=kind.get_transport_class("grpc_asyncio")(channel=self._channel))
 
     def login(self) -> Credentials:
@@ -100,6 +93,26 @@ class GoogleSession:
             return
         for client in clients:
             await client.transport.close()
+
+
+def _practice_channel(address: str, token: str) -> Any:
+    """The gRPC channel to the practice cluster's imitation of Google: its token, over loopback without TLS."""
+    from grpc import aio
+
+    class Bearer(aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc is untyped
+        """Adds the token to every request; Google's libraries add theirs only to connections with TLS."""
+
+        async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+            asked = client_call_details
+            sent = [each for each in asked.metadata or () if each[0] != "authorization"]
+            metadata = aio.Metadata(*sent, ("authorization", f"Bearer {token}"))
+            details = aio.ClientCallDetails(
+                asked.method, asked.timeout, metadata, asked.credentials, asked.wait_for_ready
+            )
+            return await continuation(details, request)
+
+    unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    return aio.insecure_channel(address, options=unlimited, interceptors=[Bearer()])
 
 
 def _found() -> tuple[Any, str | None]:

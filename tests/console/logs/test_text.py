@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import NotFound
-from console.logs import file_text as files
-from console.logs.file_text import FileText
+from console.logs import text as files
 from console.logs.filter import matching_lines, passing_lines, required_literal
 from console.logs.merged_text import MergedText, iter_lines, offsets_of_line
 from console.logs.segment import LogSegment
-from console.logs.text import LineFilter
+from console.logs.text import FileText, LineFilter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,65 @@
+"""Managed Lustre and Filestore: instances and shares; the only importer of google.cloud.{lustre,filestore}."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from google.cloud import filestore_v1, lustre_v1
+
+from console.google.api.failures import translate_errors
+from console.google.storage import FilestoreInstance, LustreInstance
+
+if TYPE_CHECKING:
+    from console.google.api.endpoints import GoogleSession
+
+PATIENCE = 30.0
+
+
+async def lustre(reach: GoogleSession, project: str) -> tuple[LustreInstance, ...]:
+    """The Lustre instances of a project, in every zone."""
+    client = reach.client(lustre_v1.LustreAsyncClient)
+    request = lustre_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
+    with translate_errors(f"list the Lustre instances of {project}"):
+        found = [_lustre(each) async for each in await client.list_instances(request, timeout=PATIENCE)]
+    return tuple(sorted(found, key=lambda each: (each.location, each.name)))
+
+
+def _lustre(found: Any) -> LustreInstance:
+    parts = found.name.split("/")  # projects/P/locations/ZONE/instances/NAME
+    return LustreInstance(
+        project=parts[1],
+        location=parts[3],
+        name=parts[5],
+        state=found.state.name,
+        filesystem=found.filesystem,
+        mount_point=found.mount_point,
+        gib=found.capacity_gib,
+        network=found.network,
+        throughput=found.per_unit_storage_throughput,
+        legacy_port=found.gke_support_enabled,
+        why=found.state_reason,
+    )
+
+
+async def filestore(reach: GoogleSession, project: str) -> tuple[FilestoreInstance, ...]:
+    """The shares of a project's Filestore instances, in every place."""
+    client = reach.client(filestore_v1.CloudFilestoreManagerAsyncClient)
+    request = filestore_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
+    found: list[FilestoreInstance] = []
+    with translate_errors(f"list the Filestore instances of {project}"):
+        async for each in await client.list_instances(request, timeout=PATIENCE):
+            found += _shares(each)
+    return tuple(sorted(found, key=lambda each: (each.location, each.name, each.share)))
+
+
+def _shares(found: Any) -> list[FilestoreInstance]:
+    parts = found.name.split("/")  # projects/P/locations/PLACE/instances/NAME
+    network = found.networks[0] if found.networks else filestore_v1.NetworkConfig()
+    address = network.ip_addresses[0] if network.ip_addresses else ""
+    return [
+        FilestoreInstance(
+            parts[1], parts[3], parts[5], found.state.name, found.tier.name, share.name, share.capacity_gb, address,
+            network.network, found.status_message,
+        )
+        for share in found.file_shares
+    ]  # fmt: skip
