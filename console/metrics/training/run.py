@@ -182,9 +182,8 @@ _LOOK_BACK = 8  # latest steps of which a late report may still add to one
 
 def _same(one: Step, other: Step) -> bool:
     """Whether they are one step with the same figures: those of a list that packs its steps are made anew each time."""
-    return one is other or all(
-        mine == its or (mine != mine and its != its) for mine, its in zip(one[:-1], other[:-1], strict=True)
-    )
+    mine, its = one[:-1], other[:-1]
+    return mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))  # nan is nan
 
 
 RECENT = 20  # latest steps by which the pace is judged
