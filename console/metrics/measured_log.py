@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from console.logs.collectors import CollectorUnwrapper
@@ -96,17 +97,33 @@ class MeasuredLog:
 def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[TrainingRun], dict[int, float]]:
     """What these lines tell: the reading, the track of each run in it, and when the last line of each test came."""
     reading, printed, tracks = MeasuredLog(), dict[int, float](), list[TrainingRun]()
-    for line in lines:
-        if reading.feed(f"{line.text}\n".encode()):
-            _advance(tracks, reading, line.time)
-        printed[len(reading.growing_tests) - 1] = line.time  # `nccl` would make all rows anew at each line
+    for _, group in groupby(lines, lambda line: line.text.translate(_NUMBERS)):
+        alike, at, size = list(group), 0, 1
+        while batch := alike[at : at + size]:
+            at, before, were_steps = at + size, _counted(reading), False
+            if reading.feed("".join([f"{line.text}\n" for line in batch]).encode()):
+                after = _counted(reading)
+                were_steps = after[0] - before[0] == len(batch) or after[1] > before[1]
+                _advance(tracks, reading, batch[-1].time, [line.time for line in batch] if were_steps else ())
+            printed[len(reading.growing_tests) - 1] = batch[-1].time  # `nccl` would make all rows anew at each line
+            size = _TOGETHER if were_steps else 1
     reading.close()
     _advance(tracks, reading, lines[-1].time if lines else 0.0)
     return reading, tracks, printed
 
 
-def _advance(tracks: list[TrainingRun], reading: MeasuredLog, time: float) -> None:
-    """Tell all runs what was printed at that moment."""
+_NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
+_TOGETHER = 32
+"""Lines that are read at once where the one before them was a step and they differ from it in numbers only."""
+
+
+def _counted(reading: MeasuredLog) -> tuple[int, int]:
+    """Steps, and how often a run went back to an earlier one."""
+    return sum(len(each.steps) for each in reading.training), sum(len(each.rewinds) for each in reading.training)
+
+
+def _advance(tracks: list[TrainingRun], reading: MeasuredLog, time: float, times: Sequence[float] = ()) -> None:
+    """Tell all runs what was printed at that moment, or its last steps at these."""
     tracks += [TrainingRun(reader.format) for reader in reading.training[len(tracks) :]]
     for track, reader in zip(tracks, reading.training, strict=True):
-        track.follow(reader, time)
+        track.follow(reader, time, times)

@@ -228,8 +228,8 @@ class TrainingRun:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def _take_over(self, steps: Sequence[Step], time: float) -> int:
-        """Take over what has changed of a growing list of steps, new ones printed at `time`; from which place on."""
+    def _take_over(self, steps: Sequence[Step], time: float, printed: Sequence[float], *, rewound: bool) -> int:
+        """Take over what has changed of a growing list of steps, and when; from which place on."""
         with self.lock:
             known = self.steps
             at = min(len(known), len(steps))
@@ -238,10 +238,12 @@ class TrainingRun:
             looked = range(max(0, at - _LOOK_BACK), at)
             at = next((back for back in looked if not _same(known[back], steps[back])), at)
             # Of a step that was only told more of, the time stays; after a step back all is new.
-            times = self.times[at:] if len(steps) >= len(known) else array("d")
+            times = self.times[at:] if len(steps) >= len(known) and not rewound else array("d")
             self._cut(at)
-            for place in range(at, len(steps)):
-                self._append(steps[place], times[place - at] if place - at < len(times) else time)
+            times.extend([time] * max(0, len(steps) - len(printed) - at - len(times)))
+            times.extend(printed[len(printed) - (len(steps) - at - len(times)) :])
+            for step, when in zip(steps[at:], times, strict=True):
+                self._append(step, when)
             return at
 
     def _cut(self, length: int) -> None:
@@ -303,10 +305,14 @@ class TrainingRun:
 
     # it grows
 
-    def sync(self, steps: Sequence[Step], time: float) -> int:
-        """Take over what has changed of its steps; new ones were printed at `time`; from which place on."""
+    def sync(self, steps: Sequence[Step], time: float, printed: Sequence[float] = (), *, rewound: bool = False) -> int:
+        """Take over what has changed of its steps; from which place on.
+
+        `printed`: when each of the last of them was; new ones before these were printed at `time`; `rewound`: it went
+        back to an earlier step meanwhile.
+        """
         with self.lock:
-            at = self._take_over(steps, time)
+            at = self._take_over(steps, time, printed, rewound=rewound)
             start = max(at, self._seen) if at >= self._seen - 1 else at
             if start < self._seen:
                 self._paced_from = start + ENOUGH
@@ -323,17 +329,19 @@ class TrainingRun:
                     self._finder.check_plateau(self, column)
             return at
 
-    def follow(self, reader: RunReader, time: float) -> None:
+    def follow(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
         """Take over what the reader of its log knows of it."""
         self.format, self.finished = reader.format, reader.finished
-        self.sync(reader.steps, time)
+        self.sync(reader.steps, time, printed, rewound=len(reader.rewinds) > len(self.restarts))
         self.add_rollbacks(reader.rewinds, time)
 
     def add_rollbacks(self, rewinds: Sequence[Rollback], time: float) -> None:
         """It went back to an earlier step."""
         for back in rewinds[len(self.restarts) :]:
             words = f"from {back.last:,} back to {back.first:,}"
-            self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), time, words))
+            place = bisect_left(self.numbers, back.first)
+            when = self.times[place] if place < len(self) else time
+            self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), when, words))
 
     def add_checkpoint(self, step: int | None, time: float) -> None:
         """A checkpoint was saved, of the last step if none is named."""

@@ -62,6 +62,20 @@ async def test_the_end_of_a_training_is_foretold_by_the_time_between_its_lines()
         assert found.eta == (pytest.approx(950 * 4.0) if last == now else None)
 
 
+@pytest.mark.parametrize("every", [3, 7, 40])
+def test_each_step_has_the_moment_of_its_own_line_though_lines_are_read_together(every: int) -> None:
+    """Steps that go back, and lines of other kinds between them."""
+    lines = []
+    for at, step in enumerate([*range(1, 90), *range(60, 140)]):
+        lines.append(LogLine(1000.0 + 2 * at, f"step {step}/970 loss {9 - at / 100:.3f} lr 1e-4"))
+        if at % every == 0:
+            lines.append(LogLine(1001.0 + 2 * at, f"rank 0 saved a checkpoint of {step}"))
+    _, (track,), _ = read_lines(lines)
+    assert track.numbers.tolist() == [float(step) for step in range(1, 140)]
+    assert track.times.tolist() == [1000.0 + 2 * (step - 1 if step < 60 else 89 + step - 60) for step in range(1, 140)]
+    assert [(each.step, each.time) for each in track.restarts] == [(60.0, 1178.0)]
+
+
 def _lines(first: int, last: int, *, nan_from: int, many: int = 1) -> list[LogLine]:
     return [
         LogLine(1000.0 + at, f"step {at}/970 loss {'nan' if at >= nan_from else f'{11 - at / 50:.3f}'} lr 1e-4")
