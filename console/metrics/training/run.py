@@ -332,16 +332,17 @@ class TrainingRun:
     def follow(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
         """Take over what the reader of its log knows of it."""
         self.format, self.finished = reader.format, reader.finished
-        self.sync(reader.steps, time, printed, rewound=len(reader.rewinds) > len(self.restarts))
+        rewound = len(reader.rewinds) > len(self.restarts)
+        self.sync(reader.steps, time, printed, rewound=rewound)
+        if rewound and printed:  # it did so at the first of the steps that were done again
+            time = self.times[bisect_left(self.numbers, reader.rewinds[-1].first)]
         self.add_rollbacks(reader.rewinds, time)
 
     def add_rollbacks(self, rewinds: Sequence[Rollback], time: float) -> None:
         """It went back to an earlier step."""
         for back in rewinds[len(self.restarts) :]:
             words = f"from {back.last:,} back to {back.first:,}"
-            place = bisect_left(self.numbers, back.first)
-            when = self.times[place] if place < len(self) else time
-            self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), when, words))
+            self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), time, words))
 
     def add_checkpoint(self, step: int | None, time: float) -> None:
         """A checkpoint was saved, of the last step if none is named."""
