@@ -11,13 +11,15 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from console.metrics.nccl.reference import reference_curve
 from console.metrics.training.series import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from console.metrics.nccl.results import Half, NcclTest, Row
+    from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import TrainingRun
     from console.metrics.training.steps import Step
 
@@ -37,36 +39,8 @@ BAND = (0.9, 1.1)  # what counts as reaching the reference, as a share of it
 
 
 def nccl_json(test: NcclTest) -> dict[str, Any]:
-    return {
-        "program": test.program,
-        "version": test.version,
-        "ranks": test.ranks,
-        "rows": [row_json(row) for row in test.rows],
-        "avg_busbw": number(test.avg_busbw),
-        "out_of_bounds": test.out_of_bounds,
-        "ok": test.ok,
-        "finished": test.finished,
-        "error": test.error,
-    }
-
-
-def row_json(row: Row) -> dict[str, Any]:
-    return {
-        "size": row.size,
-        "count": row.count,
-        "type": row.type,
-        "redop": row.redop,
-        "root": row.root,
-        "out_of_place": _half(row.out_of_place),
-        "in_place": _half(row.in_place),
-    }
-
-
-def _half(half: Half | None) -> dict[str, Any] | None:
-    if half is None:
-        return None
-    values = {"time_us": half.time_us, "algbw": half.algbw, "busbw": half.busbw}
-    return {name: number(value) for name, value in values.items()} | {"wrong": half.wrong}
+    made: dict[str, Any] = msgspec.to_builtins(test)
+    return made
 
 
 def rows_csv(tests: Sequence[NcclTest]) -> str:
@@ -81,11 +55,7 @@ def rows_csv(tests: Sequence[NcclTest]) -> str:
         for row in test.rows:
             writer.writerow(
                 [at, test.program, test.ranks, row.size, row.count, row.type, row.redop, row.root]
-                + [
-                    getattr(half, field) if (half := getattr(row, name)) else None
-                    for name in HALVES
-                    for field in _FIELDS
-                ]
+                + [getattr(getattr(row, half), field, None) for half in HALVES for field in _FIELDS]
             )
     return out.getvalue()
 
@@ -95,22 +65,15 @@ def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]]
     lines = []
     for name, each in (("", test), *others):
         for half in HALVES:
-            points = [
-                (float(row.size), value) for row in each.rows if (value := _busbw(row, half)) is not None and row.size
-            ]
+            values = [(float(row.size), getattr(getattr(row, half), "busbw", None)) for row in each.rows if row.size]
+            points = [(size, value) for size, value in values if value is not None]
             if points:
                 lines.append(Line(f"{name} {half.replace('_', '-')}".strip(), points, faint=bool(name), dots=not name))
     known = reference_curve(max((row.size for row in test.rows), default=0)) if compared else ()
     band = [(float(size), BAND[0] * value, BAND[1] * value) for size, value in known]
+    words = format_message_size
     return line_chart(
-        title,
-        lines,
-        x="message size",
-        y="busbw GB/s",
-        log_x=True,
-        from_zero=True,
-        band=band,
-        x_words=format_message_size,
+        title, lines, x="message size", y="busbw GB/s", log_x=True, from_zero=True, band=band, x_words=words
     )
 
 
@@ -131,11 +94,6 @@ def export_tests(
     return rows_csv(tests)
 
 
-def _busbw(row: Row, half: str) -> float | None:
-    found = getattr(row, half)
-    return found.busbw if found else None
-
-
 def format_message_size(amount: float) -> str:
     """A message size on an axis: "512", "64K", "2M"."""
     for factor, unit in ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
@@ -147,31 +105,13 @@ def format_message_size(amount: float) -> str:
 # training
 
 POINTS = 1500  # places of an exported curve; each shows its lowest and highest value
-_WARM: dict[bool, dict[str, Any]] = {True: {"warm_up": True}, False: {}}
-
-
-def run_json(name: str, steps: Sequence[Step]) -> dict[str, Any]:
-    """Format and steps of a run."""
-    return {"format": name, "steps": [step_json(step) for step in steps]}
 
 
 def step_json(step: Step) -> dict[str, Any]:
-    numbers = {
-        "loss": step.loss,
-        "grad_norm": step.grad_norm,
-        "lr": step.lr,
-        "step_time_s": step.step_time_s,
-        "tflops_per_gpu": step.tflops_per_gpu,
-        "tokens_per_s": step.tokens_per_s,
-    }
-    return {
-        "step": step.step,
-        "total": step.total,
-        **{name: number(value) for name, value in numbers.items()},
-        "skipped": step.skipped,
-        "nan": step.nan,
-        "extra": {name: number(value) for name, value in step.extra.items()} | _WARM[step.warm_up],
-    }
+    *numbers, nan, warm_up, others = step
+    extra = {name: number(value) for name, value in others.items()} | ({"warm_up": True} if warm_up else {})
+    said: dict[str, Any] = dict(zip(step._fields, map(number, numbers), strict=False))
+    return said | {"nan": nan, "extra": extra}
 
 
 def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
@@ -179,7 +119,9 @@ def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[s
     with track.lock:
         steps = list(track.steps)
     last = steps[-1] if steps else None
-    return run_json(track.format, steps) | {
+    return {
+        "format": track.format,
+        "steps": [step_json(step) for step in steps],
         "finished": track.finished,
         "step": last.step if last else None,
         "total": track.total,
@@ -237,16 +179,14 @@ def export_tracks(
 
 
 def _lines(name: str, track: TrainingRun, metric: str) -> list[Line]:
-    series = track
-    with series.lock:
-        column = series.columns.get(metric)
-        if column is None or not len(series):
+    with track.lock:
+        column = track.columns.get(metric)
+        if column is None or not len(track):
             return []
-        low, high = series.numbers[0], series.numbers[-1]
-        edges = series.edges(low, high, min(POINTS, len(series)), by_time=False)
-        at = [series.numbers[min(edge, len(series) - 1)] for edge in edges]
+        edges = track.edges(track.numbers[0], track.numbers[-1], min(POINTS, len(track)), by_time=False)
+        at = [track.numbers[min(edge, len(track) - 1)] for edge in edges]
         raw = [(at[each.at], value) for each in column.ranges(edges) for value in dict.fromkeys((each.low, each.high))]
-        smooth = [(at[place], value) for place, value in column.smooth(edges, max(5, len(series) // 40))]
+        smooth = [(at[place], value) for place, value in column.smooth(edges, max(5, len(track) // 40))]
     return [Line(f"{name} raw".strip(), raw, faint=True), Line(f"{name} smoothed".strip(), smooth)]
 
 
@@ -284,21 +224,19 @@ class Scale:
     high: float
     start: float
     end: float
-    log: bool = False
-    base: float = 10.0  # of a logarithmic scale: ticks are its powers
+    base: float = 0.0  # of a logarithmic scale, whose ticks are its powers; 0: it is none
 
     def __call__(self, value: float) -> float:
-        low, high, value = (math.log(max(each, 1e-300)) if self.log else each for each in (self.low, self.high, value))
+        low, high, value = (math.log(max(each, 1e-300)) if self.base else each for each in (self.low, self.high, value))
         return self.start + (self.end - self.start) * ((value - low) / ((high - low) or 1.0))
 
     def ticks(self) -> list[float]:
         """Round values between both ends."""
-        if self.log:
-            factor = self.base
-            first = math.ceil(math.log(max(self.low, 1e-300), factor) - 1e-9)
-            last = math.floor(math.log(max(self.high, 1e-300), factor) + 1e-9)
+        if self.base:
+            first = math.ceil(math.log(max(self.low, 1e-300), self.base) - 1e-9)
+            last = math.floor(math.log(max(self.high, 1e-300), self.base) + 1e-9)
             every = max(1, (last - first) // 10)
-            return [factor**power for power in range(first, last + 1, every)]
+            return [self.base**power for power in range(first, last + 1, every)]
         raw = (self.high - self.low) / 6 or 1.0
         scale = 10.0 ** math.floor(math.log10(raw))
         step = next(each * scale for each in (1, 2, 2.5, 5, 10) if each * scale >= raw)
@@ -313,19 +251,18 @@ def line_chart(
     x: str,
     y: str,
     log_x: bool = False,
-    log_y: bool = False,
     from_zero: bool = False,
     band: Sequence[tuple[float, float, float]] = (),
     pins: Sequence[Pin] = (),
     x_words: Callable[[float], str] = "{:,.6g}".format,
 ) -> str:
     """The chart; `band` is (x, low, high) of what is expected."""
-    points = [point for line in lines for point in line.points if not log_y or point[1] > 0]
+    points = [point for line in lines for point in line.points]
     values = [value for _, value in points] + [value for _, low, high in band for value in (low, high)]
     places = [place for place, _ in points] + [place for place, *_ in band]
     low = 0.0 if from_zero else min(values, default=0.0)
-    across = Scale(min(places, default=0.0), max(places, default=1.0), _LEFT, WIDTH - _RIGHT, log_x, base=2.0)
-    up = Scale(low, max(values, default=1.0), HEIGHT - _BOTTOM, _TOP, log_y)
+    across = Scale(min(places, default=0.0), max(places, default=1.0), _LEFT, WIDTH - _RIGHT, 2.0 if log_x else 0.0)
+    up = Scale(low, max(values, default=1.0), HEIGHT - _BOTTOM, _TOP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
         f'font-size="12" fill="#222"><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
@@ -335,7 +272,7 @@ def line_chart(
     if band:
         around = [(place, high) for place, _, high in band] + [(place, low) for place, low, _ in reversed(band)]
         parts.append(f'<polygon points="{_path(around, across, up)}" fill="#999" fill-opacity="0.2"/>')
-    parts += [_line(line, number, across, up, log_y=log_y) for number, line in enumerate(lines)]
+    parts += [_line(line, number, across, up) for number, line in enumerate(lines)]
     parts += [_pin(pin, across) for pin in pins if across.low <= pin.x <= across.high]
     parts += _legend(lines)
     return "\n".join([*parts, "</svg>\n"])
@@ -361,8 +298,8 @@ def _path(points: Sequence[tuple[float, float]], across: Scale, up: Scale) -> st
     return " ".join(f"{across(place):.1f},{up(value):.1f}" for place, value in points)
 
 
-def _line(line: Line, number: int, across: Scale, up: Scale, *, log_y: bool) -> str:
-    points = [point for point in line.points if math.isfinite(point[1]) and (not log_y or point[1] > 0)]
+def _line(line: Line, number: int, across: Scale, up: Scale) -> str:
+    points = [point for point in line.points if math.isfinite(point[1])]
     colour = COLOURS[number % len(COLOURS)]
     style = 'stroke-opacity="0.35" stroke-width="1"' if line.faint else 'stroke-width="2"'
     dash = ' stroke-dasharray="6 3"' if number % 2 and not line.faint else ""

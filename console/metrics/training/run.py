@@ -13,7 +13,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step, thresholds_in_force
-from console.metrics.peak_tflops import MAX_MFU, peak_tflops
+from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.training.series import BLOCK, METRICS, MetricColumn
 from console.metrics.training.steps import run_position, what_is_nan
 

@@ -51,6 +51,11 @@ def number(text: str) -> float | None:
         return None
 
 
+def figures(pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
+    """The numbers among these values by their names; of a name that comes again the last."""
+    return {name: value for name, raw in pairs if (value := number(raw)) is not None}
+
+
 def positive(text: str) -> float | None:
     """A figure that 0 or less, and infinity, would make meaningless: a rate, a speed, a time."""
     value = number(text)

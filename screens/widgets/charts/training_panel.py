@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.getters import query_one
 from textual.reactive import reactive
 
-from console.metrics.peak_tflops import peak_tflops
+from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.training.run import RunEventKind
 from console.metrics.training.series import METRICS
 from screens import wording

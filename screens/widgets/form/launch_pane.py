@@ -41,7 +41,12 @@ if TYPE_CHECKING:
     from screens.pages.launch import LaunchScreen
 
 
-VIEWS = (("preview", "f2", "Preview"), ("yaml", "f3", "YAML"), ("diff", "f4", "Diff"), ("command", "f5", "Command"))
+VIEWS = (
+    ("preview", "f2", "Preview"),
+    ("yaml", "f3", "YAML"),
+    ("diff", "f4", "Diff"),
+    ("command", "f5", "Command"),
+)
 _DIFF_INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 

@@ -15,6 +15,7 @@ from console.metrics.training.values import (
     NUMBER,
     StepReport,
     count,
+    figures,
     finite_total,
     is_broken,
     number,
@@ -73,7 +74,7 @@ def dictionary(text: str, start: int) -> StepReport | None:
         step_time_s=_taken(pairs, "step_time") or None,  # ms-swift's train_speed is an average since the start
         tokens_per_s=next((value for key in _TOKENS if (value := _taken(pairs, key))), None),
         nan=is_broken(loss, grad_norm),
-        extra={key: value for key, text in pairs.items() if (value := number(text)) is not None},
+        extra=figures(pairs.items()),
     )
     return StepReport(name, step, start)
 

@@ -13,6 +13,8 @@ from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import (
     NUMBER,
     StepReport,
+    count,
+    figures,
     finite_total,
     inverse,
     is_broken,
@@ -48,11 +50,8 @@ def titan(text: str) -> StepReport | None:
         return None
     loss = number(found.group(2))
     words = text[found.end() :].split()
-    fields = {
-        name[:-1]: value
-        for name, raw in zip(words[::2], words[1::2], strict=False)
-        if name[-1] == ":" and name != "memory:" and (value := number(raw.rstrip("%").replace(",", ""))) is not None
-    }
+    pairs = zip(words[::2], words[1::2], strict=False)
+    fields = figures((name[:-1], raw.rstrip("%")) for name, raw in pairs if name[-1] == ":" and name != "memory:")
     if memory := _MEMORY.search(text):
         fields["memory_gib"], fields["memory_percent"] = float(memory.group(1)), float(memory.group(2))
     grad_norm, tflops, tokens = (fields.pop(name, None) for name in ("grad_norm", "tflops", "tps"))
@@ -76,11 +75,7 @@ def maxtext(text: str) -> StepReport | None:
     found = _MAX.search(text)
     if found is None:
         return None
-    fields = {
-        name.strip(): value
-        for name, raw in _MAX_FIELD.findall(text[found.start() :])
-        if (value := number(raw)) is not None
-    }
+    fields = figures((name.strip(), raw) for name, raw in _MAX_FIELD.findall(text[found.start() :]))
     loss = fields.pop("loss", None)
     fields.pop("completed step", None)
     step = Step(
@@ -101,12 +96,10 @@ def deepspeed(text: str) -> StepReport | None:
     """DeepSpeed's own lines: steps, learning rate, skipped steps since the start and samples a second, but no loss."""
     if found := _DEEP.search(text):
         step = Step(step=int(found.group(1)), lr=number(found.group(3)), extra={"skipped": float(found.group(2))})
-        return StepReport("deepspeed", step, found.start())
-    if found := _DEEP_SPEED.search(text):
+    elif found := _DEEP_SPEED.search(text):
         speed = positive(found.group(2))
         step = Step(step=int(found.group(1)), extra={"samples_per_s": speed} if speed else {})
-        return StepReport("deepspeed", step, found.start())
-    return None
+    return StepReport("deepspeed", step, found.start()) if found else None
 
 
 def verl_start(text: str) -> int | None:
@@ -117,7 +110,7 @@ def verl_start(text: str) -> int | None:
 
 def verl(step: int, text: str) -> StepReport | None:
     """What verl says of that step, on one line or on several that were joined."""
-    fields = {name: value for name, raw in _VERL_FIELD.findall(text) if (value := number(raw)) is not None}
+    fields = figures(_VERL_FIELD.findall(text))
     fields.pop("step", None)
     if not any(name.startswith(_VERL_KINDS) for name in fields):
         return None
@@ -142,140 +135,24 @@ def verl(step: int, text: str) -> StepReport | None:
 
 # small programs
 
-_NANO = re.compile(rf"\biter (\d{{1,12}}): loss ({NUMBER}), time ({NUMBER})ms(?:, mfu ({NUMBER})%)?")
-_MODDED = re.compile(
-    rf"\bstep:(\d{{1,12}})/(\d{{1,15}}) .{{0,80}}?\btrain_loss:({NUMBER})(?:.{{0,80}}?step_avg:({NUMBER})ms)?"
-)
-_ROW = re.compile(
-    r"(?>\s{0,16}(?:\[[^\]]{0,300}\](?:<\w{1,20}>)?:?|\([^)]{0,100}\)|[\w.-]{0,60}\d:(?!\S)"
-    r"|\d{1,4}[-:/.]\d[\d:.,TZ+/-]{3,40}|>)){0,6}+"
-    rf"\s{{0,16}}(\d{{1,12}}) \| loss ({NUMBER})"
-    rf"(?: \| lr ({NUMBER}))?(?: \| ({NUMBER})ms)?(?: \| mfu\s{{1,9}}({NUMBER})%)?"
-)
 _PICOTRON = re.compile(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
 _PICOTRON_FIELD = re.compile(rf"([A-Za-z][\w/ ]{{0,40}}): {{1,8}}({NUMBER}[KMGTB]?)")
-_BATCH = re.compile(rf"\bBatch (\d{{1,12}}) Loss: ({NUMBER}), Speed: ({NUMBER}) samples/sec(?:, lr: ({NUMBER}))?")
-_SAMPLES = re.compile(rf"Epoch: (\d{{1,9}}) \[(\d{{1,12}})/(\d{{1,15}}) \(\d{{1,3}}%\)\]\s+Loss: ({NUMBER})")
-_BATCHES = re.compile(rf"Epoch: \[(\d{{1,9}})\]\[\s*(\d{{1,12}})/(\d{{1,15}})\].{{0,200}}?\bLoss ({NUMBER})")
-_RECIPE = re.compile(rf"(?:^|[\s\]:])\d{{1,9}}\|(\d{{1,12}})\|Loss: ({NUMBER})(?=:|\s)")
 _FAIRSEQ = re.compile(rf"\| epoch (\d{{1,9}}):? +(\d{{1,12}}) / (\d{{1,15}}) (.{{0,40}}\bloss={NUMBER}.{{0,2000}})")
-_TIMM = re.compile(
-    rf"\bTrain: (\d{{1,9}}) \[ *(\d{{1,12}})/(\d{{1,15}}) \( *\d{{1,3}}%\)\] +Loss: +({NUMBER})(.{{0,400}})"
-)
 _EQUALS = re.compile(rf"(\w{{1,40}})=({NUMBER})")
-_LR = re.compile(rf"\bLR: ({NUMBER})")
 _LEVANTER = re.compile(
     r"\bProgress on:train (\d{1,12})it/(\d{1,15})it rate:([\d.]{1,12})(it/s|s/it).{0,80}? postfix:(.{1,400})"
 )
-_KERAS = re.compile(
-    rf"\b(\d{{1,12}})/(\d{{1,15}}) (?:\[[=>.]{{5,80}}\]|[━ ]{{5,80}}).{{1,200}}?(?<![\w_])loss: ({NUMBER})"
-)
-_MINIBATCH = re.compile(rf"(?:^|\s)\[(\d{{1,9}}),\s{{1,9}}(\d{{1,12}})\] loss: ({NUMBER})")
-
-
-def _nano(text: str) -> StepReport | None:
-    found = _NANO.search(text)
-    if found is None:
-        return None
-    at, loss, time, mfu = found.groups()
-    share = positive(mfu or "")
-    return _found(
-        "nanogpt", found, int(at), number(loss), {"mfu": share} if share else {}, time=thousandth(positive(time))
-    )
-
-
-def _modded(text: str) -> StepReport | None:
-    found = _MODDED.search(text)
-    if found is None:
-        return None
-    at, total, loss, time = found.groups()
-    return _found(
-        "modded-nanogpt", found, int(at), number(loss), {}, total=int(total), time=thousandth(positive(time or ""))
-    )
-
-
-def _row(text: str) -> StepReport | None:
-    found = _ROW.match(text)
-    if found is None:
-        return None
-    at, loss, rate, time, mfu = found.groups()
-    share = positive(mfu or "")
-    extra = {"mfu": share} if share else {}
-    return _found(
-        "loss-rows", found, int(at), number(loss), extra, lr=number(rate or ""), time=thousandth(positive(time or ""))
-    )
 
 
 def _picotron(text: str) -> StepReport | None:
     found = _PICOTRON.search(text)
     if found is None:
         return None
-    fields = {
-        name: value
-        for name, raw in _PICOTRON_FIELD.findall(text[found.start() :])
-        if (value := number(raw)) is not None
-    }
+    fields = figures(_PICOTRON_FIELD.findall(text[found.start() :]))
     fields.pop("Step", None)
-    tokens = fields.pop("Tokens/s", None)
-    result = _found("picotron", found, int(found.group(1)), fields.pop("Loss", None), fields)
-    result.step = result.step._replace(tokens_per_s=tokens or None, grad_norm=fields.pop("Grad norm", None))
-    return result
-
-
-def _batch(text: str) -> StepReport | None:
-    found = _BATCH.search(text)
-    if found is None:
-        return None
-    at, loss, speed, rate = found.groups()
-    samples = positive(speed)
-    extra = {"samples_per_s": samples} if samples else {}
-    return _found("fsdp-sample", found, int(at), number(loss), extra, lr=number(rate or ""))
-
-
-def _minibatch(text: str) -> StepReport | None:
-    found = _MINIBATCH.search(text)
-    if found is None:
-        return None
-    epoch, at, loss = found.groups()
-    return _found("minibatches", found, int(at), number(loss), {"epoch": float(epoch)})
-
-
-def _found(
-    name: str,
-    match: re.Match[str],
-    at: int,
-    loss: float | None,
-    extra: dict[str, float],
-    *,
-    total: int | None = None,
-    lr: float | None = None,
-    time: float | None = None,
-) -> StepReport:
-    step = Step(
-        step=at,
-        total=finite_total(total),
-        loss=loss,
-        lr=lr,
-        step_time_s=time,
-        nan=is_broken(loss),
-        extra=extra,
-    )
-    return StepReport(name, step, match.start())
-
-
-def _sample(text: str) -> StepReport | None:
-    found = _SAMPLES.search(text) or _BATCHES.search(text)
-    if found is None:
-        return None
-    epoch, at, total, loss = found.groups()
-    first = 1 if found.re is _SAMPLES else 0
-    step = max(0, int(epoch) - first) * int(total) + int(at)
-    return _found("pytorch-example", found, step, number(loss), {"epoch": float(epoch)})
-
-
-def _recipe(text: str) -> StepReport | None:
-    found = _RECIPE.search(text)
-    return _found("torchtune", found, int(found.group(1)), number(found.group(2)), {}) if found else None
+    loss, tokens, grad_norm = (fields.pop(name, None) for name in ("Loss", "Tokens/s", "Grad norm"))
+    step = Step(int(found[1]), None, loss, grad_norm, tokens_per_s=tokens or None, nan=is_broken(loss), extra=fields)
+    return StepReport("picotron", step, found.start())
 
 
 def _fairseq(text: str) -> StepReport | None:
@@ -283,22 +160,10 @@ def _fairseq(text: str) -> StepReport | None:
     if found is None:
         return None
     epoch, at, total, rest = found.groups()
-    figures = {name: value for name, raw in _EQUALS.findall(rest) if (value := number(raw)) is not None}
-    updates = figures.pop("num_updates", max(0, int(epoch) - 1) * int(total) + int(at))
-    step = step_of(int(updates), None, figures)
+    said = figures(_EQUALS.findall(rest))
+    updates = said.pop("num_updates", max(0, int(epoch) - 1) * int(total) + int(at))
+    step = step_of(int(updates), None, said)
     return StepReport("fairseq", step, found.start()) if step else None
-
-
-def _timm(text: str) -> StepReport | None:
-    found = _TIMM.search(text)
-    if found is None:
-        return None
-    epoch, at, total, loss, rest = found.groups()
-    rate = _LR.search(rest)
-    step = int(epoch) * int(total) + int(at)
-    return _found(
-        "timm", found, step, number(loss), {"epoch": float(epoch)}, lr=number(rate.group(1)) if rate else None
-    )
 
 
 def _levanter(text: str) -> StepReport | None:
@@ -306,34 +171,107 @@ def _levanter(text: str) -> StepReport | None:
     if found is None:
         return None
     at, total, rate, unit, rest = found.groups()
-    figures = {name: value for name, raw in _EQUALS.findall(rest) if (value := number(raw)) is not None}
-    step, speed = step_of(int(at), int(total), figures), positive(rate)
+    step, speed = step_of(int(at), int(total), figures(_EQUALS.findall(rest))), positive(rate)
     if step is None:
         return None
     return StepReport("levanter", step._replace(step_time_s=inverse(speed) if unit == "it/s" else speed), found.start())
 
 
-def keras(text: str, epoch: int) -> StepReport | None:
-    """Keras: a bar in each epoch, whose number stands on the line before."""
-    found = _KERAS.search(text)
-    if found is None:
-        return None
-    at, total, loss = found.groups()
-    step = max(0, epoch - 1) * int(total) + int(at)
-    return _found("keras", found, step, number(loss), {"epoch": float(epoch)})
+def _reader(name: str, pattern: str, first_epoch: int = 0) -> Callable[..., StepReport | None]:
+    """Reads lines with that pattern. Its groups are `at` and `loss`, and those of `total`, `lr`, `ms`, `mfu`,
+    `samples_per_s`, `epoch`, and `of` (steps in an epoch) that the program prints.
+    """
+    compiled = re.compile(pattern)
+
+    def read(text: str, epoch: int | None = None) -> StepReport | None:
+        """`epoch`: where the line does not say it."""
+        found = compiled.search(text)
+        if found is None:
+            return None
+        said = {group: raw or "" for group, raw in found.groupdict().items()}
+        at, loss = int(said["at"]), number(said["loss"])
+        extra = {group: value for group in ("mfu", "samples_per_s") if (value := positive(said.get(group, "")))}
+        if (number_ := epoch if epoch is not None else count(said.get("epoch", ""))) is not None:
+            extra["epoch"] = float(number_)
+            at += max(0, number_ - first_epoch) * int(said.get("of", 0))
+        total, time = finite_total(count(said.get("total", ""))), thousandth(positive(said.get("ms", "")))
+        rate = number(said.get("lr", ""))
+        step = Step(at, total, loss, lr=rate, step_time_s=time, nan=is_broken(loss), extra=extra)
+        return StepReport(name, step, found.start())
+
+    return read
 
 
-_READERS: tuple[tuple[str, Callable[[str], StepReport | None]], ...] = (
-    ("iter ", _nano),
-    ("train_loss:", _modded),
-    (" | loss ", _row),
+keras = _reader(
+    "keras",
+    rf"\b(?P<at>\d{{1,12}})/(?P<of>\d{{1,15}}) (?:\[[=>.]{{5,80}}\]|[━ ]{{5,80}}).{{1,200}}?"
+    rf"(?<![\w_])loss: (?P<loss>{NUMBER})",
+    first_epoch=1,
+)
+"""Keras: a bar in each epoch, whose number stands on the line before."""
+_LOSS = rf"(?P<loss>{NUMBER})"
+_IN_EPOCH = r"(?P<at>\d{1,12})/(?P<of>\d{1,15})"
+_READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (
+    (
+        "iter ",
+        _reader(
+            "nanogpt",
+            rf"\biter (?P<at>\d{{1,12}}): loss {_LOSS}, time (?P<ms>{NUMBER})ms(?:, mfu (?P<mfu>{NUMBER})%)?",
+        ),
+    ),
+    (
+        "train_loss:",
+        _reader(
+            "modded-nanogpt",
+            rf"\bstep:(?P<at>\d{{1,12}})/(?P<total>\d{{1,15}}) .{{0,80}}?\btrain_loss:{_LOSS}"
+            rf"(?:.{{0,80}}?step_avg:(?P<ms>{NUMBER})ms)?",
+        ),
+    ),
+    (
+        " | loss ",
+        _reader(
+            "loss-rows",
+            r"\A(?>\s{0,16}(?:\[[^\]]{0,300}\](?:<\w{1,20}>)?:?|\([^)]{0,100}\)|[\w.-]{0,60}\d:(?!\S)"
+            r"|\d{1,4}[-:/.]\d[\d:.,TZ+/-]{3,40}|>)){0,6}+"
+            rf"\s{{0,16}}(?P<at>\d{{1,12}}) \| loss {_LOSS}"
+            rf"(?: \| lr (?P<lr>{NUMBER}))?(?: \| (?P<ms>{NUMBER})ms)?(?: \| mfu\s{{1,9}}(?P<mfu>{NUMBER})%)?",
+        ),
+    ),
     ("| Loss: ", _picotron),
-    ("samples/sec", _batch),
-    ("] loss: ", _minibatch),
-    ("|Loss: ", _recipe),
-    ("Epoch: ", _sample),
+    (
+        "samples/sec",
+        _reader(
+            "fsdp-sample",
+            rf"\bBatch (?P<at>\d{{1,12}}) Loss: {_LOSS}, Speed: (?P<samples_per_s>{NUMBER}) samples/sec"
+            rf"(?:, lr: (?P<lr>{NUMBER}))?",
+        ),
+    ),
+    (
+        "] loss: ",
+        _reader("minibatches", rf"(?:^|\s)\[(?P<epoch>\d{{1,9}}),\s{{1,9}}(?P<at>\d{{1,12}})\] loss: {_LOSS}"),
+    ),
+    ("|Loss: ", _reader("torchtune", rf"(?:^|[\s\]:])\d{{1,9}}\|(?P<at>\d{{1,12}})\|Loss: {_LOSS}(?=:|\s)")),
+    (
+        "Epoch: ",
+        _reader(
+            "pytorch-example",
+            rf"Epoch: (?P<epoch>\d{{1,9}}) \[{_IN_EPOCH} \(\d{{1,3}}%\)\]\s+Loss: {_LOSS}",
+            first_epoch=1,
+        ),
+    ),
+    (
+        "Epoch: ",
+        _reader("pytorch-example", rf"Epoch: \[(?P<epoch>\d{{1,9}})\]\[\s*{_IN_EPOCH}\].{{0,200}}?\bLoss {_LOSS}"),
+    ),
     ("| epoch ", _fairseq),
-    ("Train: ", _timm),
+    (
+        "Train: ",
+        _reader(
+            "timm",
+            rf"\bTrain: (?P<epoch>\d{{1,9}}) \[ *{_IN_EPOCH} \( *\d{{1,3}}%\)\] +Loss: +{_LOSS}"
+            rf"(?:.{{0,400}}?\bLR: (?P<lr>{NUMBER}))?",
+        ),
+    ),
     ("Progress on:train", _levanter),
 )
 """What has to stand in a line for each."""
