@@ -25,7 +25,7 @@ from screens.base import ALL_NAMESPACES, LiveScreen
 from screens.config import all_problems, applies, known_names, quick_problems, theme_names, themes_of
 from screens.dialogs.question import Choice, Pick
 from screens.key_order import KeyOrderedApp
-from screens.palette import ActiveBindings
+from screens.palette import ActiveBindings, Palette, Places
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import JobColors
 
@@ -95,7 +95,8 @@ class ConsoleApp(KeyOrderedApp):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {mode: page(mode, name) for mode, _, name in TABS}
     DEFAULT_MODE = "fleet"
     VERTICAL_BREAKPOINTS = [(0, "-low-terminal"), (LOW, "-high-terminal")]  # noqa: RUF012 - as Textual declares it
-    COMMANDS: ClassVar[set[Any]] = {ActiveBindings}
+    COMMANDS: ClassVar[set[Any]] = {ActiveBindings, Places}
+    PALETTE = Palette
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(key, f"switch_mode('{mode}')", name, show=False, id=f"app.{mode}") for mode, key, name in TABS),
         Binding("question_mark", "help", "Help", key_display="?", id="app.help", tooltip="All keys that work here"),
@@ -278,6 +279,12 @@ class ConsoleApp(KeyOrderedApp):
         self.switch_mode("launch")
         while len(self.screen_stack) > 1:
             self.pop_screen()  # a page that was opened from the form stands before it
+
+    def open_recipe(self, recipe: str) -> None:
+        """The launch form of that recipe, at its defaults."""
+        from screens.widgets.form.model import LaunchRequest
+
+        self.open_launch(LaunchRequest(recipe))
 
     async def close_pages(self) -> None:
         """Close the pages over the main screen that is open."""

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events
 from textual.command import CommandPalette
@@ -42,6 +42,8 @@ PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been pain
 
 class KeyOrderedApp(SanitizingApp):
     """An app that has done what a key asks for before it looks at the next one."""
+
+    PALETTE: ClassVar[type[CommandPalette]] = CommandPalette
 
     def __init__(self, **textual: Any) -> None:
         super().__init__(**textual)
@@ -171,6 +173,6 @@ class KeyOrderedApp(SanitizingApp):
     async def action_command_palette(self) -> None:  # type: ignore[override]  # Textual awaits what actions return
         """Open the palette, and wait until it can be typed in."""
         if not CommandPalette.is_open(cast("Any", self)):  # Textual asks for an app of any result so
-            palette = CommandPalette(id="--command-palette")
+            palette = self.PALETTE(id="--command-palette")
             await self.push_screen(palette)
             palette.set_focus(palette.query_one(Input))

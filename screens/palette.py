@@ -1,18 +1,29 @@
-"""The command palette: what the keys do here and now, found by name."""
+"""The command palette: what the keys do here and now, and every page and object there is, found by name."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual import events, on
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Input
+
+from console.errors import ConsoleError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from textual.dom import DOMNode
+
+    from console.launch.recipes import Recipe
+    from console.launch.run_record import RunRecord
+    from screens.app import ConsoleApp
 
 HIDDEN = frozenset({"app.command_palette", "command_palette", "app.commands"})
 
@@ -49,3 +60,112 @@ class ActiveBindings(Provider):
 
     async def _run(self, node: DOMNode, action: str) -> None:
         await self.app.run_action(action, node)
+
+
+PAGES = {
+    "fleet": ("fleet", "nodes", "node", "no", "nodepools", "pools", "np"),
+    "queues": ("queues", "queue", "q", "clusterqueues", "cq", "localqueues", "lq", "workloads", "wl"),
+    "jobs": ("jobs", "job", "jobsets", "jobset", "js"),
+    "pods": ("pods", "pod", "po"),
+    "launch": ("launch", "recipes", "new"),
+    "runs": ("runs", "run", "history"),
+    "tunnels": ("tunnels", "tunnel", "portforwards", "pf"),
+    "alarms": ("alarms", "alarm"),
+    "preflight": ("preflight", "checks"),
+    "images": ("images", "image", "builds"),
+    "storage": ("storage", "buckets"),
+    "clusters": ("clusters",),
+    "context": ("context", "contexts", "ctx"),
+    "namespace": ("namespace", "namespaces", "ns"),
+}
+"""What is opened by which words; the shortest are those of k9s."""
+NARROWED = ("queues", "jobs", "pods")  # pages whose name may be followed by a namespace
+MOST = 8  # objects of one kind that are offered
+LOOKED_AT = 500  # names of one kind that are weighed; those come first that contain what was typed
+
+
+class Places(Provider):
+    """Every page, job, pod, node, queue, run and recipe, from everywhere."""
+
+    _runs: tuple[RunRecord, ...] = ()
+    _recipes: tuple[Recipe, ...] = ()
+
+    @property
+    def console(self) -> ConsoleApp:
+        return cast("ConsoleApp", self.app)
+
+    async def startup(self) -> None:
+        """Runs and recipes are in files, read when the palette opens."""
+        if self.console.connected:
+            with suppress(ConsoleError):  # what cannot be read is said on its own page
+                self._runs = await self.console.session.launch.runs.all()
+                self._recipes = await asyncio.to_thread(self.console.session.launch.recipes)
+
+    async def discover(self) -> Hits:
+        for page, (name, *_) in PAGES.items():
+            yield DiscoveryHit(f"Go to {name}", partial(self._open, page), help="page")
+
+    async def search(self, query: str) -> Hits:
+        for page, names in PAGES.items():
+            word, _, namespace = query.strip().casefold().partition(" ")
+            if namespace and not (word in names and page in NARROWED):
+                continue
+            if any(name.startswith(word) for name in names):
+                where = f" in {namespace.strip()}" if namespace else ""
+                score = 1000.0 if word in names else 2.0 * len(word)
+                yield Hit(score, f"Go to {names[0]}{where}", partial(self._open, page, namespace.strip()), help="page")
+        matcher = self.matcher(query)
+        for kind, weight, keys, opened in self._objects():
+            named = ((matcher.match(key[-1]), key) for key in _likely(query, keys))
+            for score, key in sorted(named, key=lambda each: -each[0])[:MOST]:
+                if score > 0:
+                    yield Hit(score * weight, matcher.highlight(key[-1]), partial(opened, *key), help=kind)
+
+    def _objects(self) -> Iterator[tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]]:
+        """Each kind, its weight, the keys of what there is, whose last part is the name, and what opens one."""
+        app, fleet = self.console, self.console.fleet
+        yield "job", 0.95, fleet.jobsets.keys(), partial(app.open_page, "job")
+        yield "node", 0.9, [(name,) for _, name in fleet.nodes], partial(app.open_page, "node")
+        queues = sorted({(name,) for _, name in (*fleet.cluster_queues, *fleet.local_queues)})
+        yield "queue", 0.9, queues, lambda name: self._open("queues")
+        runs = [(str(run.number), run.name) for run in self._runs]
+        yield "run", 0.85, runs, lambda number, name: app.open_page("run", number)
+        yield "recipe", 0.85, [(each.id,) for each in self._recipes], app.open_recipe
+        yield "pod", 0.8, fleet.pods.keys(), partial(app.open_page, "pod")
+
+    async def _open(self, page: str, namespace: str = "") -> None:
+        app = self.console
+        if page in {"context", "namespace"}:
+            await app.run_action(f"app.pick('{page}')")
+            return
+        if namespace:
+            known = {space for kind in (app.fleet.pods, app.fleet.jobsets, app.fleet.local_queues) for space, _ in kind}
+            if namespace not in known:
+                said = f"Nothing is listed in namespace {namespace}. There are {', '.join(sorted(known)[:8])}."
+                app.notify(said, severity="warning")
+                return
+            app.only_namespace = namespace
+        if page in app.MODES:
+            await app.action_switch_mode(page)
+            if namespace:
+                app.screen.post_message(events.ScreenResume())
+        else:
+            app.open_page(page)
+
+
+def _likely(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str, ...]]:
+    """Of many names those that contain every word that was typed: comparing letter by letter costs much."""
+    if len(keys) <= LOOKED_AT:
+        return keys
+    words = query.casefold().split()
+    return islice((key for key in keys if all(word in key[-1].casefold() for word in words)), LOOKED_AT)
+
+
+class Palette(CommandPalette):
+    """Enter takes the first line at once, as in other programs with a line of commands."""
+
+    @on(Input.Submitted)
+    def _point_at_first(self) -> None:
+        found = self.query_one(CommandList)
+        if found.option_count and found.highlighted is None:
+            found.highlighted = 0

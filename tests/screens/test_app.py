@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -313,3 +314,40 @@ async def test_every_screen_can_be_opened_before_the_cluster_answers(key: str) -
             await until(pilot, lambda: not app.typing_waits)  # what is typed for a question that does not come goes
             await pilot.press(*keys)
         await until(pilot, lambda: isinstance(app.screen, FleetScreen))
+
+
+def is_at(app: ConsoleApp, mode: str) -> bool:
+    return app.current_mode == mode and isinstance(app.screen, LiveScreen)
+
+
+async def test_the_palette_goes_to_pages_by_the_words_of_k9s() -> None:
+    async with console(FakeSession(scene())) as (app, pilot, _):
+        for typed, mode in (("pods", "pods"), ("jobs", "jobs"), ("no", "fleet"), ("wl", "queues")):
+            await pilot.press("colon", *typed)
+            await until(pilot, lambda: "Go to" in screen_text(app))
+            await pilot.press("enter")
+            await until(pilot, partial(is_at, app, mode))
+        await pilot.press("colon", *"pods kube-system")
+        await until(pilot, lambda: "Go to pods in kube-system" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.current_mode == "pods" and app.only_namespace == "kube-system")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        await until(pilot, lambda: [key[0] for key in screen.table.shown] == ["kube-system"])
+        await pilot.press("colon", *"pods nowhere")
+        await until(pilot, lambda: "Go to pods in nowhere" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: any("Nothing is listed" in each.message for each in app._notifications))
+        assert app.only_namespace == "kube-system"
+
+
+@pytest.mark.parametrize(
+    ("typed", "crumb"),
+    [("a4-pool-0007", "gke-train-a4-pool-0007"), ("nccl-0412-workload-0-1", "nccl-0412-workload-0-1-x7k1")],
+)
+async def test_the_palette_opens_any_object_by_its_name(typed: str, crumb: str) -> None:
+    async with console(FakeSession(scene())) as (app, pilot, _):
+        await pilot.press("colon", *typed)
+        await until(pilot, lambda: crumb in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, LiveScreen) and app.screen.crumb == crumb)
