@@ -390,15 +390,12 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         elif len(self.app.screen_stack) > 1:
             self.app.pop_screen()
 
-    @on(KeyBar.Picked)
-    async def _run_hint(self, event: KeyBar.Picked) -> None:
-        event.stop()
-        for active in self.active_bindings.values():
-            if active.binding.action == event.action:
-                await self.app.run_action(event.action, active.node)
-                return
+    def action_run_hint(self, action: str) -> None:
+        """A click on a key of the line below."""
+        node = next((each.node for each in self.active_bindings.values() if each.binding.action == action), None)
+        if node is not None:
+            self.call_later(self.app.run_action, action, node)
 
-    @on(TitleBar.TabPicked)
-    def _pick_tab(self, event: TitleBar.TabPicked) -> None:
-        event.stop()
-        self.app.call_later(self.app.action_switch_mode, event.mode)  # it may end this very screen
+    def action_open_tab(self, mode: str) -> None:
+        """A click on a tab of the title."""
+        self.app.call_later(self.app.action_switch_mode, mode)  # it may end this very screen

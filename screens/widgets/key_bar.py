@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.segment import Segment
-from textual.message import Message
+from rich.style import Style
 from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens.widgets.line import Inked
-
-if TYPE_CHECKING:
-    from textual import events
 
 READING = (
     "log.search", "log.filter", "log.next", "log.mode", "log.first-error", "log.save", "log.level", "log.wrap",
@@ -39,10 +35,6 @@ class KeyBar(Inked):
     KeyBar { dock: bottom; height: 1; width: 1fr; }
     """
 
-    @dataclass
-    class Picked(Message):
-        action: str
-
     hints: reactive[tuple[KeyHint, ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
@@ -52,15 +44,10 @@ class KeyBar(Inked):
         at = 0
         for left, hint in self._places():
             segments.append(Segment(" " * (left - at), bar))
-            segments += [Segment(hint.key, key), Segment(f" {hint.verb}", verb)]
+            click = Style(meta={"@click": f"screen.run_hint({hint.action!r})"})
+            segments += [Segment(hint.key, key + click), Segment(f" {hint.verb}", verb + click)]
             at = left + _width(hint)
         return Strip(segments).adjust_cell_length(self.size.width, bar)
-
-    async def _on_click(self, event: events.Click) -> None:
-        for left, hint in self._places():
-            if left <= event.x < left + _width(hint):
-                self.post_message(self.Picked(hint.action))
-                return
 
     def _places(self) -> list[tuple[int, KeyHint]]:
         width = self.size.width
@@ -68,13 +55,10 @@ class KeyBar(Inked):
         room = width - sum(_width(hint) + 2 for hint in ends)
         placed: list[tuple[int, KeyHint]] = []
         at = 1
-        for hint in self.hints:
-            if not hint.last and at + _width(hint) <= room:
-                placed.append((at, hint))
-                at += _width(hint) + 2
-        at = max(at, room + 1)
-        for hint in ends:
-            if at + _width(hint) <= width:
+        for hint in sorted(self.hints, key=lambda hint: hint.last):
+            if hint.last:
+                at = max(at, room + 1)
+            if at + _width(hint) <= (width if hint.last else room):
                 placed.append((at, hint))
                 at += _width(hint) + 2
         return placed

@@ -149,51 +149,28 @@ def wrap(text: str, width: int) -> list[str]:
 
 BOLD = frozenset({"strong", "head", "sorted", "bad", "key", "tab", "here"})
 
-_DARK = {
-    "ink-text": "#d5dbe6",
-    "ink-head": "#8fa3bf",
-    "ink-sorted": "#7cc7ff",
-    "ink-ok": "#5fd38d",
-    "ink-waits": "#f2c14e",
-    "ink-bad": "#ff6b6b",
-    "ink-accent": "#7cc7ff",
-    "ink-strong": "#ffffff",
-    "ink-dim": "#8792a5",
-    "ink-faint": "#465062",
-    "ink-found": "#ffd75f",
-    "ink-key": "#7cc7ff",
-    "ink-tab": "#a9b4c6",
-    "ink-here": "#0e1420",
-    "ground-cursor": "#24395a",
-    "ground-cursor-blurred": "#1c2433",
-    "ground-marked": "#3a3217",
-    "ground-head": "#161c28",
-    "ground-bar": "#161c28",
-    "ground-here": "#7cc7ff",
-    "ground-practice": "#5a3d7a",
-}
-_LIGHT = {
-    "ink-text": "#1d2532",
-    "ink-head": "#4c5b70",
-    "ink-sorted": "#0b5cad",
-    "ink-ok": "#0f7a3d",
-    "ink-waits": "#8a5a00",
-    "ink-bad": "#b3261e",
-    "ink-accent": "#0b5cad",
-    "ink-strong": "#000000",
-    "ink-dim": "#5b6778",
-    "ink-faint": "#aab4c2",
-    "ink-found": "#7a5200",
-    "ink-key": "#0b5cad",
-    "ink-tab": "#3d4a5c",
-    "ink-here": "#ffffff",
-    "ground-cursor": "#c9def7",
-    "ground-cursor-blurred": "#e3e8ef",
-    "ground-marked": "#f7e8b8",
-    "ground-head": "#e9edf2",
-    "ground-bar": "#e9edf2",
-    "ground-here": "#0b5cad",
-    "ground-practice": "#e2d1f5",
+_COLOURS = {  # on dark and on light ground
+    "ink-text": ("#d5dbe6", "#1d2532"),
+    "ink-head": ("#8fa3bf", "#4c5b70"),
+    "ink-sorted": ("#7cc7ff", "#0b5cad"),
+    "ink-ok": ("#5fd38d", "#0f7a3d"),
+    "ink-waits": ("#f2c14e", "#8a5a00"),
+    "ink-bad": ("#ff6b6b", "#b3261e"),
+    "ink-accent": ("#7cc7ff", "#0b5cad"),
+    "ink-strong": ("#ffffff", "#000000"),
+    "ink-dim": ("#8792a5", "#5b6778"),
+    "ink-faint": ("#465062", "#aab4c2"),
+    "ink-found": ("#ffd75f", "#7a5200"),
+    "ink-key": ("#7cc7ff", "#0b5cad"),
+    "ink-tab": ("#a9b4c6", "#3d4a5c"),
+    "ink-here": ("#0e1420", "#ffffff"),
+    "ground-cursor": ("#24395a", "#c9def7"),
+    "ground-cursor-blurred": ("#1c2433", "#e3e8ef"),
+    "ground-marked": ("#3a3217", "#f7e8b8"),
+    "ground-head": ("#161c28", "#e9edf2"),
+    "ground-bar": ("#161c28", "#e9edf2"),
+    "ground-here": ("#7cc7ff", "#0b5cad"),
+    "ground-practice": ("#5a3d7a", "#e2d1f5"),
 }
 # Twelve job colours per ground, far from each other, for colour-blind eyes too, and from the red and amber of states.
 # All are of the palette of 256 colours, so that they are the same there.
@@ -203,29 +180,24 @@ _LIGHT_JOBS = ("#0087af", "#d700ff", "#00875f", "#000087", "#5f8700", "#d75faf",
                "#0000ff", "#af00af", "#5f5faf", "#ff0087")  # fmt: skip
 
 
-def _variables(colours: dict[str, str], jobs: tuple[str, ...]) -> dict[str, str]:
+def _variables(ground: int, jobs: tuple[str, ...]) -> dict[str, str]:
+    colours = {name: each[ground] for name, each in _COLOURS.items()}
     numbered = {f"ink-job-{index}": jobs[index % len(jobs)] for index in range(JOB_INKS)}
-    scrollbar = {
-        "scrollbar": colours["ink-faint"],
-        "scrollbar-hover": colours["ink-dim"],
-        "scrollbar-active": colours["ink-accent"],
-        "scrollbar-background": colours["ground-head"],
-        "scrollbar-background-hover": colours["ground-head"],
-        "scrollbar-background-active": colours["ground-head"],
-        "scrollbar-corner-color": colours["ground-head"],
-    }
-    return {**colours, **numbered, **scrollbar}
+    bars = {"": "ink-faint", "-hover": "ink-dim", "-active": "ink-accent", "-background": "ground-head",
+            "-background-hover": "ground-head", "-background-active": "ground-head",
+            "-corner-color": "ground-head"}  # fmt: skip
+    return {**colours, **numbered, **{f"scrollbar{part}": colours[name] for part, name in bars.items()}}
 
 
 DARK = Theme(
     name="a4-dark", dark=True, primary="#7cc7ff", secondary="#b39ddb", accent="#7cc7ff", warning="#f2c14e",
     error="#ff6b6b", success="#5fd38d", foreground="#d5dbe6", background="#0e131b", surface="#131924", panel="#1b2331",
-    variables=_variables(_DARK, _DARK_JOBS),
+    variables=_variables(0, _DARK_JOBS),
 )  # fmt: skip
 LIGHT = Theme(
     name="a4-light", dark=False, primary="#0b5cad", secondary="#6a4fb0", accent="#0b5cad", warning="#8a5a00",
     error="#b3261e", success="#0f7a3d", foreground="#1d2532", background="#fbfcfd", surface="#f3f5f8", panel="#e4e9ef",
-    variables=_variables(_LIGHT, _LIGHT_JOBS),
+    variables=_variables(1, _LIGHT_JOBS),
 )  # fmt: skip
 
 

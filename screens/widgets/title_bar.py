@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
-from textual.message import Message
+from rich.style import Style
 from textual.reactive import reactive
 from textual.strip import Strip
 
@@ -18,9 +18,6 @@ from screens.wording import Span, duration, freshness, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from rich.style import Style
-    from textual import events
 
 
 STEP = 5
@@ -96,10 +93,6 @@ class TitleBar(Inked):
     title: reactive[Title] = reactive(Title(), repaint=False)
     """Painted by `tick` if its words are others: when a watch was heard changes with every object."""
 
-    @dataclass
-    class TabPicked(Message):
-        mode: str
-
     def render_line(self, y: int) -> Strip:
         """The line, left part cut when both do not fit."""
         self._painted = self._strip()
@@ -136,15 +129,6 @@ class TitleBar(Inked):
         left.append(Segment(" " * room, bar))
         return Strip([*left, *fit_runs(right, right_width, self.over(bar))]).adjust_cell_length(width)
 
-    async def _on_click(self, event: events.Click) -> None:
-        left = len(self.NAME)
-        for mode, key, name in self.title.tabs:
-            text = self._tab(mode, key, name)
-            if left <= event.x < left + len(text):
-                self.post_message(self.TabPicked(mode))
-                return
-            left += len(text)
-
     _names = True
     """Whether tabs that are not open tell their names; the keys that open them they tell as long as there is room."""
     _alone = False  # only the open tab is told
@@ -175,12 +159,12 @@ class TitleBar(Inked):
         return len(self.NAME) + _cells(run for run, _ in self._tabs()) <= room
 
     def _tabs(self) -> list[tuple[Span, Style]]:
-        bar, here = self.ground("bar"), self.ground("here")
-        return [
-            (Span(self._tab(mode, key, name), "here" if mode == self.title.here else "tab"),
-             here if mode == self.title.here else bar)
-            for mode, key, name in self.title.tabs
-        ]  # fmt: skip
+        tabs = []
+        for mode, key, name in self.title.tabs:
+            ink, ground = ("here", "here") if mode == self.title.here else ("tab", "bar")
+            click = Style(meta={"@click": f"screen.open_tab({mode!r})"})
+            tabs.append((Span(self._tab(mode, key, name), ink), self.ground(ground) + click))
+        return tabs
 
     def _right(self, width: int, *, brief: bool = False) -> list[Span]:
         """Where, and how new it all is; `brief`: not why."""
