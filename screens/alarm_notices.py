@@ -46,7 +46,6 @@ def watch(app: ConsoleApp, key: tuple[str, str]) -> None:
 
 
 def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
-    """A job with all that is known of how it is."""
     from screens.columns.jobs import JobLine
 
     if not app.connected:
@@ -63,7 +62,6 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 
 
 def has_changed(app: ConsoleApp, line: JobLine) -> bool:
-    """Whether the job's alarms have changed since its line was made."""
     if not app.connected or not app.session.alarms_enabled:
         return bool(line.alarms or line.late)
     alarms, key = app.session.alarms, line.jobset.key

@@ -79,8 +79,6 @@ def _session_class() -> type[Session]:
 
 
 class ConsoleApp(KeyOrderedApp):
-    """The console over one session."""
-
     TITLE = "a4"
     CSS_PATH = "app.tcss"
     TABS = (
@@ -151,7 +149,6 @@ class ConsoleApp(KeyOrderedApp):
         self.loaded = loaded
 
     def _follow_config(self) -> None:
-        """Take the settings over when their file has changed."""
         changed = config_time()
         if changed != self._config_changed_at:
             self._config_changed_at = changed
@@ -269,12 +266,10 @@ class ConsoleApp(KeyOrderedApp):
         self.push_screen(PAGES[page](*about))
 
     def action_open_page(self, page: str) -> None:
-        """A page about no object, by a key."""
         if type(self.screen).__name__ != f"{page.title()}Screen":
             self.open_page(page)
 
     def open_launch(self, wish: LaunchRequest) -> None:
-        """Open the launch screen with these values in its form."""
         self.launch_wish = wish
         self.switch_mode("launch")
         while len(self.screen_stack) > 1:
@@ -287,7 +282,6 @@ class ConsoleApp(KeyOrderedApp):
         self.open_launch(LaunchRequest(recipe))
 
     async def close_pages(self) -> None:
-        """Close the pages over the main screen that is open."""
         while len(self.screen_stack) > 1:
             await self.pop_screen()
 
@@ -329,7 +323,6 @@ class ConsoleApp(KeyOrderedApp):
 
     @work(group="actions")
     async def action_own_command(self, number: int) -> None:
-        """Run a command of the settings on what is under the cursor."""
         from screens.dialogs.own_command import run_command
 
         if isinstance(self.screen, LiveScreen):
@@ -356,13 +349,11 @@ class ConsoleApp(KeyOrderedApp):
 
     @work(group="actions")
     async def action_pick(self, what: str) -> None:
-        """Pick another context (cluster) or namespace."""
         if isinstance(self.screen, LiveScreen):
             await (_pick_context if what == "context" else _pick_namespace)(self.screen)
 
 
 async def _pick_context(screen: LiveScreen) -> None:
-    """Ask for a context of the kubeconfig and go there."""
     with screen.report_errors("Could not switch the cluster"):
         session = screen.session
         choices = [

@@ -150,7 +150,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         return {key: row for key, row in rows.items() if key[0] == only} if only else rows
 
     def tick(self) -> None:
-        """Once a second: repaint what ages by itself."""
         self._show_title()
         for table in self.query(ResourceTable):
             table.repaint_changed()
@@ -212,7 +211,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         self._rested_at = monotonic() + (rest if self._drawing_is_slow else 0.0)
 
     def _config_changed(self) -> None:
-        """Lists and keys follow the person's settings."""
         config = self.app.loaded.config
         for table in self.query(ResourceTable):
             if table.LIST:
@@ -261,7 +259,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             bar.tick()
 
     def links(self, fleet: Fleet) -> tuple[WatchStatus, ...]:
-        """States of the watches this screen stands on."""
         return tuple(fleet.links[kind] for kind in self.KINDS or fleet.links if kind in fleet.links)
 
     def _show_keys(self) -> None:
@@ -303,7 +300,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         return super().check_action(action, parameters)
 
     def on_key(self, event: events.Key) -> None:
-        """Say why a key that would change the cluster does nothing in read-only mode."""
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             if binding.action in self.CHANGES_CLUSTER and self.app.settings.read_only:
                 event.stop()
@@ -344,7 +340,6 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
                 filter_line.tell()
 
     def action_mine(self) -> None:
-        """Only what whoever looks has launched, or everything again."""
         table = self.focused
         if not isinstance(table, ResourceTable):
             return
@@ -391,11 +386,9 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             self.app.pop_screen()
 
     def action_run_hint(self, action: str) -> None:
-        """A click on a key of the line below."""
         node = next((each.node for each in self.active_bindings.values() if each.binding.action == action), None)
         if node is not None:
             self.call_later(self.app.run_action, action, node)
 
     def action_open_tab(self, mode: str) -> None:
-        """A click on a tab of the title."""
         self.app.call_later(self.app.action_switch_mode, mode)  # it may end this very screen

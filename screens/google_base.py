@@ -59,7 +59,6 @@ class InGoogleScreen(LiveScreen):
         return None
 
     def _trouble_changed(self) -> None:
-        """That no cluster is connected is no trouble here."""
         was, self._without = self._without, self.app.without_cluster
         if not self._without:
             super()._trouble_changed()
@@ -74,14 +73,12 @@ class InGoogleScreen(LiveScreen):
         return super().check_action(action, parameters)
 
     def on_key(self, event: events.Key) -> None:
-        """Say why a key that needs a cluster does nothing without one."""
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             if binding.action in self.NEEDS_CLUSTER and self.app.without_cluster:
                 event.stop()
                 self.tell_what_needs_a_cluster(binding.description)
 
     def tell_what_needs_a_cluster(self, what: str) -> None:
-        """A word of the keys, such as "Launch with it"."""
         self.notify("ctrl+g lists the clusters.", title=f"{what} needs a cluster", severity="warning", timeout=4)
 
 

@@ -109,7 +109,6 @@ class KeyOrderedApp(SanitizingApp):
 
     @property
     def answering(self) -> bool:
-        """Whether a key waits for its answer, or for that to be painted."""
         return self.typing_waits or monotonic() < self._pressed_at + PAINTED_WITHIN
 
     @property
@@ -171,7 +170,6 @@ class KeyOrderedApp(SanitizingApp):
         return super().pop_screen()
 
     async def action_command_palette(self) -> None:  # type: ignore[override]  # Textual awaits what actions return
-        """Open the palette, and wait until it can be typed in."""
         if not CommandPalette.is_open(cast("Any", self)):  # Textual asks for an app of any result so
             palette = self.PALETTE(id="--command-palette")
             await self.push_screen(palette)

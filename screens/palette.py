@@ -32,12 +32,10 @@ class ActiveBindings(Provider):
     """Every binding that works on the screen below the palette; nothing is listed twice or anywhere else."""
 
     async def discover(self) -> Hits:
-        """All of them, before anything is typed."""
         for node, action, name, help_text in self._commands():
             yield DiscoveryHit(name, partial(self._run, node, action), help=help_text)
 
     async def search(self, query: str) -> Hits:
-        """Those whose name or explanation matches."""
         matcher = self.matcher(query)
         for node, action, name, help_text in self._commands():
             score = max(matcher.match(name), 0.5 * matcher.match(help_text))

@@ -118,7 +118,6 @@ class Guide:
         await self.press("escape", "and back")
 
     async def launch(self) -> None:
-        """Fill the form, look at what will be created, launch."""
         await self.press("5", "Launch: NCCL all-reduce on 16 GPUs")
         page = self.app.screen
         assert isinstance(page, LaunchScreen)
@@ -147,7 +146,6 @@ class Guide:
         print_line(f"   {NAME} is admitted: {self.job.gpus if self.job else 0} GPUs")
 
     async def watch(self) -> None:
-        """The table and the curve, row by row."""
         page = self.app.screen
         assert isinstance(page, JobScreen)
         await self.until("the job's page", lambda: page.query(NcclPanel))
@@ -220,7 +218,6 @@ class Guide:
         self.shot("jobs-after")
 
     async def remember(self) -> None:
-        """The run in the memory, with what came of it."""
         await self.press("6", "Runs: what was launched, and how it ended")
         page = self.app.screen
         assert isinstance(page, RunsScreen)
@@ -235,7 +232,6 @@ class Guide:
         self.shot("runs")
 
     def nothing_left(self) -> bool:
-        """Whether no JobSet and no pod of the job is there."""
         return self.job is None and not any(pod.jobset == NAME for pod in self.fleet.pods.values())
 
     @property
@@ -243,7 +239,6 @@ class Guide:
         return self.fleet.jobsets.get(("default", NAME))
 
     async def type_over(self, text: str) -> None:
-        """Replace what stands in the field with the keys."""
         await self.pilot.press("end", "ctrl+u", *text)
         await self.settled()
 
@@ -284,7 +279,6 @@ class Guide:
 
 
 def finished(test: NcclTest | None) -> bool:
-    """Whether the test has printed its footer."""
     return test is not None and test.finished
 
 

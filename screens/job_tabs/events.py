@@ -26,8 +26,6 @@ def show_event(tab: JobTab, event: EventTable.Opened) -> None:
 
 
 class EventsTab(JobTab):
-    """All events, newest first; Enter shows the whole message."""
-
     NAME = "events"
     KEY = "e"
     TITLE = "Events"
@@ -51,6 +49,5 @@ class EventsTab(JobTab):
 
     @on(EventTable.Opened, "EventTable")
     def open_event(self, event: EventTable.Opened) -> None:
-        """Enter on an event shows its whole message."""
         event.stop()
         show_event(self, event)

@@ -51,7 +51,6 @@ class GpuRow:
         return next((each for each in self.gpus.gpus if each.index == index), None)
 
     def stands_out(self, gpu: Gpu) -> bool:
-        """Whether it is far from the others on the bad side."""
         value = self.metric.value(gpu)
         if value is None or self.middle is None:
             return False
@@ -83,7 +82,6 @@ def _ink(share: float, *, low_is_bad: bool) -> str:
 
 
 def _rdma(row: GpuRow) -> Cell:
-    """What goes over all network cards of a pod."""
     links = row.gpus.rdma
     received, sent = sum_rates([each.received for each in links]), sum_rates([each.sent for each in links])
     if received is None or sent is None:
@@ -103,14 +101,11 @@ def columns(gpus: int) -> Sequence[Column[GpuRow]]:
 
 
 class GpuTable(ResourceTable[GpuRow]):
-    """The ranks, those that stand out first."""
-
     NOUN = "pod"
     EMPTY = Notice("No GPU has been read yet.", "Each pod's nvidia-smi is asked every two seconds.")
     _gpus = 0
 
     def fit_gpus(self, gpus: int) -> None:
-        """As many columns as the rank with the most GPUs needs."""
         if gpus != self._gpus:
             self._gpus = gpus
             self.set_columns(columns(max(USUAL, gpus)))
@@ -174,7 +169,6 @@ class GpusTab(JobTab):
             self._read()
 
     def deactivated(self) -> None:
-        """The tab is left: its streams of GPU readings end."""
         super().deactivated()
         self.workers.cancel_group(self, "gpus")
         self._reading = False
@@ -237,7 +231,6 @@ class GpusTab(JobTab):
 
     @on(GpuTable.Highlighted, "GpuTable")
     def choose(self, event: GpuTable.Highlighted) -> None:
-        """The rank under the cursor is the one actions are about."""
         event.stop()
         if event.key is not None and self.is_open:
             self.post_message(self.Chosen(int(event.key[0])))
@@ -245,7 +238,6 @@ class GpusTab(JobTab):
 
     @on(GpuTable.Opened, "GpuTable")
     def open_rank(self, event: GpuTable.Opened) -> None:
-        """Enter on a rank is its log."""
         event.stop()
         self.post_message(self.Chosen(int(event.key[0]), "log"))
 

@@ -114,7 +114,6 @@ class HangTab(JobTab):
 
     @property
     def fault(self) -> str:
-        """The rank that the others wait for."""
         lives = self.line is not None and not self.line.jobset.finished
         return self.report.short.rstrip(".") if lives and self.report is not None and self.report.suspects else ""
 
@@ -135,7 +134,6 @@ class HangTab(JobTab):
 
     @work(group="hang", exclusive=True)
     async def action_look(self) -> None:
-        """Ask all processes where they are."""
         self._tell("waits", "◐ ", "Reading the stacks of all processes…")
         try:
             report = await self.live.session.xray.job(*self.key, answered=self._answered)
@@ -199,7 +197,6 @@ class HangTab(JobTab):
 
     @on(GroupTable.Opened, "GroupTable")
     def open_rank(self, event: GroupTable.Opened) -> None:
-        """Enter is the log of the pod of the first process."""
         event.stop()
         process = self._process()
         if process is not None:
@@ -277,7 +274,6 @@ FACT_NOTES = {
 
 
 def _with_glyphs(lines: list[str]) -> list[str]:
-    """Headings as the text paints them."""
     return [
         f"{RULE}{'✗' if index + 1 < len(lines) and lines[index + 1].startswith('   ✗') else '●'} {each[len(RULE):]}"
         if each.startswith(RULE) else each

@@ -87,7 +87,6 @@ class LogTab(JobTab):
         self.given = False
 
     def _alarm(self) -> Alarm | None:
-        """The newest that is there now."""
         return self.line.alarms[-1] if self.line is not None and self.line.alarms else None
 
     @work(group="place", exclusive=True)
@@ -196,7 +195,6 @@ class LogTab(JobTab):
                 await asyncio.sleep(RENEW)
 
     def opened(self) -> None:
-        """Draw what came."""
         log = self._log
         if log is None:
             return
@@ -289,7 +287,6 @@ class LogTab(JobTab):
         self.view.drawn = self._drawn()
 
     def _drawn(self) -> str:
-        """The progress bar that is being drawn, of the first rank that draws one."""
         bars = self._log.progress_bars({self.rank} if self.mode == "one" else None) if self._log is not None else {}
         if not bars:
             return ""

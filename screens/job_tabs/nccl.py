@@ -52,7 +52,6 @@ class NcclTab(JobTab):
         self._measured = ""  # the next snapshot, which comes at once, begins to read again
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        """Begin to read the tables as soon as there can be one."""
         self.panel.waiting = nccl_waits(line) if line else self.waits_to_appear()
         if line is None:
             if self.is_open and not self._measured:

@@ -66,8 +66,6 @@ def _ended(rank: Rank) -> Cell:
 
 
 class RankTable(ResourceTable[Rank]):
-    """All ranks the job asks for; Enter opens a rank's log."""
-
     LIST = "job_pods"
     NOUN = "pod"
     EMPTY = Notice("This job asks for no pods.")
@@ -95,8 +93,6 @@ GUTTER = 5
 
 @dataclass(frozen=True, slots=True)
 class RankCell:
-    """One rank: its number and the glyph of its state."""
-
     number: int
     glyph: Span
     heard: float = 0.0  # when it printed its last line; 0.0 if that is not known
@@ -130,14 +126,10 @@ class RankMatrix(Inked, can_focus=True):
 
     @dataclass
     class Opened(Message):
-        """Enter or a click on a rank."""
-
         number: int
 
     @dataclass
     class Pointed(Message):
-        """The cursor is on another rank."""
-
         number: int
 
     def a_line(self, width: int) -> int:
@@ -352,18 +344,15 @@ class RanksTab(JobTab):
 
     @on(RankMatrix.Pointed)
     def point(self, event: RankMatrix.Pointed) -> None:
-        """Matrix and table have one cursor."""
         self.table.move_to((str(event.number),))
 
     @on(RankTable.Highlighted, "RankTable")
     def choose(self, event: RankTable.Highlighted) -> None:
-        """The rank under the cursor is the one actions are about."""
         if event.key is not None and self.is_open:
             self.post_message(self.Chosen(int(event.key[0])))
 
     @on(RankTable.Opened, "RankTable")
     def open_rank(self, event: RankTable.Opened) -> None:
-        """Enter on a rank is its log."""
         event.stop()
         self.post_message(self.Chosen(int(event.key[0]), "log"))
 

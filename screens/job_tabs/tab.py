@@ -34,8 +34,6 @@ class JobTab(Vertical, metaclass=Abstract):
 
     @dataclass
     class Chosen(Message):
-        """Another rank was chosen here."""
-
         rank: int
         open: str = ""  # name of the tab to open with it; empty: none
         led: bool = False  # whether the tab led there by itself: no person has chosen it
@@ -65,7 +63,6 @@ class JobTab(Vertical, metaclass=Abstract):
             self.draw(line, fleet)
 
     def activated(self) -> None:
-        """It is in front from here on."""
         self.is_open = True
         if self.fleet is not None:
             self.keep(self.line, self.fleet)
@@ -73,7 +70,6 @@ class JobTab(Vertical, metaclass=Abstract):
         self.opened()
 
     def deactivated(self) -> None:
-        """Another tab is in front from here on."""
         self.is_open = False
 
     # what a tab fills in
@@ -113,7 +109,6 @@ class JobTab(Vertical, metaclass=Abstract):
         return cast("LiveScreen", self.screen)  # Textual knows of no widget whose screens it is on
 
     def waits_to_appear(self) -> str:
-        """What it says while there is no such JobSet."""
         if self.ended:
             return f"There is nothing of {self.key[1]} here. {self.ended}"
         return f"Waiting for JobSet {self.key[1]} to appear."

@@ -109,7 +109,6 @@ class TrainingTab(JobTab):
 
     @work(group="earlier", exclusive=True)
     async def action_earlier(self) -> None:
-        """Earlier runs of the same recipe, or none."""
         panel, job = self.panel, self._job
         if panel.earlier or job is None:
             panel.earlier = ()

@@ -27,8 +27,6 @@ TABS = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "resta
 
 
 class AlarmTable(ResourceTable[Alarm]):
-    """Alarms, those that are over too."""
-
     LIST = "alarms"
     NOUN = "alarm"
     EMPTY = Notice("No alarms.", "Running jobs are watched until they end; one whose page was opened in full.")
@@ -67,7 +65,6 @@ class AlarmsScreen(LiveScreen):
         self._tell()
 
     def _coverage(self) -> tuple[Span, ...]:
-        """Of which jobs alarms come, or why of none."""
         if not self.app.connected:
             return ()
         try:
@@ -83,7 +80,6 @@ class AlarmsScreen(LiveScreen):
         return (mark, Span(coverage.words), Span(real, "dim"))
 
     def tick(self) -> None:
-        """Alarms begin and end between snapshots too."""
         super().tick()
         self.show_fleet(self.app.fleet)
 

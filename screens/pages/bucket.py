@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 def name_cell(stored: StoredObject) -> Cell:
-    """Its name; the checkpoint to go on from is marked."""
     name = Span(wording.one_line(stored.title), "accent" if stored.is_folder else "")
     return [name, Span("  ← the last complete checkpoint", "ok")] if stored.latest else name
 

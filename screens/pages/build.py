@@ -31,8 +31,6 @@ AGAIN = 3.0  # seconds between two looks at how far it is
 
 
 class BuildScreen(InGoogleScreen):
-    """A line about the build, its log below."""
-
     KINDS = ("jobsets",)
     CHANGES_CLUSTER = frozenset({"cancel"})
     NEEDS_CLUSTER = frozenset({"launch"})
@@ -72,7 +70,6 @@ class BuildScreen(InGoogleScreen):
             self.follow()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Go on as soon as there is another connection."""
         if (connection := self.app.connection) not in {None, self._connection}:
             self._connection = connection
             self.read()
@@ -106,7 +103,6 @@ class BuildScreen(InGoogleScreen):
 
     @work(group="log", exclusive=True)
     async def follow(self) -> None:
-        """Show lines until it is over or the page is closed."""
         number, project, location = self._about
         self.view.over, self.view.status = "", "the builder prints"
         known = self._given.copy()
@@ -125,7 +121,6 @@ class BuildScreen(InGoogleScreen):
         self.look()
 
     def _show(self, line: BuildLine, known: Counter[BuildLine]) -> None:
-        """A line, unless it is one of those that are known."""
         if known[line]:
             known[line] -= 1
         else:

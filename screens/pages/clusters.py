@@ -66,8 +66,6 @@ LONGEST = 600.0
 
 
 class ClustersScreen(AskingScreen):
-    """All clusters; Enter goes into one."""
-
     crumb = "clusters"
     KINDS = ("nodes",)
     CHANGES_CLUSTER = frozenset({"enable"})
@@ -90,7 +88,6 @@ class ClustersScreen(AskingScreen):
         yield SentenceLine()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Which one is connected may have changed."""
         self._show()
 
     def _trouble_changed(self) -> None:
@@ -98,7 +95,6 @@ class ClustersScreen(AskingScreen):
         self._show_title()
 
     async def cloud(self) -> Cloud:
-        """Google around the connected cluster, else by itself."""
         if self.app.connected:
             return self.session.google.cloud
         if self._alone is None:

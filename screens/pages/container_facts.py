@@ -25,7 +25,6 @@ GLYPHS = {FactState.ASKED: "◐", FactState.KNOWN: "●", FactState.ABSENT: "○
 
 
 async def facts_of_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """Open the page for a rank of a job."""
     screen.app.open_page("container_facts", line.jobset.namespace, rank.name, "", str(rank.number))
 
 

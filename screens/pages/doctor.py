@@ -25,7 +25,6 @@ Row = tuple[str, Step | None]  # name of a step, and how it ended; None while it
 
 
 def glyph(row: Row) -> Span:
-    """Of a step that ended, or waits for its turn."""
     return GLYPHS[row[1].state] if row[1] else WAITS
 
 
@@ -35,7 +34,6 @@ def milliseconds(row: Row) -> str:
 
 
 def said(row: Row) -> Span:
-    """What was found; of a step that needs mending in its ink."""
     step = row[1]
     if step is None:
         return Span("…", "faint")
@@ -94,7 +92,6 @@ class DoctorScreen(LiveScreen):
 
     @on(StepTable.Opened, "StepTable")
     def tell(self, event: StepTable.Opened) -> None:
-        """The whole of what was found, and what to do."""
         event.stop()
         if step := self._steps.get(event.key[0]):
             self.notify(f"{step.found} {step.fix}".strip(), title=step.title, timeout=8)

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 
 class PoolTable(ResourceTable[Pool]):
-    """Node pools, those with GPUs first."""
-
     LIST = "pools"
     NOUN = "pool"
     EMPTY = Notice("No nodes.", "Pools that scale from zero have none until a job waits for them.")
@@ -42,13 +40,10 @@ class PoolTable(ResourceTable[Pool]):
 
 
 def heading(pool: Pool) -> tuple[Span, ...]:
-    """What stands over the floor of a pool."""
     return (Span(f"{pool.name}   ", "head"), *stretch_words(pool.floor))
 
 
 class FleetScreen(PoolsScreen):
-    """Pools above, their floors below."""
-
     CSS_PATH = "fleet.tcss"
     KINDS = ("nodes", "pods")
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -94,7 +89,6 @@ class FleetScreen(PoolsScreen):
         return not known and any(node.pool for node in self.app.fleet.nodes.values())
 
     def action_google(self) -> None:
-        """Ask Google for all pools, from now on."""
         if self.app.connected:
             self._asking = self.pools is None
             self._show_key()

@@ -34,7 +34,6 @@ LOST = (
 
 
 def name_cell(entry: FileEntry) -> Cell:
-    """Its name; of a link where it leads, of a folder a slash."""
     name = wording.one_line(entry.path)
     if entry.kind is EntryKind.FOLDER:
         return Span(f"{name}/", "accent")

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyGroup:
-    """Keys of one place, as (keys, what they do)."""
-
     title: str
     keys: tuple[tuple[str, str], ...]
 
@@ -59,8 +57,6 @@ def _place(node: DOMNode) -> str:
 
 
 class HelpScreen(Question[None]):
-    """A page of keys over the screen it explains."""
-
     DEFAULT_CSS = """
     HelpScreen > VerticalScroll {
         width: 100; max-width: 96%; height: auto; max-height: 92%; background: $surface; border: round $accent;

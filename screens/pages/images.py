@@ -39,8 +39,6 @@ class BuildTable(ResourceTable["Build"]):
 
 
 class ImageTable(ResourceTable["Image"]):
-    """Images of the registries, latest first."""
-
     LIST = "images"
     NOUN = "image"
     EMPTY = Notice("No images.", "b builds one.")
@@ -51,8 +49,6 @@ class ImageTable(ResourceTable["Image"]):
 
 
 class ImagesScreen(PlacedScreen, AskingScreen):
-    """Builds above, images below; tab goes from one to the other."""
-
     crumb = "images"
     DEFAULT_CSS = """
     ImagesScreen BuildTable { height: 2fr; }
@@ -169,7 +165,6 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         self._tell()
 
     def _image(self) -> str:
-        """The name of what is under the cursor; empty if there is none."""
         if self.focused is self.images:
             return self.images.row.references[0] if self.images.row else ""
         build = self.builds.row
@@ -209,7 +204,6 @@ class ImagesScreen(PlacedScreen, AskingScreen):
 
     @work(group="actions")
     async def action_build(self) -> None:
-        """Ask what; its log opens once it has begun."""
         with self.report_errors("Not built"):
             build = await start_build(self)
             if build is not None:
@@ -236,7 +230,6 @@ class ImagesScreen(PlacedScreen, AskingScreen):
 
 
 def _sentence(build: Build) -> list[Span]:
-    """All of what it makes, with what, and what became of it."""
     values = "  ".join(f"{name}={value}" for name, value in sorted(build.substitutions.items()))
     runs = [Span(f"{sentence(build.why)} ", "bad")] if build.why else []
     return [*runs, Span(f"{build.id}  ", ""), Span(values, "dim")]

@@ -161,7 +161,6 @@ class JobScreen(LiveScreen):
         self.header.runs = tuple(head(self._line, self.key, gone=known, short=short, now=time.time()))
 
     def tick(self) -> None:
-        """The age goes on while nothing changes, and alarms come."""
         super().tick()
         if self._line is not None and has_changed(self.app, self._line):
             self.show_fleet(self.app.fleet)
@@ -180,7 +179,6 @@ class JobScreen(LiveScreen):
         self.strip.here = self.switcher.current or ""
 
     def on_resize(self, event: events.Resize) -> None:
-        """On a low screen the events have their own tab only."""
         self.set_class(event.size.height < 28, "-low")
 
     # tabs
@@ -225,7 +223,6 @@ class JobScreen(LiveScreen):
             tab.rank = rank
 
     def subject(self) -> dict[str, str]:
-        """The job, and the pod that is chosen."""
         ranks = self._line.ranks if self._line is not None else ()
         pod = ranks[self.rank].pod if self.rank < len(ranks) else None
         own = {"namespace": self.key[0], "job": self.key[1]}

@@ -44,15 +44,12 @@ GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked
 
 
 class JobTable(ResourceTable[JobLine]):
-    """JobSets, the live ones first."""
-
     LIST = "jobs"
     NOUN = "job"
     EMPTY = Notice("No jobs.", "n launches one.")
     COLUMNS = JOBS.columns
 
     def on_resize(self) -> None:
-        """The reason gets a third of the line; columns that matter less make room."""
         least = max(20, self.size.width // 4 + 7)
         self.set_columns([replace(each, least=least) if each.fill else each for each in self.COLUMNS])
         super().on_resize()
@@ -97,7 +94,6 @@ class JobsScreen(PanedScreen):
         return {**super().subject(), **namespace, "job": row.jobset.name if row is not None else ""}
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Live jobs first, newest first; finished ones below."""
         jobsets = self.narrowed(fleet.jobsets).values() if self.app.connected else ()
         ordered = sorted(jobsets, key=lambda jobset: (jobset.finished, -jobset.created, jobset.key))
         rows: dict[RowKey, JobLine] = {jobset.key: line_of(self.app, jobset, fleet) for jobset in ordered}
@@ -127,7 +123,6 @@ class JobsScreen(PanedScreen):
             self.show_fleet(self.app.fleet)
 
     def on_resize(self, event: events.Resize) -> None:
-        """On a low screen the reason has fewer lines."""
         self.set_class(event.size.height < 30, "-low")
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
@@ -182,7 +177,6 @@ class JobsScreen(PanedScreen):
 
     @work(group="actions")
     async def action_launch(self) -> None:
-        """To the launch screen, with the values of the job under the cursor."""
         if self.table.row is None:
             await self.app.switch_mode("launch")
         else:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 class LeftoverTable(ResourceTable["Leftover"]):
-    """Objects without a release, and releases without a job."""
-
     NOUN = "orphaned resource"
     EMPTY = Notice("No orphaned resources.", "Every object of the chart belongs to a release.", "✓", "ok")
     COLUMNS: ClassVar = LEFTOVERS

@@ -68,7 +68,6 @@ class LogScreen(LiveScreen):
 
     @work(group="log", exclusive=True)
     async def follow(self) -> None:
-        """Show lines until the container has ended or the page is closed."""
         namespace, pod, container = self._about
         run = "previous run" if self._previous else ""
         self.view.over, self.view.status = "", run

@@ -79,7 +79,6 @@ class LogFileApp(KeyOrderedApp):
 
 
 def view(file: str) -> int:
-    """Open it; gives the exit code."""
     app = LogFileApp(FileText(Path(file).expanduser()))
     app.run()
     return app.return_code or 0

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | None = None) -> tuple[Fact, ...]:
-    """What is known of a node; empty values are not drawn."""
     machine = host(node, fleet)
     gpus = f"{machine.used} used, {machine.free} free of {machine.total}" if machine.total else "none"
     lost = node.gpu_capacity - node.gpus
@@ -61,7 +60,6 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
 
 
 def _fault(fault: NodeFault, now: float) -> list[Span]:
-    """What is wrong, who says so, and since when."""
     since = f", since {clock(fault.since)} ({moment(fault.since, now)})" if fault.since else ""
     by = f"says {fault.by}" if fault.by else ""
     return [Span(sentence(fault.words), "bad"), Span(f"  {by}{since}", "dim")]

@@ -29,8 +29,6 @@ LATELY = 86400.0  # seconds for which an operation that failed is told of here
 
 
 class FactsTable(ResourceTable[PoolStatus]):
-    """Pools as Google has them."""
-
     NOUN = "pool"
     EMPTY = Notice("No node pools.")
     COLUMNS: ClassVar = NODE_POOLS

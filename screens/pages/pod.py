@@ -37,7 +37,6 @@ def container_cell(container: Container) -> Cell:
 
 
 def exit_cell(container: Container) -> Cell:
-    """How it ended, or how the run before ended."""
     if container.exit_code is not None:
         return Span(str(container.exit_code), "bad" if container.exit_code else "dim")
     if container.last_exit_code is not None:
@@ -46,8 +45,6 @@ def exit_cell(container: Container) -> Cell:
 
 
 class ContainerTable(ResourceTable[Container]):
-    """Containers, init containers first as they run first."""
-
     NOUN = "container"
     EMPTY = Notice("No container has been reported yet.")
     COLUMNS: ClassVar = (
@@ -62,7 +59,6 @@ class ContainerTable(ResourceTable[Container]):
 
 
 def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
-    """What is known of a pod; empty values are not drawn."""
     rank = f"{pod.replicated_job} job {pod.job_index}, index {pod.completion_index}" if pod.replicated_job else ""
     return (
         ("Status", status_cell(pod)),
@@ -84,8 +80,6 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
 
 
 class PodScreen(PodActions):
-    """A pod's page."""
-
     CSS_PATH = "pods.tcss"
     KINDS = ("pods", "events")
     OF_CLUSTER = True

@@ -58,8 +58,6 @@ class Tally:
 
 
 class AllPods(PodTable):
-    """Pods of the whole cluster: those of jobs first, job by job."""
-
     SORTED_BY = "JOB"
 
 

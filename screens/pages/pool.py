@@ -79,7 +79,6 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
     @property
     def facts(self) -> PoolStatus | None:
-        """The pool as Google has it; None while that is not known."""
         return self.pools.pool(self._pool) if self.pools else None
 
     def pools_answered(self) -> None:
@@ -169,7 +168,6 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         return super().check_action(action, parameters)
 
     def _reportable(self) -> list[Node]:
-        """The node under the cursor, where Google takes a report about it."""
         if not self.app.connected:
             return []
         pools = self.session.google.node_pools
@@ -177,7 +175,6 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
     @work(group="actions")
     async def action_report(self) -> None:
-        """Ask for the fault, then for the name, then report."""
         node = next(iter(self._reportable()), None)
         if node is None:
             return
@@ -249,7 +246,6 @@ def rows_of(facts: PoolStatus, picture: PoolsSnapshot, now: float) -> list[tuple
 
 
 def failed_row(node: Node) -> tuple[Span, ...]:
-    """A host that was reported as faulty, and how far its replacement is."""
     ended = node.repair.lower() in {"operationdone", "error"}
     glyph = BAD if node.repair.lower() == "error" else OK if ended else WAITS
     steps = {

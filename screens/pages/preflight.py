@@ -41,12 +41,10 @@ INKS = {Result.FAIL: "bad", Result.WARN: "waits", Result.OK: "", Result.NOT_APPL
 
 
 def glyph(check: Check) -> Span:
-    """Mark of a result; of a check under way the one that waits."""
     return GLYPHS[check.result] if check.over else WAITS
 
 
 def result_cell(check: Check) -> Span:
-    """Its word, short: what is found has the room."""
     return (
         Span(WORDS.get(check.result, check.result), INKS.get(check.result, "waits"))
         if check.over
@@ -55,7 +53,6 @@ def result_cell(check: Check) -> Span:
 
 
 def found_cell(check: Check) -> Span:
-    """What was seen; of what does not apply why."""
     if not check.over:
         return Span("…", "faint")
     if check.result is Result.NOT_APPLICABLE:
@@ -218,7 +215,6 @@ def _sentence(check: Check) -> list[Span]:
 
 
 def _looks(check: Check) -> list[Span]:
-    """What was asked on the way, one after the other."""
     if not check.looks:
         return [Span("No request was sent.", "faint")]
     found: list[Span] = []

@@ -39,23 +39,18 @@ ROOMY = 130  # screen columns from which bars are long
 
 
 class ClusterQueueTable(ResourceTable[QueueLine]):
-    """The pools of quota; Enter shows only that queue's workloads."""
-
     EMPTY = Notice("This cluster has no ClusterQueues.", "Jobs without a queue start at once, or not at all.")
     LIST = "cluster_queues"
     NOUN = "ClusterQueue"
     COLUMNS = QUEUES.columns
 
     def on_resize(self) -> None:
-        """Longer bars where there is room."""
         width = 36 if self.size.width >= ROOMY else 24
         self.set_columns([structs.replace(each, width=width) if each.drawn else each for each in self.COLUMNS])
         super().on_resize()
 
 
 class LocalQueueTable(ResourceTable[LocalQueue]):
-    """The doors to them, by namespace."""
-
     EMPTY = Notice("No LocalQueues.", "A job needs one in its namespace: ask the cluster administrator.")
     LIST = "local_queues"
     NOUN = "LocalQueue"
@@ -63,8 +58,6 @@ class LocalQueueTable(ResourceTable[LocalQueue]):
 
 
 class WorkloadTable(ResourceTable[WorkloadLine]):
-    """Workloads in Kueue's order; Enter opens the job."""
-
     EMPTY = Notice("Nothing waits and nothing runs in these queues.", "Launch a job with 5.")
     LIST = "workloads"
     COLUMNS = WORKLOADS.columns
@@ -74,7 +67,6 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
         return f"{super().row_text(row)} {wording.whose(row.whose, row.owner)}"
 
     def on_resize(self) -> None:
-        """The reason gets two fifths of the line; columns that matter less make room."""
         least = max(24, 2 * self.size.width // 5)
         self.set_columns([structs.replace(each, least=least) if each.fill else each for each in self.COLUMNS])
         super().on_resize()
@@ -108,7 +100,6 @@ class QueuesScreen(PanedScreen):
         yield SentenceLine(id="reason")
 
     def on_mount(self) -> None:
-        """The keys start where most questions are."""
         self.workloads.focus()
 
     def show_fleet(self, fleet: Fleet) -> None:
@@ -175,12 +166,10 @@ class QueuesScreen(PanedScreen):
         self.reason.runs = (*runs, Span(f"  {wording.quotation(told, told.sentence)}", "dim"))
 
     def on_resize(self, event: events.Resize) -> None:
-        """On a low screen the reason is one key away."""
         self.set_class(event.size.height < 30, "-low")
 
     @on(ResourceTable.Opened)
     def open_row(self, event: ResourceTable.Opened) -> None:
-        """A queue shows its workloads, a workload its job."""
         event.stop()
         if event.table is not self.workloads:
             self.only = None if self.only == event.key else event.key

@@ -132,7 +132,6 @@ class StorageScreen(PlacedScreen, AskingScreen):
 
 
 def _sentence(place: Place, screen: StorageScreen) -> list[Span]:
-    """What it is good for, or why it is not."""
     if place.error is not None:
         return [Span(f"{place.error.message} ", "bad"), Span(screen.hint_of(place.error), "dim")]
     if not place.values:

@@ -31,8 +31,6 @@ ON_TUNNELS = frozenset({"stop", "keep", "copy", "save"})  # actions that need a 
 
 
 class TunnelTable(ResourceTable["Tunnel"]):
-    """Tunnels of this user, whichever program opened them."""
-
     LIST = "tunnels"
     NOUN = "tunnel"
     EMPTY = Notice("No tunnel is open.", "f on a pod opens one; n here, by name.")
@@ -45,8 +43,6 @@ class TunnelTable(ResourceTable["Tunnel"]):
 
 
 class TunnelsScreen(LiveScreen):
-    """All tunnels; what is to be said of the one under the cursor at the bottom."""
-
     DEFAULT_CSS = """
     TunnelsScreen #told { dock: bottom; margin-bottom: 1; max-height: 5; }
     """
@@ -108,7 +104,6 @@ class TunnelsScreen(LiveScreen):
                 self.app.open_page("job", tunnel.namespace, tunnel.job)
 
     def _elsewhere(self, tunnel: Tunnel) -> bool:
-        """Whether it leads into another cluster, which is then said."""
         other = tunnel.context != self.session.context
         if other:
             self.notify(f"It connects to another cluster: {tunnel.context}.", severity="warning")
@@ -206,7 +201,6 @@ OTHER = "another"
 
 
 def _sentence(tunnel: Tunnel) -> list[Span]:
-    """How it is, what went through each port, and why the last connection broke."""
     parts = [Span(wording.sentence(tunnel.words) + " ", "waits")] if tunnel.words else []
     if tunnel.state == "ready":
         parts.append(Span(f"{tunnel.address} is pod {tunnel.pod}. ", ""))

@@ -56,7 +56,6 @@ class ControlCharFilter(LineFilter):
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same segments, their texts clean."""
         if all(segment.text.isprintable() for segment in segments):
             return segments
         return [
@@ -74,8 +73,6 @@ def _clean(text: str) -> str:
 
 
 class SanitizingApp(App[int]):
-    """An app that shows what others wrote."""
-
     def __init__(self, **textual: Any) -> None:
         super().__init__(**textual)
         self._text_gate = ControlCharFilter()
@@ -92,7 +89,6 @@ class SanitizingApp(App[int]):
         self.theme = (LIGHT if self.current_theme.dark else DARK).name
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's, and the gate that every line passes."""
         return [*super().get_line_filters(), self._text_gate]
 
     def notify(

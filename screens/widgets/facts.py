@@ -42,8 +42,6 @@ NAME = 14  # columns of a fact's name
 
 
 class Facts(Inked):
-    """Names and values; long values have a line of their own."""
-
     DEFAULT_CSS = """
     Facts { height: auto; padding: 0 0; }
     """

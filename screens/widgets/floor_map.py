@@ -143,8 +143,6 @@ class FloorKey(Inked):
 
 
 class Spot(NamedTuple):
-    """Where a host is drawn."""
-
     y: int
     x: int
     host: Host
@@ -166,14 +164,10 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
 
     @dataclass
     class Moved(Message):
-        """The cursor is on another host."""
-
         host: Host | None
 
     @dataclass
     class Opened(Message):
-        """Enter or a double click on a host."""
-
         node: str
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -215,7 +209,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         return self._spots[index].host if index is not None else None
 
     def pip(self, pip: HostGpu, host: Host) -> Span:
-        """One GPU as one glyph."""
         if pip.state is GpuState.FREE:
             return Span("·", "text")
         if pip.state is GpuState.OUT:
@@ -295,7 +288,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def on_focus(self) -> None:
-        """The cursor shows only here."""
         self.refresh()
         self.post_message(self.Moved(self.host))
 

@@ -29,8 +29,6 @@ class KeyHint(NamedTuple):
 
 
 class KeyBar(Inked):
-    """One line of hints, each of which can be clicked."""
-
     DEFAULT_CSS = """
     KeyBar { dock: bottom; height: 1; width: 1fr; }
     """

@@ -103,7 +103,6 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def _alike(one: Segment, other: Segment) -> bool:
-    """Whether blanks look the same in both styles."""
     return one.style is not None and other.style is not None and one.style.bgcolor == other.style.bgcolor
 
 
@@ -217,7 +216,6 @@ class Inked(Widget):
         self.__dict__.pop("_mixed", None)
 
     def over(self, ground: Style) -> InkOf:
-        """Inks on that background."""
         return lambda ink: ground + self.ink(ink)
 
     def _style(self, name: str, kind: str) -> Style:

@@ -38,8 +38,6 @@ def _width(parts: Sequence[tuple[Tab, str, str]]) -> int:
 
 
 class TabStrip(Inked):
-    """The line; a click opens a tab."""
-
     DEFAULT_CSS: ClassVar[str] = "TabStrip { height: 1; }"
 
     tabs: reactive[tuple[Tab, ...]] = reactive(())

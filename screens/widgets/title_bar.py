@@ -83,8 +83,6 @@ class Title:
 
 
 class TitleBar(Inked):
-    """One line; a click on a tab asks for that screen."""
-
     DEFAULT_CSS = """
     TitleBar { dock: top; height: 1; width: 1fr; }
     """
@@ -94,7 +92,6 @@ class TitleBar(Inked):
     """Painted by `tick` if its words are others: when a watch was heard changes with every object."""
 
     def render_line(self, y: int) -> Strip:
-        """The line, left part cut when both do not fit."""
         self._painted = self._strip()
         return self._painted
 
@@ -154,7 +151,6 @@ class TitleBar(Inked):
         return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tabs()]
 
     def _digits_fit(self, room: int) -> bool:
-        """Whether the tabs have room for their names and the keys that open them."""
         self._names, self._alone, self._short = True, False, False
         return len(self.NAME) + _cells(run for run, _ in self._tabs()) <= room
 

@@ -96,7 +96,6 @@ class YamlEditor(TextArea, FixedHeightView, Inked, inherit_bindings=False):
             self.move_cursor(place)
 
     def begin(self, text: str) -> None:
-        """The text of another recipe, with nothing to take back."""
         self.load_text(text)
 
     def mark(self, lines: Collection[int]) -> None:
@@ -126,7 +125,6 @@ class OutputText(YamlText):
     """What programs printed, under headings; it stays where it is when it is shown anew."""
 
     def paint(self, text: str, whole: str) -> list[Span]:
-        """Headings in the ink of their glyph, the rest plain."""
         if not text.startswith(RULE):
             return [Span(text)]
         glyph, _, words = text.removeprefix(RULE).partition(" ")

@@ -20,7 +20,6 @@ _LETTERS = (" ", *(chr(_BRAILLE + bits) for bits in range(1, 256)))
 
 
 def _range(side: int, top: int, bottom: int, *, sparse: bool) -> int:
-    """The dots of one column of a cell from one row to another; `sparse`: every other one, and both ends."""
     rows = [row for row in range(top, bottom + 1) if not sparse or row in (top, bottom) or row % 2 == 0]
     return sum(_BITS[row][side] for row in rows)
 
@@ -52,7 +51,6 @@ class Canvas:
         self._marks: list[dict[int, Span]] = [{} for _ in range(self.height)]
 
     def text(self, x: int, y: int, text: str, ink: str = "") -> None:
-        """Writes from that cell on; what does not fit is cut."""
         for offset, letter in enumerate(text):
             self.mark(x + offset, y, letter, ink)
 
@@ -61,7 +59,6 @@ class Canvas:
             self._marks[y][x] = Span(letter, ink)
 
     def letter(self, x: int, y: int) -> str:
-        """The letter marked in that cell, or none."""
         found = self._marks[y].get(x) if 0 <= y < self.height else None
         return found.text if found else ""
 

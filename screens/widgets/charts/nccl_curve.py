@@ -225,8 +225,6 @@ NOTABLE = 0.02  # a difference by a smaller share is none
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of the table, and what it is held against."""
-
     row: Row
     compared: bool  # whether the A4 reference speaks of its test
     usual: float | None = None  # GB/s: the median of the person's own tests at this size
@@ -235,8 +233,6 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """What a test is held against."""
-
     pass_line: float = PASS_LINE
     accelerator: str = ""
     usual: UsualBandwidth | None = None
@@ -244,7 +240,6 @@ class Against:
 
 
 def average_so_far(test: NcclTest) -> float | None:
-    """The mean over rows and halves, as the footer will say it, GB/s."""
     if test.avg_busbw is not None:
         return test.avg_busbw
     values = [half.busbw for row in test.rows for half in halves(row) if half.busbw is not None]
@@ -308,7 +303,6 @@ def difference_words(share: float) -> str:
 
 
 def difference_ink(share: float) -> str:
-    """Slower by much is bad."""
     return "bad" if share < -0.1 else "waits" if share < -NOTABLE else "ok" if share > NOTABLE else "dim"
 
 
@@ -333,7 +327,6 @@ def wrong_cell(line: Line) -> Cell:
 
 
 def verdict_cell(line: Line) -> Cell:
-    """How the row compares with the A4 reference."""
     told = judge_row(line.row)
     if told.word != RowRating.WRONG and (not line.compared or told.ratio is None):
         return ""
@@ -344,7 +337,6 @@ def verdict_cell(line: Line) -> Cell:
 
 
 def usual_cell(line: Line) -> Cell:
-    """How the row compares with the person's own tests."""
     best = line.row.best_busbw
     if not line.usual or best is None:
         return ""
@@ -353,7 +345,6 @@ def usual_cell(line: Line) -> Cell:
 
 
 def other_cell(line: Line) -> Cell:
-    """By how much it is faster than the test it is compared with."""
     best = line.row.best_busbw
     if not line.other or best is None:
         return ""

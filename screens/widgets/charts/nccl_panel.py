@@ -73,7 +73,6 @@ class NcclTable(ResourceTable[Line]):
     _without: frozenset[str] = frozenset()
 
     def hold_against(self, *, usual: bool, other: bool) -> None:
-        """Whether there are columns for what is usual, and for another test."""
         known = {_USUAL: usual, _OTHER: other}
         without = frozenset(title for title, is_known in known.items() if not is_known)
         if without != self._without:
@@ -82,8 +81,6 @@ class NcclTable(ResourceTable[Line]):
 
 
 class NcclPanel(MeasuresPanel):
-    """The tests of one job."""
-
     DEFAULT_CSS: ClassVar[str] = """
     NcclPanel { layout: vertical; height: 1fr;
         & > Container { layout: vertical; height: 1fr; }

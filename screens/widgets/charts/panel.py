@@ -65,7 +65,6 @@ class MeasuresPanel(Container, metaclass=Abstract):
 
     @property
     def place(self) -> int:
-        """Which of them is shown."""
         last = self.number - 1
         return last if self.chosen is None else min(self.chosen, last)
 
@@ -81,11 +80,9 @@ class MeasuresPanel(Container, metaclass=Abstract):
     watch_unreadable = redraw
 
     def which(self, what: str, about: str = "") -> list[Span]:
-        """Which of several it is."""
         return [Span(f"{what} {self.place + 1} of {self.number}{about}  ", "dim")] if self.number > 1 else []
 
     def not_read(self) -> list[Span]:
-        """The lines that could not be read."""
         if self.unreadable is None:
             return []
         rank, what = self.unreadable
@@ -93,7 +90,6 @@ class MeasuresPanel(Container, metaclass=Abstract):
         return [Span(f"⚠ {what.summary}{where}: “{wording.sentence(what.text)[:80]}”  ", "waits")]
 
     def action_turn(self, step: int) -> None:
-        """The one before or after."""
         at = self.place + step
         self.chosen = None if at >= self.number - 1 else max(0, at)
 

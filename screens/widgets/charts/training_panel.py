@@ -106,7 +106,6 @@ def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
 
 
 def earlier_words(names: Sequence[str]) -> list[Span]:
-    """Which letter stands for which earlier run."""
     return [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}") for at, name in enumerate(names)]
 
 
@@ -130,8 +129,6 @@ _SMALL_HIGH, _SMALL_WIDE = 6, 26
 
 @dataclass(frozen=True, slots=True)
 class TrainingChartData:
-    """What is drawn: a run, what happened in it, earlier runs."""
-
     track: TrainingRun
     marks: Sequence[RunEvent] = ()
     earlier: Sequence[TrainingRun] = ()
@@ -222,7 +219,6 @@ class TrainingCharts(Plot, can_focus=True):
 
     @property
     def metrics(self) -> list[StepMetric]:
-        """Those that the run tells, the large one first."""
         columns = self.picture.track.columns if self.picture else {}
         told = [metric for metric in METRICS if metric.name in columns] or list(METRICS[:1])
         return sorted(told, key=lambda metric: metric.name != self.chosen)
@@ -293,8 +289,6 @@ class TrainingCharts(Plot, can_focus=True):
 
 
 class TrainingPanel(MeasuresPanel):
-    """The training runs of one job."""
-
     DEFAULT_CSS: ClassVar[str] = """
     TrainingPanel { layout: vertical; height: 1fr;
         & #far, & #happened { max-height: 2; }
@@ -355,6 +349,5 @@ class TrainingPanel(MeasuresPanel):
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
 
     def on_resize(self, event: events.Resize) -> None:
-        """Fewer words where there is little room."""
         self.set_class(event.size.height < 22, "-low")
         self.redraw()

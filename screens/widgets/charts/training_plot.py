@@ -71,8 +71,6 @@ EARLIER_INKS = ("job-1", "job-3", "job-5")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What part of a run is shown, and how."""
-
     span: float = 1.0  # share of the whole axis that is in sight
     end: float = 1.0
     """Where it ends, as a share of the whole axis; 1: at the latest step, and it goes on with it."""
@@ -110,8 +108,6 @@ def _start(track: TrainingRun, view: View) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart: a metric of a run, beside earlier runs."""
-
     metric: StepMetric
     track: TrainingRun
     earlier: Sequence[TrainingRun] = ()

@@ -28,7 +28,6 @@ def printable(text: str) -> str:
 
 
 def line_ink(text: str) -> str:
-    """The ink of a whole line, from the words in it."""
     head = text[:HEAD]
     if _STEP.search(head):
         return "strong"

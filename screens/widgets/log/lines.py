@@ -128,11 +128,9 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.flush()
 
     def clear(self) -> None:
-        """Begins another text of its own."""
         self.show_text(MemoryText(LIMIT))
 
     def flush(self) -> None:
-        """Takes in what was appended."""
         self._flush_due = None
         fresh, self._fresh = self._fresh, []
         if fresh and isinstance(self.text, MemoryText):
@@ -147,7 +145,6 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.remeasure()
 
     def remeasure(self) -> None:
-        """As many lines as there are by now."""
         self.shown, self.total = len(self.text), self.text.total()
         self._page = (0, [])
         self._measure()
@@ -195,7 +192,6 @@ class LogLines(ScrollView, Inked, can_focus=True):
         return row._replace(text=brief or text, whole=text)
 
     def _last_top(self) -> int:
-        """The line at the top when the last one is at the bottom."""
         high, width = self._rows_high(), self._room()
         top, rows = self.shown, 0
         for row in reversed(self._lines(max(0, self.shown - high), self.shown)):
@@ -234,7 +230,6 @@ class LogLines(ScrollView, Inked, can_focus=True):
         return Strip.join([self._head(row, ground, first=first), body]).adjust_cell_length(width, ground)
 
     def _head(self, row: TextRow, ground: Style, *, first: bool) -> Strip:
-        """Time and label, at the first piece of a line."""
         head = []
         if self.times:
             stamp = f"{datetime.fromtimestamp(row.time).astimezone():%H:%M:%S} " if first and row.time else " " * 9

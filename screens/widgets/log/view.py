@@ -71,8 +71,6 @@ class SearchBox(Input):
 
 
 class LogView(Vertical):
-    """A log with its status line, its search box and its filters."""
-
     DEFAULT_CSS: ClassVar[str] = """
     LogView { height: 1fr;
         LogLines { height: 1fr; overflow-y: scroll; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
@@ -114,8 +112,6 @@ class LogView(Vertical):
 
     @dataclass
     class Saved(Message):
-        """The lines that are shown are to be written to a file."""
-
         text: Text
 
     @dataclass
@@ -233,7 +229,6 @@ class LogView(Vertical):
         self.screen.set_focus(box)  # at once: the next key is already for the box
 
     def action_end_search(self) -> None:
-        """Closes the box; then forgets the search; then the filters."""
         if self.has_class("-searching"):
             if not self._filtering:
                 self.lines.wanted = ""
