@@ -151,7 +151,7 @@ class GpusTab(JobTab):
 
     def compose(self) -> ComposeResult:
         yield SentenceLine(id="about")
-        yield GpuTable()
+        yield GpuTable(classes="pods")
         yield SentenceLine(id="gpu")
 
     @property
@@ -230,17 +230,6 @@ class GpusTab(JobTab):
         self._tell_row()
 
     @on(GpuTable.Highlighted, "GpuTable")
-    def choose(self, event: GpuTable.Highlighted) -> None:
-        event.stop()
-        if event.key is not None and self.is_open:
-            self.post_message(self.Chosen(int(event.key[0])))
-        self._tell_row()
-
-    @on(GpuTable.Opened, "GpuTable")
-    def open_rank(self, event: GpuTable.Opened) -> None:
-        event.stop()
-        self.post_message(self.Chosen(int(event.key[0]), "log"))
-
     def _tell_row(self) -> None:
         row = self.table.row
         self.query_one("#gpu", SentenceLine).runs = tuple(row_words(row.gpus, time.time())) if row else ()

@@ -135,8 +135,13 @@ class HangTab(JobTab):
     @work(group="hang", exclusive=True)
     async def action_look(self) -> None:
         self._tell("waits", "◐ ", "Reading the stacks of all processes…")
+
+        def answered(done: int, every: int) -> None:
+            pods = wording.count(every, "pod")
+            self._tell("waits", "◐ ", f"Reading the stacks of all processes: {done} of {pods} answered…")
+
         try:
-            report = await self.live.session.xray.job(*self.key, answered=self._answered)
+            report = await self.live.session.xray.job(*self.key, answered=answered)
         except ConsoleError as error:
             gone = self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
             if self.ended or gone:
@@ -150,17 +155,13 @@ class HangTab(JobTab):
         if report.without_py_spy and not self.live.app.settings.read_only:
             await self._ask_to_install(report)
 
-    def _tell_gone(self) -> None:
-        self._tell("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
-
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         """How a job ended may be known only after it was looked for."""
         if self.ended and self.report is None:
             self._tell_gone()
 
-    def _answered(self, done: int, every: int) -> None:
-        pods = wording.count(every, "pod")
-        self._tell("waits", "◐ ", f"Reading the stacks of all processes: {done} of {pods} answered…")
+    def _tell_gone(self) -> None:
+        self._tell("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
 
     def _tell(self, ink: str, glyph: str, words: str) -> None:
         self.verdict.runs = (Span(glyph, ink), Span(words, ink if ink == "bad" else ""))

@@ -54,9 +54,8 @@ def rank_glyph(rank: Rank) -> Span:
 
 
 def _status(rank: Rank) -> Cell:
-    glyph = rank_glyph(rank)
-    word = rank.status if rank.pod else "no pod"
-    return [glyph, Span(f" {word}", "bad" if rank.failed else "dim" if rank.pod is None else "")]
+    ink = "bad" if rank.failed else "" if rank.pod else "dim"
+    return [rank_glyph(rank), Span(f" {rank.status if rank.pod else 'no pod'}", ink)]
 
 
 def _ended(rank: Rank) -> Cell:
@@ -159,7 +158,9 @@ class RankMatrix(Inked, can_focus=True):
 
     def action_move(self, across: int, down: int) -> None:
         """The rank beside, above or below; stays where there is none."""
-        to = self.cursor + across + down * self.a_line(self.size.width)
+        self._point(self.cursor + across + down * self.a_line(self.size.width))
+
+    def _point(self, to: int) -> None:
         if 0 <= to < len(self.cells):
             self.cursor = to
             self.post_message(self.Pointed(self.cells[to].number))
@@ -174,8 +175,7 @@ class RankMatrix(Inked, can_focus=True):
         index = event.y * count + column
         if 0 <= column < count and index < len(self.cells):
             again = index == self.cursor
-            self.cursor = index
-            self.post_message(self.Pointed(self.cells[index].number))
+            self._point(index)
             if again and event.chain > 1:
                 self.action_open()
 
@@ -214,15 +214,12 @@ class FailureCardView(Static):
 
     def watch_card(self) -> None:
         self.display = self.card is not None
-        self._draw()
+        self.watch_room()
+
+    def on_resize(self) -> None:
+        self.watch_room()
 
     def watch_room(self) -> None:
-        self._draw()
-
-    def on_resize(self, event: events.Resize) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
         if self.card is not None:
             self.update("\n".join(card_lines(self.card, self.size.width, self.room)) if self.size.width else "")
 
@@ -259,7 +256,7 @@ class RanksTab(JobTab):
     def compose(self) -> ComposeResult:
         yield FailureCardView()
         yield RankMatrix()
-        yield RankTable()
+        yield RankTable(classes="pods")
         yield SentenceLine(id="caption")
         yield EventTable()
 
@@ -276,8 +273,14 @@ class RanksTab(JobTab):
             self.table.move_to((str(self.rank),))
         self.matrix.display = len(line.ranks) > FEW
         self._show_cells(line)
-        self._keep_pulse(line)
-        self._keep_card(line)
+        # All ranks are listened to once they are too many to look at one by one and one of them runs.
+        if not self._listening and len(line.ranks) > FEW and any(rank.phase == "Running" for rank in line.ranks):
+            self._listening = True
+            self._listen()
+        about = (line.jobset.restarts, len(rank_failures(line.jobset, line.fleet)))
+        if any(about) and about != self._told:  # more has ended badly
+            self._told = about
+            self._read_card()
         self.latest.show_rows(events_of(line), fleet.links.get("events"))
         self._make_room()
 
@@ -289,12 +292,6 @@ class RanksTab(JobTab):
             for rank in line.ranks
         )
         self.matrix.refresh()
-
-    def _keep_pulse(self, line: JobLine) -> None:
-        """Listen to all ranks, once there are too many to look at one by one and one of them runs."""
-        if not self._listening and len(line.ranks) > FEW and any(rank.phase == "Running" for rank in line.ranks):
-            self._listening = True
-            self._listen()
 
     @work(group="pulse", exclusive=True)
     async def _listen(self) -> None:
@@ -309,14 +306,6 @@ class RanksTab(JobTab):
     def connected_anew(self) -> None:
         if self._listening:
             self._listen()
-
-    def _keep_card(self, line: JobLine) -> None:
-        """The card of what failed first, anew whenever more has ended badly."""
-        found = len(rank_failures(line.jobset, line.fleet))
-        about = (line.jobset.restarts, found)
-        if any(about) and about != self._told:
-            self._told = about
-            self._read_card()
 
     @work(group="card", exclusive=True)
     async def _read_card(self) -> None:
@@ -345,16 +334,6 @@ class RanksTab(JobTab):
     @on(RankMatrix.Pointed)
     def point(self, event: RankMatrix.Pointed) -> None:
         self.table.move_to((str(event.number),))
-
-    @on(RankTable.Highlighted, "RankTable")
-    def choose(self, event: RankTable.Highlighted) -> None:
-        if event.key is not None and self.is_open:
-            self.post_message(self.Chosen(int(event.key[0])))
-
-    @on(RankTable.Opened, "RankTable")
-    def open_rank(self, event: RankTable.Opened) -> None:
-        event.stop()
-        self.post_message(self.Chosen(int(event.key[0]), "log"))
 
     @on(RankMatrix.Opened)
     def open_cell(self, event: RankMatrix.Opened) -> None:

@@ -6,11 +6,13 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual import on
 from textual.containers import Vertical
 from textual.message import Message
 from textual.reactive import reactive
 
 from screens.widgets.base import Abstract
+from screens.widgets.table.table import ResourceTable
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -100,6 +102,19 @@ class JobTab(Vertical, metaclass=Abstract):
     @abstractmethod
     def focus_target(self) -> Widget:
         """The part that gets the keys when the tab is opened."""
+
+    @on(ResourceTable.Highlighted, ".pods")
+    def choose_pod(self, event: ResourceTable.Highlighted) -> None:
+        """In a table of pods, by their numbers, the pod under the cursor is the one that actions are about."""
+        event.stop()
+        if event.key is not None and self.is_open:
+            self.post_message(self.Chosen(int(event.key[0])))
+
+    @on(ResourceTable.Opened, ".pods")
+    def open_pod(self, event: ResourceTable.Opened) -> None:
+        """Enter on a pod is its log."""
+        event.stop()
+        self.post_message(self.Chosen(int(event.key[0]), "log"))
 
     # what a tab may use
 
