@@ -297,7 +297,11 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in self.CHANGES_CLUSTER and self.app.settings.read_only:
             return False
-        return super().check_action(action, parameters)
+        return bool(not self.is_mounted or self.offers().get(action, True))
+
+    def offers(self) -> dict[str, object]:
+        """Actions that are not always there, and whether they are now: without it they have no key."""
+        return {}
 
     def on_key(self, event: events.Key) -> None:
         for binding in self._bindings.key_to_bindings.get(event.key, ()):

@@ -138,12 +138,8 @@ class PlacedScreen(InGoogleScreen):
         cloud.project, cloud.region = project, where
         return True
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "where" and not self.app.without_cluster:
-            return False
-        if action == "enable" and not self._disabled:
-            return False
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        return {"where": self.app.without_cluster, "enable": self._disabled}
 
     @work(group="actions", exclusive=True)
     async def action_where(self) -> None:

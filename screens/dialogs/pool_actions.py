@@ -45,11 +45,9 @@ class NodeActions(LiveScreen):
     def subject(self) -> dict[str, str]:
         return {**super().subject(), "node": next(iter(self.node_names), "")}
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Cordon what is open, uncordon what is not."""
-        if action in {"cordon", "uncordon"} and not any(n.cordoned == (action == "uncordon") for n in self.nodes()):
-            return False
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        closed = {node.cordoned for node in self.nodes()}
+        return super().offers() | {"cordon": False in closed, "uncordon": True in closed}
 
     def action_yaml(self) -> None:
         for node in self.nodes()[:1]:
@@ -140,14 +138,11 @@ class PoolSizes(PoolsScreen):
     def facts(self) -> PoolStatus | None:
         """The pool as Google has it; None while that is not known."""
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self) -> dict[str, object]:
         """Only what Google would do: DWS sizes its pools itself, between their limits."""
-        facts = self.facts if action in {"resize", "limits"} else None
-        if action in {"resize", "limits"} and facts is None:
-            return False
-        if action == "resize" and facts and (facts.pool.queued or facts.pool.flex_start):
-            return False
-        return super().check_action(action, parameters)
+        facts = self.facts
+        sized = facts and not (facts.pool.queued or facts.pool.flex_start)
+        return super().offers() | {"resize": sized, "limits": facts}
 
     @work(group="actions")
     async def action_resize(self) -> None:

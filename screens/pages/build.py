@@ -127,13 +127,10 @@ class BuildScreen(InGoogleScreen):
             self._given[line] += 1
             self.view.lines.append([(line.time, line.text)])
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self) -> dict[str, object]:
         build = self.build
-        if action == "cancel" and (build is None or build.over):
-            return False
-        if action == "launch" and not (build and build.images and (build.succeeded or not build.over)):
-            return False
-        return super().check_action(action, parameters)
+        usable = build and build.images and (build.succeeded or not build.over)
+        return {"cancel": build and not build.over, "launch": usable}
 
     def action_launch(self) -> None:
         if self.build and self.build.images:

@@ -164,13 +164,9 @@ class ClustersScreen(AskingScreen):
     def _about(self, row: ClusterRow) -> list[Span]:
         return sentence_of(row, may_enable=not self.session.watch.read_only if self.app.connected else True)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        row = self.table.row if self.is_mounted else None
-        if action == "enable" and not (row and isinstance(row.error, ApiDisabled)):
-            return False
-        if action == "write" and not (row and row.cluster):
-            return False
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        row = self.table.row
+        return {"enable": row and isinstance(row.error, ApiDisabled), "write": row and row.cluster}
 
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:

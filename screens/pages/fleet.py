@@ -80,8 +80,8 @@ class FleetScreen(PoolsScreen):
     _asking = False
     _offered = False  # whether the key that asks was shown last time
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._can_ask() if action == "google" else super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        return {"google": self._can_ask()}
 
     def _can_ask(self) -> bool:
         """Where the nodes are of pools, and Google is not being asked."""

@@ -170,14 +170,10 @@ class ImagesScreen(PlacedScreen, AskingScreen):
         build = self.builds.row
         return build.images[0] if build and build.images and (build.succeeded or not build.over) else ""
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if self.is_mounted and action == "cancel":
-            build = self.builds.row if self.focused is self.builds else None
-            if build is None or build.over:
-                return False
-        if self.is_mounted and action in {"launch", "copy"} and not self._image():
-            return False
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        build = self.builds.row if self.focused is self.builds else None
+        image = self._image()
+        return super().offers() | {"cancel": build and not build.over, "launch": image, "copy": image}
 
     @on(ResourceTable.Opened, "BuildTable")
     def _open(self, event: ResourceTable.Opened) -> None:

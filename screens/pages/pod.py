@@ -126,11 +126,9 @@ class PodScreen(PodActions):
         if pod is not None and pod.jobset:
             self.app.open_page("job", pod.namespace, pod.jobset)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "open_job":
-            pod = self.app.fleet.pods.get(self.key)
-            return pod is not None and bool(pod.jobset)
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        pod = self.app.fleet.pods.get(self.key)
+        return {"open_job": pod and pod.jobset}
 
     @on(ResourceTable.Opened)
     def _open_log(self, event: ResourceTable.Opened) -> None:

@@ -162,10 +162,8 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
     # the report of a faulty host
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "report" and (self.facts is None or not self._reportable()):
-            return False
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        return super().offers() | {"report": self.facts and self._reportable()}
 
     def _reportable(self) -> list[Node]:
         if not self.app.connected:

@@ -28,28 +28,23 @@ if TYPE_CHECKING:
     from console.preflight.check import Check
     from screens.widgets.table.table import RowKey
 
-GLYPHS = {
-    Result.OK: OK,
-    Result.WARN: CARE,
-    Result.FAIL: BAD,
-    Result.NOT_ALLOWED: Span("⊘", "waits"),
-    Result.COULD_NOT: Span("?", "waits"),
-    Result.NOT_APPLICABLE: IDLE,
+SHOWN = {
+    Result.OK: (OK, Span("ok")),
+    Result.WARN: (CARE, Span("warn", "waits")),
+    Result.FAIL: (BAD, Span("fail", "bad")),
+    Result.NOT_ALLOWED: (Span("⊘", "waits"), Span("no right", "waits")),
+    Result.COULD_NOT: (Span("?", "waits"), Span("not seen", "waits")),
+    Result.NOT_APPLICABLE: (IDLE, Span("n/a", "faint")),
 }
-WORDS = {Result.NOT_APPLICABLE: "n/a", Result.NOT_ALLOWED: "no right", Result.COULD_NOT: "not seen"}
-INKS = {Result.FAIL: "bad", Result.WARN: "waits", Result.OK: "", Result.NOT_APPLICABLE: "faint"}
+"""Glyph and short word of each result: what is found has the room."""
 
 
 def glyph(check: Check) -> Span:
-    return GLYPHS[check.result] if check.over else WAITS
+    return SHOWN[check.result][0] if check.over else WAITS
 
 
 def result_cell(check: Check) -> Span:
-    return (
-        Span(WORDS.get(check.result, check.result), INKS.get(check.result, "waits"))
-        if check.over
-        else Span("looking", "dim")
-    )
+    return SHOWN[check.result][1] if check.over else Span("looking", "dim")
 
 
 def found_cell(check: Check) -> Span:
@@ -127,13 +122,9 @@ class PreflightScreen(LiveScreen):
             self.action_all_again()
         self._draw()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        row = self.table.row if self.is_mounted else None
-        if action == "fix" and not (row and row.repair):
-            return False
-        if action == "copy" and not (row and row.command):
-            return False
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        row = self.table.row
+        return {"fix": row and row.repair, "copy": row and row.command}
 
     def action_again(self) -> None:
         self._look(tuple(key[0] for key in self.table.chosen))
@@ -204,7 +195,7 @@ class PreflightScreen(LiveScreen):
 def _sentence(check: Check) -> list[Span]:
     runs = [Span(f"{check.title} ", "strong"), Span(f"{check.evidence} ")]
     if check.reason:
-        runs.append(Span(f"{check.reason} ", INKS.get(check.result, "waits") or "dim"))
+        runs.append(Span(f"{check.reason} ", SHOWN[check.result][1].ink or "dim"))
     if check.over and check.result not in {Result.OK, Result.NOT_APPLICABLE}:
         runs += [Span("→ ", "head"), Span(f"{check.fix} ")]
         if check.command:

@@ -104,11 +104,9 @@ class StorageScreen(PlacedScreen, AskingScreen):
         self.told.runs = tuple(_sentence(place, self)) if place is not None else ()
         self.refresh_bindings()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        place = self.table.row if self.is_mounted else None
-        if action in {"launch", "copy"} and (place is None or not place.values):
-            return False
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        usable = self.table.row and self.table.row.values
+        return super().offers() | {"launch": usable, "copy": usable}
 
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from screens.widgets.table.table import RowKey
 
 AGAIN = 1.0  # seconds between two looks: bytes run while one watches
-ON_TUNNELS = frozenset({"stop", "keep", "copy", "save"})  # actions that need a tunnel
 
 
 class TunnelTable(ResourceTable["Tunnel"]):
@@ -77,10 +76,8 @@ class TunnelsScreen(LiveScreen):
             self.table.show_rows(rows)
             self._tell()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ON_TUNNELS and self.table.row is None:
-            return False
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        return dict.fromkeys(("stop", "keep", "copy", "save"), self.table.row is not None)
 
     @on(ResourceTable.Highlighted)
     def _tell(self) -> None:
