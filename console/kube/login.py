@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import importlib
 import json
 import os
 import ssl
@@ -29,7 +30,6 @@ from console.kube.target import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import ModuleType
 
     from console.errors import ConsoleError
     from console.kube.target import Cluster, Target, User
@@ -255,7 +255,10 @@ class Login:
         if user.exec:
             given = await run_program(user.exec, self.target.cluster)
         else:
-            given = await (await asyncio.to_thread(_import_plugin)).ask_provider(user.auth_provider or {})
+            await asyncio.to_thread(importlib.import_module, "console.kube.auth_provider")
+            from console.kube.auth_provider import ask_provider
+
+            given = await ask_provider(user.auth_provider or {})
         self._authorization = Secret(given.authorization)
         now = self._clock()
         lives = given.expires - now if given.expires else ASK_AGAIN_AFTER + RENEW_BEFORE
@@ -323,12 +326,6 @@ class Login:
             return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
         except ValueError:
             return None
-
-
-def _import_plugin() -> ModuleType:
-    from console.kube import auth_provider
-
-    return auth_provider
 
 
 def _read_secret(path: str) -> Secret:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,6 @@ from console.errors import BadInput, CopyFailed, NotAllowed, NotLoggedIn, Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from types import ModuleType
 
     from console.attach.files.entries import CopyReport
     from console.attach.files.pod_files import PodFiles, PodFolder
@@ -172,17 +172,13 @@ class ContainerCopies:
 
     @asynccontextmanager
     async def _sftp(self) -> AsyncIterator[Sftp]:
-        """Imported only when it is used: half of all copies are small."""
-        ssh = await asyncio.to_thread(_import_sftp)
+        """Imported only when it is used, in a thread: half of all copies are small."""
+        await asyncio.to_thread(importlib.import_module, "console.attach.ssh.client")
+        from console.attach.ssh import client as ssh
+
         async with ssh.open_sftp(self._watched, self._namespace, self._pod) as sftp:
             yield sftp
 
 
 def _lies_in(path: Path, folder: Path) -> bool:
     return path.is_absolute() and (path.parent.resolve() / path.name).is_relative_to(folder.resolve())
-
-
-def _import_sftp() -> ModuleType:
-    from console.attach.ssh import client
-
-    return client

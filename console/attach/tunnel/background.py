@@ -108,7 +108,9 @@ async def detach(order: TunnelRequest) -> tuple[Tunnel, list[str]]:
     line = await asyncio.to_thread(_first_line, json.dumps(asdict(order)).encode() + b"\n")
     said = json.loads(line or b'{"error": "The tunnel\'s process ended at once."}')
     if "error" in said:
-        raise _Told(said["error"], said.get("hint", ""), said.get("code", 1))
+        error = ConsoleError(said["error"], said.get("hint", ""))
+        error.exit_code = said.get("code", 1)
+        raise error
     return decoded(said["tunnel"]), said["notes"]
 
 
@@ -136,12 +138,6 @@ def _first_line(order: bytes) -> bytes:
             words = f"The tunnel did not open within {START:.0f} s."
             raise Unreachable(words, "Try `a4 forward` in the foreground.")
         return shell.stdout.readline()
-
-
-class _Told(ConsoleError):
-    def __init__(self, message: str, hint: str, code: int) -> None:
-        super().__init__(message, hint)
-        self.exit_code = code
 
 
 def main() -> int:

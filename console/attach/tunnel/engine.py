@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -313,42 +313,36 @@ class PortForwarder:
         return await self._wait(address, dial, limit, say)
 
     @asynccontextmanager
-    async def dial(
-        self,
-        address: RankAddress | LivePod,
-        port: int,
-        *,
-        limit: float | None = None,
-        say: Callable[[str], None] = _quiet,
-    ) -> AsyncIterator[AsyncStream]:
-        """As `open`, but gives a stream with awaitable `send`, `receive` and `finish`."""
-        pipe, _ = await self.open(address, port, limit=limit, say=say)
+    async def _relayed(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[tuple[socket.socket, Relay]]:
+        pipe, _ = await self.open(address, port)
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        relay = Relay()
+        await asyncio.get_running_loop().create_connection(lambda: Local(relay), sock=theirs)
+        relay.attach(pipe)
         try:
-            yield AsyncStream(pipe)
+            yield ours, relay
         finally:
-            pipe.close()
+            ours.close()
+            relay.close()
 
     @asynccontextmanager
-    async def socket(
-        self,
-        address: RankAddress | LivePod,
-        port: int,
-        *,
-        limit: float | None = None,
-        say: Callable[[str], None] = _quiet,
-    ) -> AsyncIterator[socket.socket]:
+    async def dial(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[AsyncStream]:
+        """As `open`, but gives a stream with awaitable `send`, `receive` and `finish`."""
+        async with self._relayed(address, port) as (ours, relay):
+            reader, writer = await asyncio.open_connection(sock=ours)
+            try:
+                yield AsyncStream(relay, reader, writer)
+            finally:
+                writer.transport.abort()
+                with suppress(OSError):
+                    await writer.wait_closed()
+
+    @asynccontextmanager
+    async def socket(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[socket.socket]:
         """A blocking socket that leads there, for a library that wants one and runs in a thread."""
-        pipe, _ = await self.open(address, port, limit=limit, say=say)
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        splice = Relay()
-        await asyncio.get_running_loop().create_connection(lambda: Local(splice), sock=ours)
-        splice.attach(pipe)
-        try:
-            yield theirs
-        finally:
-            theirs.close()
-            splice.close()
+        async with self._relayed(address, port) as (ours, _):
+            yield ours
 
     async def _wait(
         self,

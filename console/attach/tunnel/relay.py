@@ -183,55 +183,29 @@ class Local(Source, Sink):
 
 
 class AsyncStream:
-    """A pipe for code that awaits: send, receive, finish."""
+    """The local end of a relay for code that awaits: send, receive, finish."""
 
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-        self._held = bytearray()
-        self._news = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._ended = False
-        self.why = ""
-        pipe.attach(self)
+    def __init__(self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._relay, self._reader, self._writer = relay, reader, writer
 
     async def send(self, data: bytes) -> None:
-        """Send bytes, once there is room; Unreachable if the pipe is broken."""
-        await self._room.wait()
-        if self._ended or self._pipe.closed:
-            raise Unreachable(self.why or "The connection was closed by the pod.")
-        self._pipe.write(data)
+        """Send bytes, once there is room; Unreachable if the connection is broken."""
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise Unreachable(self._relay.why or "The connection was closed by the pod.") from error
 
     async def receive(self) -> bytes:
         """Bytes as they come; empty at the end. Unreachable with words if that was no proper end."""
-        while not self._held and not self._ended:
-            self._news.clear()
-            await self._news.wait()
-        data = bytes(self._held)
-        self._held.clear()
-        if not data and self.why:
-            raise Unreachable(self.why)
-        if not self._ended:
-            self._pipe.resume()
+        data = await self._reader.read(HELD)
+        if not data and self._relay.why:
+            raise Unreachable(self._relay.why)
         return data
 
     def finish(self) -> None:
         """Say that no more will be sent, if the protocol can."""
-        self._pipe.finish()
-
-    def data(self, data: bytes) -> None:
-        self._held += data
-        if len(self._held) >= HELD:
-            self._pipe.pause()
-        self._news.set()
-
-    def full(self, on: bool) -> None:
-        (self._room.clear if on else self._room.set)()
-
-    def end(self, why: str) -> None:
-        self._ended, self.why = True, why
-        self._room.set()
-        self._news.set()
+        self._writer.write_eof()
 
 
 _PIECE = 1 << 16
@@ -258,8 +232,15 @@ async def relay_stdio(
     if found is not None:
         await found(pod)
     splice = Relay()
-    await _write_to(splice, 1)
-    await _read_from(splice, 0)
+    loop = asyncio.get_running_loop()
+    if _waits(1):
+        await loop.connect_write_pipe(lambda: Sink(splice), os.fdopen(os.dup(1), "wb", 0))
+    else:
+        splice.sink(_File(1, splice))
+    if _waits(0):
+        await loop.connect_read_pipe(lambda: Source(splice), os.fdopen(os.dup(0), "rb", 0))
+    else:
+        splice.source(_Thread(0, splice))
     splice.attach(pipe)
     await splice.ended
     if splice.why:
@@ -270,22 +251,6 @@ def _waits(descriptor: int) -> bool:
     """Whether the event loop can wait for it: pipes and sockets, but no file, and no terminal that others use too."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-async def _write_to(splice: Relay, descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    if _waits(descriptor):
-        await loop.connect_write_pipe(lambda: Sink(splice), os.fdopen(os.dup(descriptor), "wb", 0))
-    else:
-        splice.sink(_File(descriptor, splice))
-
-
-async def _read_from(splice: Relay, descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    if _waits(descriptor):
-        await loop.connect_read_pipe(lambda: Source(splice), os.fdopen(os.dup(descriptor), "rb", 0))
-    else:
-        splice.source(_Thread(descriptor, splice))
 
 
 class _File(asyncio.WriteTransport):

@@ -271,8 +271,10 @@ def _namespaces(wire: SelectorWire | None) -> tuple[Requirement, ...] | None:
     if wire is None:
         return None
     labels = [Requirement(key, "In", (value,)) for key, value in sorted((wire.match_labels or {}).items())]
-    expressions = [Requirement(each.key or "", each.operator or "In", tuple(each.values or ()))
-                   for each in wire.match_expressions or ()]  # fmt: skip
+    expressions = [
+        Requirement(each.key or "", each.operator or "In", tuple(each.values or ()))
+        for each in wire.match_expressions or ()
+    ]
     return (*labels, *expressions)
 
 
@@ -341,18 +343,11 @@ def parse_cohort(wire: CohortWire) -> Cohort:
     )
 
 
-class TolerationWire(Wire):
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
-
-
 class FlavorSpecWire(Wire):
     node_labels: dict[str, str] | None = None
     topology_name: str | None = None
     node_taints: list[TaintWire] | None = None
-    tolerations: list[TolerationWire] | None = None
+    tolerations: list[Toleration] | None = None
 
 
 class FlavorWire(ObjectWire):
@@ -366,10 +361,7 @@ def parse_flavor(wire: FlavorWire) -> ResourceFlavor:
         node_labels=tuple(sorted((spec.node_labels or {}).items())),
         topology=intern_text(spec.topology_name),
         taints=tuple(map(format_taint, spec.node_taints or ())),
-        tolerations=tuple(
-            Toleration(each.key or "", each.operator or "Equal", each.value or "", each.effect or "")
-            for each in spec.tolerations or ()
-        ),
+        tolerations=tuple(spec.tolerations or ()),
     )
 
 
