@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 LOOKED = 50  # first lines by which it is known what a log is wrapped in
 LARGEST = 64 << 20  # bytes that are kept until the end of the log, of one that can only be read as a whole
@@ -141,7 +141,7 @@ class CollectorUnwrapper:
         self._wrap = _wrap_of(line) if not self._held else None
         if self._wrap is not None:
             return self._wrap.line(line)
-        if _NUMBERED.match(line) or _FILED.match(line) or _stern(line):
+        if any(bare(line) is not None for bare, _ in _MARKS):
             self._held.append(line)
             return self._decide()
         self._seen += 1
@@ -157,12 +157,12 @@ class CollectorUnwrapper:
         if not self._held:
             return b""
         lines = [line for line in self._held if line.strip() and not line.startswith((b"+ ", b"--\n"))]
-        for kind, enough in ((_Numbered, _RISING), (_Filed, _SURE), (_Stern, _SURE)):
-            if not kind.fits(lines):
+        for bare, enough in _MARKS:
+            if any(bare(line) is None for line in lines) or (bare is _numbered and not _rises(lines)):
                 continue
             if len(lines) < (min(enough, 2) if over else enough):
                 return b"" if not over else self._release()
-            self._wrap = kind()
+            self._wrap = _Marked(bare)
             held, self._held = self._held, []
             return b"".join(map(self._wrap.line, held))
         self._seen += len(lines)
@@ -246,11 +246,9 @@ class _Json:
         self.end = self._records.end
 
     def line(self, line: bytes) -> bytes:
-        record = _record(line) if line[:1] == b"{" else None
-        text = _text(record) if record is not None else None
-        if record is None or text is None:
-            return line
-        return self._records.add(text, _member(record, _TIMES), _member(record, _PODS))
+        record = (_record(line) if line[:1] == b"{" else None) or {}
+        text = _text(record)
+        return line if text is None else self._records.add(text, _member(record, _TIMES), _member(record, _PODS))
 
 
 class _Csv:
@@ -328,54 +326,47 @@ class _Ansible:
 # marks in front of lines
 
 
-class _Marks:
+class _Marked:
     """Lines that are as they were, but for what stands in front of them."""
+
+    def __init__(self, bare: Callable[[bytes], bytes | None]) -> None:
+        self._bare = bare
+
+    def line(self, line: bytes) -> bytes:
+        bare = self._bare(line)
+        return bare if bare is not None else b"" if line == b"--\n" else line
 
     def end(self) -> bytes:
         return b""
 
 
-class _Numbered(_Marks):
-    """`grep -n`."""
-
-    def line(self, line: bytes) -> bytes:
-        found = _NUMBERED.match(line)
-        return found.group(3) if found else b"" if line == b"--\n" else line
-
-    @staticmethod
-    def fits(lines: Iterable[bytes]) -> bool:
-        found = [_NUMBERED.match(line) for line in lines]
-        numbers = [int(each.group(1)) for each in found if each]
-        return len(numbers) == len(found) and all(low < high for low, high in pairwise(numbers))
+def _numbered(line: bytes) -> bytes | None:
+    """The line without what `grep -n` puts in front of it; None if it is no such line."""
+    found = _NUMBERED.match(line)
+    return found.group(3) if found else None
 
 
-class _Filed(_Marks):
-    """`grep` in several files, with or without -n."""
-
-    def line(self, line: bytes) -> bytes:
-        found = _FILED.match(line)
-        if found is None:
-            return b"" if line == b"--\n" else line
-        return b"[pod/" + found.group("file").strip(b"/").replace(b"/", b"_") + b"] " + found.group("text")
-
-    @staticmethod
-    def fits(lines: Iterable[bytes]) -> bool:
-        return all(map(_FILED.match, lines))
+def _filed(line: bytes) -> bytes | None:
+    """The same for `grep` in several files, with or without -n."""
+    found = _FILED.match(line)
+    return found and b"[pod/" + found.group("file").strip(b"/").replace(b"/", b"_") + b"] " + found.group("text")
 
 
-class _Stern(_Marks):
-    def line(self, line: bytes) -> bytes:
-        found = _stern(line)
-        return b"[pod/" + found.group(1) + b"/" + found.group(2) + b"] " + found.group(3) if found else line
-
-    @staticmethod
-    def fits(lines: Iterable[bytes]) -> bool:
-        return all(map(_stern, lines))
-
-
-def _stern(line: bytes) -> re.Match[bytes] | None:
+def _of_stern(line: bytes) -> bytes | None:
     found = _STERN.match(line)
-    return found if found and found.group(2) not in _WORDS and any(map(str.isdigit, found.group(1).decode())) else None
+    if found is None or found.group(2) in _WORDS or not any(map(str.isdigit, found.group(1).decode())):
+        return None
+    return b"[pod/" + found.group(1) + b"/" + found.group(2) + b"] " + found.group(3)
+
+
+def _rises(lines: Sequence[bytes]) -> bool:
+    """Whether the numbers in front of lines rise, as those of `grep -n` do."""
+    numbers = [int(found.group(1)) for line in lines if (found := _NUMBERED.match(line))]
+    return all(low < high for low, high in pairwise(numbers))
+
+
+_MARKS = ((_numbered, _RISING), (_filed, _SURE), (_of_stern, _SURE))
+"""What may stand in front of lines, and how many of them tell."""
 
 
 # what stands in a record
@@ -416,21 +407,15 @@ def _member(record: dict[str, Any], names: Iterable[str]) -> str:
 def _columns(heading: str) -> tuple[int, int, int] | None:
     """Where text, time and pod stand in a row, if that line is the heading of such a table."""
     cells = [cell.strip() for cell in _cells(heading.strip())]
-    if (
-        len(cells) < 2
-        or len(set(cells)) < len(cells)
-        or not all(re.fullmatch(r"[\w@./ -]{1,80}", cell) for cell in cells)
-    ):
+    plain = all(re.fullmatch(r"[\w@./ -]{1,80}", cell) for cell in cells)
+    if len(cells) < 2 or len(set(cells)) < len(cells) or not plain:
         return None
     text, time, pod = (
         next((cells.index(name) for name in names if name in cells), -1) for names in (_TEXTS, _TIMES, _PODS)
     )
-    named = (
-        text
-        if text >= 0
-        else next((at for at, cell in enumerate(cells) if cell.lower() in {"message", "log", "line"}), -1)
-    )
-    return (named, time, pod) if named >= 0 else None
+    if text < 0:
+        text = next((at for at, cell in enumerate(cells) if cell.lower() in {"message", "log", "line"}), -1)
+    return (text, time, pod) if text >= 0 else None
 
 
 def _cells(row: str) -> list[str]:
@@ -451,17 +436,9 @@ def _text_of_json_array(data: bytes) -> bytes:
         return data
     if all(isinstance(each, str) for each in said):
         return b"".join(each.encode("utf-8", "replace") + b"\n" for each in said)
-    records, told = _Records(), []
-    for each in said:
-        text = _text(each) if isinstance(each, dict) else None
-        if text is None:
-            continue
-        told.append(records.add(text, _member(each, _TIMES), _member(each, _PODS)))
-    return (
-        b"".join(told) + records.end()
-        if any(isinstance(each, dict) and _text(each) is not None for each in said)
-        else data
-    )
+    records, texts = _Records(), [(each, _text(each)) for each in said if isinstance(each, dict)]
+    told = [records.add(text, _member(each, _TIMES), _member(each, _PODS)) for each, text in texts if text is not None]
+    return b"".join(told) + records.end() if told else data
 
 
 def _decoded(text: str) -> str:

@@ -53,11 +53,8 @@ class LogFailure(Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """With its rank and host: "rank 3 on node-7: CUDA out of memory"."""
-        who = " ".join(
-            each
-            for each in (f"rank {self.rank}" if self.rank is not None else "", f"on {self.host}" if self.host else "")
-            if each
-        )
+        rank = f"rank {self.rank}" if self.rank is not None else ""
+        who = " ".join(filter(None, (rank, f"on {self.host}" if self.host else "")))
         return f"{who}: {self.text}" if who else self.text
 
 
@@ -71,15 +68,15 @@ def group_sentences(failures: Iterable[LogFailure]) -> list[str]:
 
 def _sentence(group: list[LogFailure]) -> str:
     first = group[0]
-    hint = f" {first.hint}" if first.hint else ""
+    said = first.sentence
     ranks = sorted({each.rank for each in group if each.rank is not None})
-    if len(ranks) > 1:
-        return f"line {first.line:,}: ranks {format_ranges(ranks)}: {first.text}.{hint}"
     hosts = list(dict.fromkeys(each.host for each in group if each.host))
-    if len(hosts) > 1:
-        named = ", ".join(hosts[:_NAMED]) + (f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else "")
-        return f"line {first.line:,}: on {named}: {first.text}.{hint}"
-    return f"line {first.line:,}: {first.sentence}.{hint}"
+    if len(ranks) > 1:
+        said = f"ranks {format_ranges(ranks)}: {first.text}"
+    elif len(hosts) > 1:
+        more = f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else ""
+        said = f"on {', '.join(hosts[:_NAMED])}{more}: {first.text}"
+    return f"line {first.line:,}: {said}." + (f" {first.hint}" if first.hint else "")
 
 
 HINTS = {
@@ -96,7 +93,7 @@ HINTS = {
     "killed": "SIGKILL comes mostly from the kernel, when the container's memory runs out, or from a scheduler.",
     "bus-error": "Mostly /dev/shm is full: mount a larger one, or use fewer data loader workers.",
 }
-_XIDS = {
+XIDS = {
     13: "The program used memory that is not its own, or the GPU is faulty: run it again on another one.",
     31: "The program used memory that is not its own; if it comes back on this GPU only, the GPU is faulty.",
     43: "The program failed; the GPU keeps working.",
@@ -114,7 +111,8 @@ _XIDS = {
     145: "An NVLink error: reset the GPUs of the node.",
     149: "An NVLink error: reset the GPUs of the node.",
 }
-_WARNINGS = (
+"""What an Xid mostly asks for."""
+WARNINGS = (
     ("unhandled cuda error", "The CUDA error named there is the cause: look for Xid errors on that node."),
     ("Connection closed by remote peer", "Another rank ended first: its last lines tell why."),
     ("Connection refused", "The other rank has ended, or was never there: look at its pod."),
@@ -123,6 +121,7 @@ _WARNINGS = (
     ("async event: port error", "The link of that NIC went down."),
     ("No space left on device", "/dev/shm is full: mount a larger one."),
 )
+"""Words of a warning of libnccl, and what they mostly mean."""
 EXCEPTIONS = (
     ("No space left on device", "A file system is full: the message names the path, or /dev/shm is meant."),
     ("DataLoader worker", "Mostly the memory or /dev/shm ran out: use fewer workers, or mount a larger /dev/shm."),
@@ -134,16 +133,6 @@ EXCEPTIONS = (
     ("ModuleNotFoundError", "The image lacks that package."),
 )
 """Words of an exception and what they mostly mean."""
-
-
-def xid_hint(number: int) -> str:
-    """What an Xid mostly asks for; empty where that is not certain."""
-    return _XIDS.get(number, "")
-
-
-def nccl_warning_hint(text: str) -> str:
-    """What a warning of libnccl mostly means; empty where that is not certain."""
-    return next((hint for word, hint in _WARNINGS if word in text), "")
 
 
 class Xid(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Failures that a log names, read while it is printed: bytes in any pieces, failures out.
 
-Lines that name one by themselves are told by their words (`_named`); what torchrun and mpirun print over several lines
-is put together first (`_Report`). A program may print the same for every rank and again and again: each failure of a
-rank is kept once, with how often it was named.
+Lines that name one by themselves are told by their words (`_READERS`); what torchrun and mpirun print over several
+lines is put together first (`_Report`). A program may print the same for every rank and again and again: each failure
+of a rank is kept once, with how often it was named.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from console.logs.failure_kinds import (
     FAILURE,
     FAILURE_WORDS,
     HINTS,
+    WARNINGS,
+    XIDS,
     LogFailure,
     nccl_message,
-    nccl_warning_hint,
     xid,
-    xid_hint,
 )
 from console.logs.line_splitter import label_of
 from console.logs.word_search import LineBlocks, WordSearch, spans_with
@@ -169,9 +169,10 @@ class FailureParser:
         if self._opens(text, label, number):
             return
         found_any = False
-        for each in _named(text, bare, number):
-            self._add(each, text, at)
-            found_any = True
+        for read in dict.fromkeys(read for word, read in _READERS if word in text):  # several may be in one line
+            for each in read(bare if read is _test else text, number):
+                self._add(each, text, at)
+                found_any = True
         if raising is not None and not found_any and (raised := _raised(bare, raising)):
             self._add(raised, text, at)
 
@@ -248,8 +249,7 @@ class FailureParser:
 
     def _tell(self, label: str, at: int) -> None:
         """What the report said, as far as it came."""
-        report = self._reports.pop(label)
-        for each in _told(report):
+        for each in _told(self._reports.pop(label)):
             self._add(each, label, at)
 
 
@@ -276,9 +276,8 @@ def _told(report: _Report) -> Iterator[LogFailure]:
         yield LogFailure("torchrun", text, report.line, _number(first["rank"]), first.get("host", ""))
         return
     if not members:
-        yield LogFailure(
-            "torchrun", "a process failed; the report is cut before it names the process (torchrun)", report.line
-        )
+        text = "a process failed; the report is cut before it names the process (torchrun)"
+        yield LogFailure("torchrun", text, report.line)
     for each in members:
         text = f"failed{_how(each)}; which rank failed first is not reported (torchrun)"
         yield LogFailure("torchrun", text, report.line, _number(each["rank"]), each.get("host", ""))
@@ -306,12 +305,6 @@ def _signal(number: int) -> str:
 # lines that name a failure by themselves
 
 
-def _named(text: str, bare: str, line: int) -> Iterator[LogFailure]:
-    """What the line names; several programs may have printed into one line."""
-    for read in dict.fromkeys(read for word, read in _READERS if word in text):
-        yield from read(bare if read is _test else text, line)
-
-
 def _raised(text: str, line: int) -> LogFailure | None:
     found = _EXCEPTION.match(text)
     if found is None or found.group(1) in {"KeyboardInterrupt", "SystemExit"}:
@@ -331,9 +324,8 @@ def _watchdog(text: str, line: int) -> Iterator[LogFailure]:
         number = f" (SeqNum {said['SeqNum']})" if "SeqNum" in said else ""
         before = [each for each in _RANK.finditer(text[: found.start()]) if each.group(1) or each.group(2)]
         rank = int(before[-1].group(1) or before[-1].group(2)) if before else None
-        yield LogFailure(
-            "nccl-timeout", f"NCCL timeout: {said.get('OpType', 'a collective')}{number}{ran}{limit}", line, rank
-        )
+        what = f"NCCL timeout: {said.get('OpType', 'a collective')}{number}{ran}{limit}"
+        yield LogFailure("nccl-timeout", what, line, rank)
 
 
 def _flight(text: str, line: int) -> Iterator[LogFailure]:
@@ -392,9 +384,8 @@ def _noticed(text: str, line: int) -> Iterator[LogFailure]:
     if found:
         how = f"was ended by {_signal(int(number.group(1)))}" if number else "ended"
         hint = HINTS["killed"] if number and int(number.group(1)) == signal.SIGKILL else ""
-        yield LogFailure(
-            "mpirun", f"{how} ({found.group(1)})", line, int(found.group(2)), node.group(1) if node else "", hint
-        )
+        host = node.group(1) if node else ""
+        yield LogFailure("mpirun", f"{how} ({found.group(1)})", line, int(found.group(2)), host, hint)
 
 
 def _interrupted(text: str, line: int) -> Iterator[LogFailure]:
@@ -412,23 +403,22 @@ def _fault(text: str, line: int) -> Iterator[LogFailure]:
     if found := xid(text):
         what = f"{'SXid' if found.switch else 'Xid'} {found.number} on {found.bus}"
         said = f"{what}: {found.text}" if found.text else what
-        hint = "" if found.switch else xid_hint(found.number)
+        hint = "" if found.switch else XIDS.get(found.number, "")
         yield LogFailure("xid", said[:_TOLD], line, hint=hint)
 
 
 def _lost(text: str, line: int) -> Iterator[LogFailure]:
     if "Xid (" not in text:
         found = _LOST.search(text)
-        yield LogFailure("gpu-lost", f"GPU {found.group(1)} has fallen off the bus" if found else
-                         "A GPU has fallen off the bus", line)  # fmt: skip
+        yield LogFailure("gpu-lost", f"{f'GPU {found.group(1)}' if found else 'A GPU'} has fallen off the bus", line)
 
 
 def _warning(text: str, line: int) -> Iterator[LogFailure]:
     said = nccl_message(text)
     if said is not None and said.level == "WARN" and said.text:
         gpu = f" (GPU {said.device})" if said.device is not None else ""
-        yield LogFailure("nccl-warning", f"NCCL warning{gpu}: {said.text[:_TOLD]}", line, host=said.host,
-                         hint=nccl_warning_hint(said.text))  # fmt: skip
+        hint = next((hint for word, hint in WARNINGS if word in said.text), "")
+        yield LogFailure("nccl-warning", f"NCCL warning{gpu}: {said.text[:_TOLD]}", line, host=said.host, hint=hint)
 
 
 def _test(text: str, line: int) -> Iterator[LogFailure]:

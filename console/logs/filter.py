@@ -47,17 +47,14 @@ def matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
 
 def passing_lines(data: bytes, keep: LineFilter) -> list[int]:
     """Where the lines begin that the filter lets through."""
-    some, sure = _wanted(data, keep), _is_one(keep)
+    # Whether it asks one thing only, and one of which the search alone says all.
+    sure = not keep.level and (keep.pattern is None or not keep.nccl)
+    some = _wanted(data, keep)
     if some is not None:
         return some if sure else [begin for begin in some if keep(_line(data, begin))]
     out = {begin for begin in _unwanted(data, keep) if sure or not keep(_line(data, begin))}
     begins = _begins(data)
     return [begin for begin in begins if begin not in out] if out else list(begins)
-
-
-def _is_one(keep: LineFilter) -> bool:
-    """Whether it asks one thing only, and one of which the search alone says all."""
-    return not keep.level and (keep.pattern is None or not keep.nccl)
 
 
 def _wanted(data: bytes, keep: LineFilter) -> list[int] | None:
@@ -66,18 +63,13 @@ def _wanted(data: bytes, keep: LineFilter) -> list[int] | None:
     if keep.pattern is not None and not keep.without:
         every.append(matching_lines(data, keep.pattern))
     if keep.level in {"error", "warn"}:
-        every.append(_serious(data, keep.level))
+        lines = set(_ERRORS.lines(data))
+        if keep.level == "warn":  # that a line warns is cheaper to see than that it tells of an error
+            lines.update(at for at in _WARNINGS.lines(data) if at not in lines and is_warning(_line(data, at)))
+        every.append(lines)
     if keep.nccl == "only":
         every.append(_NCCL.lines(data))
     return sorted(set(every[0]).intersection(*every[1:])) if every else None
-
-
-def _serious(data: bytes, least: str) -> set[int]:
-    """Lines that may be so serious. That one warns is cheaper to see than that it tells of an error."""
-    lines = set(_ERRORS.lines(data))
-    if least == "warn":
-        lines.update(begin for begin in _WARNINGS.lines(data) if begin not in lines and is_warning(_line(data, begin)))
-    return lines
 
 
 def _unwanted(data: bytes, keep: LineFilter) -> Iterator[int]:
@@ -98,14 +90,8 @@ def _line(data: bytes, begin: int) -> bytes:
 def _begins(data: bytes) -> list[int]:
     """Where each line begins; nothing begins after the last line end."""
     lengths = [len(line) + 1 for line in data.split(b"\n")]
-    last = lengths.pop()
-    return (
-        list(accumulate(lengths, initial=0))
-        if last > 1
-        else list(accumulate(lengths[:-1], initial=0))
-        if lengths
-        else []
-    )
+    begins = list(accumulate(lengths[:-1], initial=0))
+    return begins if lengths[-1] > 1 else begins[:-1]
 
 
 def _with(data: bytes, word: bytes) -> Iterator[int]:

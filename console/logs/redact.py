@@ -100,8 +100,6 @@ _AFTER = "|".join(
 )
 AFTER = rf"(?=[a-z_?&:-])(?:{_AFTER})"
 """What stands after words that announce a secret; the one group of each that matches is kept."""
-PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
-_PRIVATE_KEY = re.compile(PRIVATE_KEY)
 
 
 def is_confidential(name: str, value: object = None) -> bool:
@@ -114,23 +112,13 @@ def is_confidential(name: str, value: object = None) -> bool:
 
 def looks_confidential(text: str) -> bool:
     """Whether a text holds a token, a key, or words that announce one."""
-    return any(pattern.search(text) is not None for pattern in (*_shapes_of_text(), _PRIVATE_KEY))
-
-
-@cache
-def _shapes_of_text() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Compiled once a text is looked through: that takes milliseconds, and most commands look through none."""
-    return re.compile(SHAPES), re.compile(AFTER, re.IGNORECASE)
-
-
-_SECRET_KEY = re.compile(PRIVATE_KEY + r"(?:(?!-----END)[\s\S]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?")
+    raw = text.encode("utf-8", "surrogatepass")
+    return any(pattern.search(raw) is not None for pattern in (*_patterns(), _KEY))
 
 
 def redact(text: str) -> str:
-    """The text without what can be told to be a secret, for messages of our own; logs have `parsers.secrets`."""
-    shape, announced = _shapes_of_text()
-    text = shape.sub(REDACTED, _SECRET_KEY.sub(REDACTED, text))
-    return announced.sub(lambda match: next(each for each in match.groups() if each is not None) + REDACTED, text)
+    """The text without what can be told to be a secret, for messages of our own; logs have `Redactor`."""
+    return redact_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 REDACTED_BYTES = REDACTED.encode()
@@ -146,11 +134,9 @@ _WORDS = WordSearch(
     fold=True,
 )  # fmt: skip
 """A text without any of these has no secret in it that is known here."""
-_KEY = re.compile(
-    PRIVATE_KEY.encode() + rb"(?:(?!-----END)[\s\S]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?", re.ASCII
-)
-_BEGIN = re.compile(PRIVATE_KEY.encode())
+_BEGIN = re.compile(rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
 _END = re.compile(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY = re.compile(_BEGIN.pattern + rb"(?:(?!-----END)[\s\S]){0,20000}(?:" + _END.pattern + rb")?", re.ASCII)
 _KEY_LINES = 200  # the longest key has fewer lines than this; whatever has more was no key
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-Z\\-_])")
 
@@ -209,14 +195,12 @@ def redact_bytes(text: bytes) -> bytes:
         if plain != text and (clean := redact_bytes(plain)) != plain:
             return clean
         return text
-    shape, announced = _shapes_of_bytes()
-    return announced.sub(_keep_name, shape.sub(REDACTED_BYTES, _KEY.sub(REDACTED_BYTES, text)))
+    shape, announced = _patterns()
+    text = shape.sub(REDACTED_BYTES, _KEY.sub(REDACTED_BYTES, text))
+    return announced.sub(lambda found: next(each for each in found.groups() if each is not None) + REDACTED_BYTES, text)
 
 
 @cache
-def _shapes_of_bytes() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+def _patterns() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Compiled once a text is looked through: that takes milliseconds, and most commands look through none."""
     return re.compile(SHAPES.encode(), re.ASCII), re.compile(AFTER.encode(), re.IGNORECASE | re.ASCII)
-
-
-def _keep_name(match: re.Match[bytes]) -> bytes:
-    return next(group for group in match.groups() if group is not None) + REDACTED_BYTES

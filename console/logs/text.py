@@ -50,13 +50,11 @@ class LineFilter:
     @property
     def description(self) -> str:
         """What it lets through; empty: everything."""
-        said = (
-            [f"{self.level} or worse"] if self.level and self.level != "error" else [self.level] if self.level else []
-        )
-        said += [f"NCCL {self.nccl}" if self.nccl == "only" else "without NCCL"] if self.nccl else []
+        said = [self.level if self.level in {"", "error"} else f"{self.level} or worse"]
+        said.append({"": "", "only": "NCCL only"}.get(self.nccl, "without NCCL"))
         if self.pattern is not None:
             said.append(f"{'without' if self.without else 'with'} {self.pattern.pattern.decode('utf-8', 'replace')}")
-        return ", ".join(said)
+        return ", ".join(filter(None, said))
 
 
 class Text(Protocol):
