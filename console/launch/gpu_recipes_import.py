@@ -248,11 +248,12 @@ def _envs(root: dict[str, Any], out: TranslatedValues) -> None:
         entries.sort(key=lambda each: not (isinstance(each[1], Mapping) and each[1].get("name") == "TRAINING_MODE"))
         for place, entry in entries:
             if isinstance(entry, Mapping):
-                _env_entry(f"{'.'.join(way)}[{place}]", place, entry, out, testbed=way[-1] == "envs")
+                _env_entry(way, place, entry, out)
 
 
-def _env_entry(key: str, place: int, entry: Mapping[str, Any], out: TranslatedValues, *, testbed: bool) -> None:
-    name, value = entry.get("name"), entry.get("value")
+def _env_entry(way: Names, place: int, entry: Mapping[str, Any], out: TranslatedValues) -> None:
+    key, name, value = f"{'.'.join(way)}[{place}]", entry.get("name"), entry.get("value")
+    testbed = way[-1] == "envs"
     if name is None and testbed and out.recipe != "qwen3-30b-pretrain-pai" and place < len(TESTBED_ENVS):
         name = TESTBED_ENVS[place]
         out.note(name, f"{key} was taken as {name}, which has that place in the testbed's values.yaml.")
@@ -264,27 +265,21 @@ def _env_entry(key: str, place: int, entry: Mapping[str, Any], out: TranslatedVa
 
 def _env(name: str, value: str, out: TranslatedValues) -> None:
     if name == "TRAINING_MODE":
-        _training_mode(value, out)
+        if out.recipe.startswith("qwen3-next"):
+            out.recipe = "qwen3-next-sft" if value == "sft" else "qwen3-next-pretrain"
+        else:
+            out.leave_out(name, "choose the recipe instead: qwen3-next-pretrain or qwen3-next-sft")
     elif name == "USE_JSON_SFT" and out.recipe == "qwen3-next-sft" and value == "true":
         out.recipe = "qwen3-next-sft-json"
     elif name in ENV:
         if value or name != "SSH_PUBLIC_KEY":
             out.put(ENV[name], value)
-    elif name in ENV_UNUSED:
-        if value:
-            out.leave_out(name, "no recipe reads this variable")
-    elif is_confidential(name, value or "x") or looks_confidential(value):
-        if value:
-            out.leave_out(name, f"secrets stay in Secrets; name one instead: secrets.{name}=SECRET/KEY")
+    elif value and name in ENV_UNUSED:
+        out.leave_out(name, "no recipe reads this variable")
+    elif value and (is_confidential(name, value) or looks_confidential(value)):
+        out.leave_out(name, f"secrets stay in Secrets; name one instead: secrets.{name}=SECRET/KEY")
     elif value:
         out.put(f"env.{name}", value)
-
-
-def _training_mode(value: str, out: TranslatedValues) -> None:
-    if out.recipe.startswith("qwen3-next"):
-        out.recipe = "qwen3-next-sft" if value == "sft" else "qwen3-next-pretrain"
-    else:
-        out.leave_out("TRAINING_MODE", "choose the recipe instead: qwen3-next-pretrain or qwen3-next-sft")
 
 
 def _topology(root: dict[str, Any], out: TranslatedValues) -> None:

@@ -53,44 +53,31 @@ def translate(text: str, kind: str, failed: str) -> ConsoleError:
         message = "; ".join(f"{problem.path or 'values'}: {problem.message}" for problem in problems)
         return BadValues(f"{failed}: {message}.", problems=problems)
     why = first_sentence(text)
-    for pattern, made in _MEANINGS:
+    for pattern, made, hint, more in _MEANINGS:
         if re.search(pattern, text):
-            return made(f"{failed}: {why}.")
+            return made(f"{failed}: {why}.", hint, **more)
     if kind == "HelmNotFoundError":
         return NotFound(f"{failed}: there is no such release.", status=404, reason="NotFound")
     return ReleaseFailed(f"{failed}: {why}.")
 
 
-_MEANINGS: tuple[tuple[str, Callable[[str], ConsoleError]], ...] = (
-    (r"stat .*no such file|context .* does not exist|invalid configuration|error loading config", BadKubeconfig),
-    (r"\bUnauthorized\b|must be logged in", lambda text: NotLoggedIn(text, "Log in again.", status=401)),
-    (
-        r"\bis forbidden: User\b|\bforbidden: User\b",
-        lambda text: NotAllowed(
-            text, "Ask for permission to do this in the namespace.", status=403, reason="Forbidden"
-        ),
-    ),
-    (
-        r"cannot reuse a name that is still in use|cannot be imported into the current release",
-        lambda text: Conflict(text, "Choose another name, or remove what has it.", status=409, reason="AlreadyExists"),
-    ),
-    (
-        r"no matches for kind \"JobSet\"",
-        lambda text: ReleaseFailed(text, "This cluster has no JobSet API; ask its administrator to install JobSet."),
-    ),
-    (
-        r"namespaces? \"[^\"]*\" not found",
-        lambda text: NotFound(text, "Choose a namespace that exists.", status=404, reason="NotFound"),
-    ),
-    (
-        r"failed calling webhook",
-        lambda text: ReleaseFailed(text, "A controller of the cluster (Kueue or JobSet) does not answer."),
-    ),
-    (
-        r"cluster unreachable|connection refused|no such host|i/o timeout|deadline exceeded|x509|TLS handshake|EOF$",
-        lambda text: Unreachable(text, "Check the network, the VPN and the kubeconfig."),
-    ),
-)
+_MEANINGS: tuple[tuple[str, type[ConsoleError], str, dict[str, Any]], ...] = (
+    (r"stat .*no such file|context .* does not exist|invalid configuration|error loading config", BadKubeconfig, "",
+     {}),
+    (r"\bUnauthorized\b|must be logged in", NotLoggedIn, "Log in again.", {"status": 401}),
+    (r"\bis forbidden: User\b|\bforbidden: User\b", NotAllowed, "Ask for permission to do this in the namespace.",
+     {"status": 403, "reason": "Forbidden"}),
+    (r"cannot reuse a name that is still in use|cannot be imported into the current release", Conflict,
+     "Choose another name, or remove what has it.", {"status": 409, "reason": "AlreadyExists"}),
+    (r"no matches for kind \"JobSet\"", ReleaseFailed,
+     "This cluster has no JobSet API; ask its administrator to install JobSet.", {}),
+    (r"namespaces? \"[^\"]*\" not found", NotFound, "Choose a namespace that exists.",
+     {"status": 404, "reason": "NotFound"}),
+    (r"failed calling webhook", ReleaseFailed, "A controller of the cluster (Kueue or JobSet) does not answer.", {}),
+    (r"cluster unreachable|connection refused|no such host|i/o timeout|deadline exceeded|x509|TLS handshake|EOF$",
+     Unreachable, "Check the network, the VPN and the kubeconfig.", {}),
+)  # fmt: skip
+"""What Helm says, and the failure that it is: its kind, what to do, and what an API server's answer says of it."""
 
 
 def schema_problems(text: str) -> tuple[FieldProblem, ...]:

@@ -250,23 +250,21 @@ class ChartCatalog:
             found += fit_problems(form.recipe, form.paths, values)
         return tuple(found)
 
-    def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
-        """What the values of a sound plan come to, such as its iterations; nothing for a plan with problems."""
-        if self.problems(plan):
-            return ()
-        form = self._form(plan.recipe)
-        return fit_notes(form.paths, merge_values(form.defaults, plan.values))
+    def notes(self, plan: LaunchPlan, *, practice: bool = False) -> tuple[str, ...]:
+        """What the values of a sound plan come to, such as its iterations; nothing for a plan with problems.
 
-    def practice_notes(self, plan: LaunchPlan) -> tuple[str, ...]:
-        """What the practice cluster cannot do of the faults that a sound plan asks it for."""
+        On the practice cluster also what that cannot do of the faults it is asked for.
+        """
         if self.problems(plan):
             return ()
-        form = self._form(plan.recipe)
-        values = merge_values(form.defaults, plan.values)
+        paths, values = self._form(plan.recipe).paths, self.values(plan)
+        notes = fit_notes(paths, values)
+        if not practice:
+            return notes
         told = get_path(values, f"env.{FAULT_VARIABLE}")
-        steps = iterations(values) if "recipe.train.tp" in form.paths else None
+        steps = iterations(values) if "recipe.train.tp" in paths else None
         pods = max(1, int(str(get_path(values, "gpus") or 0)) // 8)
-        return tuple(complaints(str(told or ""), work_of(plan.recipe), steps=steps, pods=pods))
+        return (*notes, *complaints(str(told or ""), work_of(plan.recipe), steps=steps, pods=pods))
 
     def require_sound(self, plan: LaunchPlan) -> None:
         """Raise BadInput, with every problem in it, unless there is none."""

@@ -118,9 +118,8 @@ class Launching:
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """What the values of a sound plan come to, such as its iterations; none while it has problems."""
-        found = self._catalogue().notes(plan)
         practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
-        return (*found, *self._catalogue().practice_notes(plan)) if practice else found
+        return self._catalogue().notes(plan, practice=practice)
 
     def suggest_name(self, recipe: str) -> str:
         """A valid name that says who and what."""

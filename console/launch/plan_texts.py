@@ -57,19 +57,11 @@ class PlanTexts:
     """Launch plans as text and back: YAML, helm commands, differences; needs no cluster."""
 
     def __init__(self, catalogue: ChartCatalog, render: Render) -> None:
-        self._catalogue = catalogue
+        self._catalogue, self._schema = catalogue, catalogue.schema
         self._render = render
         self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None
         """What the last difference was taken from: it stays the same while a form is typed in."""
         self._known = [path for path, part in leaves(catalogue.schema) if not part.get("x-hidden")]
-
-    @property
-    def _schema(self) -> Schema:
-        return self._catalogue.schema
-
-    def defaults(self, recipe: str) -> dict[str, Value]:
-        """All values of a recipe that nobody has changed, nested."""
-        return self._catalogue.defaults(recipe)
 
     def values(self, plan: LaunchPlan) -> dict[str, Value]:
         return self._catalogue.values(plan)

@@ -16,7 +16,7 @@ import yaml
 
 from console.errors import BadInput, NotThere
 from console.folders import atomic_write, config_folder, make_private
-from console.kube.nested_values import overlay_values, set_path
+from console.kube.nested_values import get_path, overlay_values, set_path
 from console.kube.safe_yaml import NotPlainError, load_without_references
 from console.launch.recipes import FieldProblem
 from console.launch.schema import nearest, parse_sets, without_secrets
@@ -104,7 +104,10 @@ class Profiles:
 
     async def default(self) -> str:
         """Name of the profile that is used when none is named; empty: none."""
-        return await asyncio.to_thread(self._default)
+        try:
+            return (await asyncio.to_thread((self.folder / "default").read_text)).strip()
+        except FileNotFoundError:
+            return ""
 
     async def make_default(self, name: str) -> None:
         """Use this profile when none is named; an empty name: none."""
@@ -133,12 +136,6 @@ class Profiles:
     def _names(self) -> tuple[str, ...]:
         return tuple(sorted(path.stem for path in self.folder.glob("*.yaml") if _NAME.fullmatch(path.stem)))
 
-    def _default(self) -> str:
-        try:
-            return (self.folder / "default").read_text().strip()
-        except FileNotFoundError:
-            return ""
-
     def _read(self, name: str) -> Profile:
         path = self._path(name)
         if not _NAME.fullmatch(name) or not path.is_file():
@@ -146,23 +143,24 @@ class Profiles:
             hint = f"There are: {known}." if known else f"Make one: a4 profiles {name} --set queue=a4"
             raise NotThere(f"There is no profile {name}.", hint)
         fields = self._fields()
-        places, values = _parted(_loaded(path), fields)
-        problems = [
-            FieldProblem(path, f"{path} is not a value of any recipe{nearest(path, [*fields])}")
-            for path in _strangers(values, fields)
-        ]
-        known_values = {path: value for path, value in _by_field(values, fields) if path in fields}
+        values = _loaded(path)
+        places = {each: str(values.pop(each)) for each in PLACES if each in values and each not in fields}
+        problems: list[FieldProblem] = []
         nested: dict[str, Value] = {}
-        for field_path, value in known_values.items():
-            set_path(nested, field_path, value)
+        for each, value in _by_field(values, fields):
+            if each in fields:
+                set_path(nested, each, value)
+            else:
+                words = f"{each} is not a value of any recipe{nearest(each, [*fields])}"
+                problems.append(FieldProblem(each, words))
         safe, left_out = without_secrets(tuple(fields.values()), nested)
         problems += [FieldProblem(each, f"{each} is a secret, which is not allowed in a profile.") for each in left_out]
         return Profile(name, safe, places, tuple(problems))
 
     def _change(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
         fields = self._fields()
-        here = {place: said for place, _, said in (each.partition("=") for each in settings) if place in PLACES}
-        here = {place: said for place, said in here.items() if place not in fields}
+        pairs = [each.partition("=") for each in settings]
+        here = {place: said for place, _, said in pairs if place in PLACES and place not in fields}
         settings = [each for each in settings if each.partition("=")[0] not in here]
         given = parse_sets(tuple(fields.values()), settings, "any recipe")
         wrong = self._catalogue().checker.problems(given)
@@ -174,7 +172,11 @@ class Profiles:
         path = self._path(name)
         values = overlay_values(_loaded(path) if path.exists() else {}, {**given, **here})
         for each in unset:
-            _drop(values, each, name)
+            above, _, last = each.rpartition(".")
+            level = get_path(values, above) if above else values
+            if not isinstance(level, dict) or last not in level:
+                raise BadInput(f"Profile {name} does not set {each}.")
+            del level[last]
         self._write(path, _HEAD + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
         return self._read(name)
 
@@ -205,12 +207,6 @@ def _loaded(path: Path) -> dict[str, Value]:
     return found
 
 
-def _parted(values: dict[str, Value], fields: Mapping[str, Field]) -> tuple[dict[str, str], dict[str, Value]]:
-    """The places in what a profile says, and the values of the chart."""
-    places = {name: str(values[name]) for name in PLACES if name in values and name not in fields}
-    return places, {name: value for name, value in values.items() if name not in places}
-
-
 def _by_field(values: Mapping[str, Value], fields: Mapping[str, Field], above: str = "") -> Iterator[tuple[str, Value]]:
     """Path and value of every field, and of everything that is none."""
     for name, value in values.items():
@@ -219,17 +215,3 @@ def _by_field(values: Mapping[str, Value], fields: Mapping[str, Field], above: s
             yield from _by_field(value, fields, path)
         else:
             yield path, value
-
-
-def _strangers(values: Mapping[str, Value], fields: Mapping[str, Field]) -> list[str]:
-    return [path for path, _ in _by_field(values, fields) if path not in fields]
-
-
-def _drop(values: dict[str, Value], path: str, profile: str) -> None:
-    *above, last = path.split(".")
-    level: Value = values
-    for name in above:
-        level = level.get(name) if isinstance(level, dict) else None
-    if not isinstance(level, dict) or last not in level:
-        raise BadInput(f"Profile {profile} does not set {path}.")
-    del level[last]

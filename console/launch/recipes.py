@@ -143,7 +143,9 @@ def spell(field: Field, value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if field.kind is FieldKind.ROWS:
-        return _yaml_text(value)
+        import yaml  # only forms with such a field pay for it
+
+        return "" if value == [] else str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True)).strip()
     if isinstance(value, Mapping):
         return "\n".join(f"{key}={item}" for key, item in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -224,12 +226,6 @@ def _rows(field: Field, text: str) -> list[Value]:
     if not isinstance(rows, list):
         raise BadInput(f"{field.title} must be a list: one entry a line, each beginning with '- '.")
     return rows
-
-
-def _yaml_text(value: Value) -> str:
-    import yaml  # only forms with such a field pay for it
-
-    return "" if value in (None, []) else str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True)).strip()
 
 
 def _given(field: Field, text: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotThere
+from console.kube.actions import read_jobset
 from console.kube.nested_values import merge_values
 from console.kube.snapshot import WatchState
 from console.launch.run_database import History, usual_place
@@ -190,6 +191,9 @@ class Runs:
         values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)
         whole = merge_values(catalogue.defaults(plan.recipe), plan.values)
         gpus, chart = whole.get("gpus"), await asyncio.to_thread((catalogue.chart / "Chart.yaml").read_text)
+        uid, connection = "", self._cluster.current_connection
+        with suppress(ConsoleError):  # the watch will tell it
+            uid = (await read_jobset(connection.client, connection.catalogue, plan.namespace, plan.name)).uid
         version = re.search(r"^version: *\"?([^\s\"]+)", chart, re.MULTILINE)
         run = RunRecord(
             recipe=catalogue.recipe(plan.recipe).id,
@@ -202,7 +206,7 @@ class Runs:
             chart=version[1] if version else "",
             launched=time.time(),
             who=await self._cluster.me(),
-            uid=await self._uid(plan.namespace, plan.name),
+            uid=uid,
             gpus=gpus if isinstance(gpus, int) else 0,
             queue=str(whole.get("queue") or ""),
         )
@@ -210,15 +214,6 @@ class Runs:
         if kept.number:
             self._open[kept.number] = kept
         return kept
-
-    async def _uid(self, namespace: str, name: str) -> str:
-        from console.kube import actions
-
-        connection = self._cluster.current_connection
-        try:
-            return (await actions.read_jobset(connection.client, connection.catalogue, namespace, name)).uid
-        except ConsoleError:
-            return ""  # the watch will tell it
 
     async def before_stop(self, namespace: str, name: str) -> str:
         """Keep what the log of a job says before it goes; that its next step is late, in words, by that log."""

@@ -256,12 +256,12 @@ def write_defaults(recipe: Recipe, fields: Sequence[Field]) -> str:
             level = below
         level[last] = field
     tree.setdefault("recipe", {"id": recipe.id})
-    return "".join(f"{line}\n" for line in (*_wrapped(head), *_lines(tree, 0)))
+    wrapped = (part for line in head for part in _wrapped(line, _WIDTH))
+    return "".join(f"{line}\n" for line in (*wrapped, *_lines(tree, 0)))
 
 
-def _wrapped(lines: Sequence[str], width: int = _WIDTH) -> Iterator[str]:
-    for line in lines:
-        yield from textwrap.wrap(line, width, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False)
+def _wrapped(line: str, width: int) -> list[str]:
+    return textwrap.wrap(line, width, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False)
 
 
 def _lines(tree: dict[str, object], depth: int) -> Iterator[str]:
@@ -287,9 +287,6 @@ def _field_lines(name: str, field: object, pad: str) -> Iterator[str]:
         words += f" One of {', '.join(field.choices)}."
     if field.examples:
         words += f" For example {'; '.join(' '.join(each.split()) for each in field.examples)}."
-    for line in textwrap.wrap(
-        words, _WIDTH - len(pad), subsequent_indent="# ", break_long_words=False, break_on_hyphens=False
-    ):
-        yield pad + line
+    yield from (pad + line for line in _wrapped(words, _WIDTH - len(pad)))
     for line in entry_lines(name, field.default):
         yield pad + line if line else ""
