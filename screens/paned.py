@@ -40,8 +40,9 @@ class PanedScreen(LiveScreen):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("z", "pane", "Pane", id="pane.size", tooltip="The pane of the row under the cursor: usual, large, off"),
-    ]
+        Binding("z", "pane", "Pane", show=False, id="pane.size",
+                tooltip="The pane of the row under the cursor: usual, large, off"),
+    ]  # fmt: skip
     pane = getters.query_one("#pane", Pane)
 
     def beside_pane(self, *parts: Widget) -> ComposeResult:

@@ -13,7 +13,7 @@ from zlib import crc32
 from console.settings import YOU
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from console.launch.run_record import RunRecord
     from console.metrics.alarm_rules import Alarm
@@ -147,6 +147,18 @@ def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Span
     if part < whole:
         filled = min(width - 1, filled) if width > 1 else filled
     return [Span("█" * filled, ink), Span("░" * (width - filled), "faint")]
+
+
+SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A letter for each value, as high as it is between the lowest and the highest; empty for fewer than two."""
+    if len(values) < 2:
+        return ""
+    low, high = min(values), max(values)
+    scale = (len(SPARKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(SPARKS[round((value - low) * scale)] for value in values)
 
 
 class JobColors:

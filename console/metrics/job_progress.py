@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections import Counter, defaultdict, deque
 from contextlib import aclosing, contextmanager, suppress
+from itertools import pairwise
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,6 +23,7 @@ from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.rank_progress import RankProgress
+from console.metrics.training.series import MetricColumn
 from console.metrics.training.steps import RunPosition, run_position
 from console.scheduling.ranks import ranks
 
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 
 _UNREAD = RunPosition()
+TREND = 8
 
 
 class JobProgress(Struct, frozen=True):
@@ -67,6 +71,8 @@ class JobProgress(Struct, frozen=True):
     busbw: float | None = None  # GB/s, the best
     average: float | None = None  # GB/s, of a test at its end
     passing: NcclResult = NcclResult.RUNNING
+    trend: tuple[float, ...] = ()
+    """Loss over the steps that were read, or bandwidth over the sizes of a test: the means of at most TREND parts."""
     at: float = 0.0  # when it was looked at, seconds since the epoch
 
     @property
@@ -116,7 +122,11 @@ def progress_of_tests(
     passing = judge_test(test, pass_line, accelerator).passing
     if passing is NcclResult.RUNNING:
         passing = judge_test(over, pass_line, accelerator).passing
-    return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at)
+    speeds = MetricColumn()
+    for row in test.rows:
+        speeds.append(row.best_busbw)
+    return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at,
+                       trend=trend_of(speeds))  # fmt: skip
 
 
 def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
@@ -129,6 +139,13 @@ def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     ):
         return now
     return replace(now, passing=before.passing, average=before.average)
+
+
+def trend_of(column: MetricColumn) -> tuple[float, ...]:
+    """The means of at most TREND equal parts of the values; a part without a number is left out."""
+    parts = min(TREND, len(column))
+    edges = [len(column) * at // parts for at in range(parts + 1)] if parts > 1 else []
+    return tuple(mean for start, stop in pairwise(edges) if isfinite(mean := column.mean(start, stop)))
 
 
 def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | None:
@@ -158,6 +175,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         finished=track.finished,
         stepped=track.times[-1],
         at=at,
+        trend=trend_of(track.columns["loss"]) if "loss" in track.columns else (),
     )
 
 

@@ -190,6 +190,11 @@ def progress_cell(line: JobLine) -> Cell:
     return [*wording.bar(glance.step, glance.total, 6), share, Span(left, "dim")]
 
 
+def trend_cell(line: JobLine) -> Cell:
+    """How its loss or bandwidth went."""
+    return Span(wording.sparkline(line.glance.trend) if line.glance else "", "accent")
+
+
 def head(
     line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0
 ) -> list[Span]:
@@ -397,6 +402,9 @@ JOBS: Layout[JobLine] = Layout(
         Column("QUEUE", lambda line: Span(line.jobset.queue or "─", "dim"), "queue", "its LocalQueue",
                lambda line: line.jobset.queue, least=5, most=14, drop=6, sort=True),
         Column("PROGRESS", progress_cell, width=23, drop=3, sort=_share_done, down=True),
+        Column("TREND", trend_cell, "trend",
+               "loss over the steps that were read, or GB/s over the sizes of a test, in at most 8 means",
+               lambda line: list(line.glance.trend) if line.glance else [], width=8, drop=8),
         Column("STATUS", last_cell, "why", "why it does not run, or what is wrong with it, in one sentence",
                lambda line: line.health.words or line.why.sentence, fill=True),
         fact("category", "what kind of thing it waits for", lambda line: line.why.category),

@@ -16,6 +16,7 @@ from screens.wording import (  # fmt: skip
     pod_glyph,
     sentence,
     size,
+    sparkline,
 )
 
 
@@ -85,3 +86,9 @@ def test_marks_of_pods() -> None:
     assert pod_glyph("Running", ready=False).text == "◐"
     assert pod_glyph("CrashLoopBackOff", ready=False).text == "✗"
     assert pod_glyph("Completed", ready=False).text == "✓"
+
+
+def test_a_sparkline_is_as_high_as_its_values() -> None:
+    assert sparkline([10, 5, 2.5, 1, 0]) == "█▅▃▂▁"
+    assert sparkline([3.0]) == ""
+    assert sparkline([2.0, 2.0]) == "▁▁"

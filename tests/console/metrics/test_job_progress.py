@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from console.metrics.job_progress import JobProgress, progress_of_tests, with_verdict
+from console.metrics.job_progress import JobProgress, progress_of_tests, trend_of, with_verdict
 from console.metrics.nccl.reference import NcclResult
 from console.metrics.nccl.results import Half, NcclTest, Row
+from console.metrics.training.series import MetricColumn
 
 
 def test_nobody_waits_for_a_run_that_has_diverged() -> None:
@@ -36,3 +37,16 @@ def test_a_test_that_runs_again_keeps_the_verdict_of_the_last_one() -> None:
     over = progress_of_tests((run(20.0, average=20.0),), 3.0, 250.0)
     assert over is not None
     assert with_verdict(kept, over) == over
+
+
+def test_the_trend_is_the_means_of_eight_parts() -> None:
+    found = progress_of_tests((run(*map(float, range(1, 33)), average=None),), 1.0, 250.0)
+    assert found is not None
+    assert found.trend == (2.5, 6.5, 10.5, 14.5, 18.5, 22.5, 26.5, 30.5)
+    few = progress_of_tests((run(10.0, 20.0, average=None),), 1.0, 250.0)
+    assert few is not None
+    assert few.trend == (10.0, 20.0)
+    column = MetricColumn()
+    for value in (3.0, None, None, 1.0):
+        column.append(value)
+    assert trend_of(column) == (3.0, 1.0), "parts without a number are left out"

@@ -58,7 +58,7 @@ def fleet() -> Fleet:
 KEYS = {
     "jobs": (
         "category created finished gpus health max_restarts mine name namespace next owner phase pods queue "
-        "ranks recipe removed restarts state why"
+        "ranks recipe removed restarts state trend why"
     ),
     "nodes": (
         "block cordoned created fault_reports faults free gpus host jobs last_busbw machine_type "
