@@ -147,7 +147,6 @@ class Cloud:
     # what there is
 
     async def projects(self) -> AsyncGenerator[Project, None]:
-        """Projects that the login may see, as they come."""
         found: AsyncGenerator[Project, None] = await self.client("projects", lambda api, login: api.projects(login))
         async with aclosing(found):
             async for each in found:
@@ -186,7 +185,6 @@ class Cloud:
             await asyncio.gather(*pending, return_exceptions=True)
 
     async def _asked(self, projects: Sequence[str]) -> AsyncGenerator[str, None]:
-        """Names of the projects to look into."""
         for each in projects:
             yield each
         if projects:

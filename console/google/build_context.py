@@ -176,8 +176,6 @@ MAX_BUILT_IMAGES = 50
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """An image, and the Cloud Build build that makes it."""
-
     image: str
     build: str
     project: str
@@ -187,7 +185,6 @@ class BuiltImage:
 
     @property
     def under_way(self) -> bool:
-        """Whether it is not known yet what became of it."""
         return self.status in RUNNING
 
 

@@ -23,8 +23,6 @@ _REPOSITORY = re.compile(r"^(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<projec
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A build of Cloud Build."""
-
     id: str
     project: str
     location: str  # a region, or "global"
@@ -45,12 +43,10 @@ class Build:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, well or not."""
         return self.status not in RUNNING
 
     @property
     def succeeded(self) -> bool:
-        """Whether its images are there."""
         return self.status == "SUCCESS"
 
     def seconds(self, now: float) -> float:
@@ -60,8 +56,6 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class BuildLine:
-    """A line of a build's log."""
-
     time: float  # seconds since the epoch; 0.0 if the log does not tell
     text: str
 
@@ -82,8 +76,6 @@ class BuildContext:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """A build to be made."""
-
     context: BuildContext
     project: str
     location: str
@@ -104,8 +96,6 @@ class BuildPlan:
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository of Artifact Registry."""
-
     project: str
     location: str
     name: str
@@ -120,8 +110,6 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image of a repository."""
-
     repository: str  # LOCATION-docker.pkg.dev/PROJECT/REPOSITORY
     name: str
     tags: tuple[str, ...]
@@ -159,8 +147,6 @@ _DOCKER_HUB = "registry-1.docker.io"
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """An image reference in its parts."""
-
     host: str
     path: str
     tag: str  # a tag, or "sha256:..."
@@ -177,7 +163,6 @@ class ImageReference:
 
     @property
     def google(self) -> bool:
-        """Whether it lies in a registry of Google's."""
         return bool(_GOOGLE.fullmatch(self.host))
 
     @property

@@ -29,14 +29,11 @@ class Place:
 
     @property
     def region(self) -> str:
-        """The region of that location."""
         return self.location if self.location.count("-") < 2 else self.location.rpartition("-")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class GkeOperation:
-    """Something that Google does to a cluster or a pool."""
-
     name: str
     kind: str  # Google's word: UPGRADE_NODES, AUTO_REPAIR_NODES, SET_NODE_POOL_SIZE ...
     status: str  # PENDING, RUNNING, DONE or ABORTING
@@ -53,7 +50,6 @@ class GkeOperation:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, well or not."""
         return self.status == "DONE"
 
 
@@ -125,7 +121,6 @@ class GkeCluster:
 
     @property
     def context(self) -> str:
-        """The name a kubeconfig gives it."""
         return f"gke_{self.project}_{self.location}_{self.name}"
 
     @property
@@ -177,7 +172,6 @@ def is_older(version: str, floor: str) -> bool:
 
 
 def is_gke(version: str) -> bool:
-    """Whether it has a number of GKE's own."""
     return len(numbers(version)) == 4
 
 
@@ -190,8 +184,6 @@ class Nat:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Machines that are set aside for a project."""
-
     name: str
     dense: bool  # whether they stand close together: deployment type DENSE
     count: int
@@ -201,8 +193,6 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Firewall:
-    """A rule for what comes in."""
-
     name: str
     allows: bool
     priority: int  # the lowest number wins

@@ -73,8 +73,6 @@ class _Config(Wire):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer:
-    """What a request got."""
-
     status: int
     headers: Mapping[str, str]  # by name in lower case
     body: bytes = b""

@@ -76,8 +76,6 @@ LOOK = 10.0  # seconds for which the launch form waits to hear what became of bu
 
 
 class Images:
-    """Images and builds around one cluster."""
-
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self.poll = POLL
@@ -202,7 +200,6 @@ class Images:
         return found.project == number
 
     async def builds(self, most: int = LATEST, project: str = "", location: str = "") -> tuple[Build, ...]:
-        """The latest builds, latest first."""
         found = await (await self._builds(project, location)).latest(most)
         await self._know(found)
         return found

@@ -119,8 +119,6 @@ class PoolStatus:
 
 @dataclass(frozen=True, slots=True)
 class PoolsSnapshot:
-    """All pools of a cluster at one moment."""
-
     cluster: GkeCluster
     pools: tuple[PoolStatus, ...]
     operations: tuple[GkeOperation, ...]  # of this cluster, latest first
@@ -242,7 +240,6 @@ def with_google(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[P
 
 
 def provisioning(pool: GkePool) -> Provisioning:
-    """How its machines are had."""
     if pool.queued:
         return Provisioning.QUEUED
     if pool.flex_start:

@@ -38,7 +38,6 @@ class Google:
 
     @property
     def node_pools(self) -> NodePools:
-        """The node pools of the cluster as Google has them."""
         from console.google.pool_changes import NodePools
 
         return NodePools(self._watch or _no_cluster(), self.cloud)

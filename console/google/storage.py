@@ -95,7 +95,6 @@ class StoredObject:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it stands for what lies under it."""
         return self.name.endswith("/")
 
     @property
@@ -111,8 +110,6 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is in one folder of a bucket."""
-
     place: GcsPlace
     objects: tuple[StoredObject, ...]  # folders first
     note: str = ""  # what there is to say about it: its checkpoints, a TensorBoard folder
@@ -127,8 +124,6 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class FetchReport:
-    """What a download came to."""
-
     source: str
     target: str
     files: int
@@ -140,16 +135,12 @@ class FetchReport:
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """Logs that were put into a bucket."""
-
     place: str
     objects: tuple[tuple[str, int], ...]  # name under the place -> lines
 
 
 @dataclass(frozen=True, slots=True)
 class LustreInstance:
-    """An instance of Managed Lustre."""
-
     project: str
     location: str  # a zone
     name: str
@@ -176,7 +167,6 @@ class LustreInstance:
         return self.mount_point.partition("@")[0]
 
     def values(self) -> dict[str, Value]:
-        """The seven fields of the launch form that mount it."""
         filled: dict[str, Value] = {
             "claim": f"{self.name}-pvc",
             "server": self.server,
@@ -191,8 +181,6 @@ class LustreInstance:
 
 @dataclass(frozen=True, slots=True)
 class FilestoreInstance:
-    """A share of an instance of Filestore."""
-
     project: str
     location: str
     name: str
@@ -218,7 +206,6 @@ class FilestoreInstance:
         return self.address
 
     def values(self) -> dict[str, Value]:
-        """The fields of the launch form that mount it."""
         filled: dict[str, Value] = {
             "claim": f"{self.name}-pvc",
             "server": self.address,
@@ -234,7 +221,6 @@ InstanceT = TypeVar("InstanceT", LustreInstance, FilestoreInstance)
 
 
 def bucket_values(bucket: str, path: str = "/gcs") -> dict[str, Value]:
-    """The fields of the launch form that mount a bucket."""
     return {"storage": {"gcs": {bucket: path}}}
 
 
@@ -404,8 +390,6 @@ class CloudStorage:
 
 
 class _Fetched:
-    """How far a download of several objects is."""
-
     def __init__(self, total: int, all_files: int, progress: Callable[[CopyProgress], None]) -> None:
         self.total, self.all_files, self.progress = total, all_files, progress
         self.done = self.files = self.kept = 0

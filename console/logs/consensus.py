@@ -39,8 +39,6 @@ def normalised(text: str, pod: str = "") -> str:
 
 @dataclass(slots=True)
 class AgreedLine:
-    """A line, and the ranks that printed it."""
-
     time: float  # when the first of them did
     text: str  # as the first of them printed it
     rank: int

@@ -111,8 +111,6 @@ class _Shared:
 
 
 class Logs:
-    """The logs of the jobs of one cluster."""
-
     def __init__(self, cluster: WatchedCluster, streams: OpenStream | None = None, folder: Path | None = None) -> None:
         """`streams` opens the log of a container, the cluster's own unless given; `folder` is where logs are kept."""
         self._cluster = cluster

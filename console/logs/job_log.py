@@ -56,7 +56,6 @@ class ChangeSubscription:
         self._come.set()
 
     def take_changed(self) -> list[LogSegment]:
-        """The parts that were told of since the last look."""
         parts, self._parts = list(self._parts), {}
         return parts
 
@@ -133,8 +132,6 @@ REMEMBER = 4000  # kept lines of a container that are compared with what the ser
 
 
 class JobLog:
-    """What the ranks of a job print."""
-
     def __init__(
         self,
         cluster: WatchedCluster,
@@ -351,7 +348,6 @@ class JobLog:
                     await asyncio.sleep(0)  # whoever else has lines at this moment adds them first
 
     def segments_of(self, rank: int) -> list[LogSegment]:
-        """The lines of one rank, a part for each container."""
         return [part for part in self.parts if part.rank == rank]
 
     def progress_bars(self, wanted: Collection[int] | None = None) -> dict[int, str]:
@@ -393,6 +389,5 @@ class JobLog:
 
     @property
     def coverage(self) -> Coverage:
-        """How it stands with all ranks."""
         found = coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, gone=self.gone)
         return replace(found, once=self.once) if self.once else found

@@ -182,10 +182,8 @@ def _is_value(before: bytes) -> bool:
 
 
 def is_warning(text: bytes) -> bool:
-    """Whether the line says that it is a warning."""
     return _WARN.search(text[:HEAD].lower()) is not None
 
 
 def has_severity(text: bytes, least: str) -> bool:
-    """Whether the line has at least that severity."""
     return level(text) in _AT_LEAST[least]

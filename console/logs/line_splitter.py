@@ -26,7 +26,6 @@ class TextLines:
     """Splits bytes into text lines; an unterminated last line counts too."""
 
     def __init__(self, longest: int = LONGEST) -> None:
-        """`longest`: bytes of a line that are kept."""
         self._longest = longest
         self._blocks = LineBlocks(longest, returns=True)
 

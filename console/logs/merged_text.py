@@ -28,8 +28,6 @@ class TimedLines(Protocol):
 
 
 class FilteredLines:
-    """The lines of a segment that a filter lets through."""
-
     def __init__(self, part: LogSegment) -> None:
         self.part = part
         self.numbers: array[int] = array("Q")
@@ -165,7 +163,6 @@ class MergedText:
         self._pattern, self._matches = pattern, {}
 
     def advance(self) -> bool:
-        """Look at some more lines of each part."""
         more = False
         each = max(500, SLICE // max(1, len(self._parts)))
         for part in self._parts:

@@ -96,8 +96,6 @@ class _Rank:
 
 
 class PreviousLogReader:
-    """Finds the previous logs of one job's ranks."""
-
     def __init__(self, cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str]) -> None:
         self._cluster = cluster
         self._streams = streams

@@ -16,8 +16,6 @@ from console.logs.line_splitter import LONGEST, TextLines
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One call of a stack."""
-
     function: str
     file: str
     line: int | None = None  # None in native code
@@ -35,8 +33,6 @@ class ThreadStack:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStacks:
-    """All threads of a process."""
-
     pid: int | None
     command: str = ""
     python: str = ""  # version of the interpreter
@@ -121,7 +117,6 @@ class PySpyParser:
             self._line(line)
 
     def close(self) -> None:
-        """Reads what is left without a line end."""
         for line in self._lines.end():
             self._line(line)
 

@@ -127,7 +127,6 @@ class LogSegment:
 
     @property
     def pending(self) -> bool:
-        """Whether something has still to be written."""
         return self.file is not None and self._written < len(self.times)
 
     def write(self) -> None:
@@ -210,7 +209,6 @@ class LogSegment:
         return self._from_disk(starts, min(stop, first) - start, size) + newest
 
     def texts(self, start: int, stop: int) -> list[bytes]:
-        """These lines without their timestamps."""
         return texts_of(self.raws(start, stop))
 
     def texts_at(self, numbers: Sequence[int]) -> list[bytes]:

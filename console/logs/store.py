@@ -48,8 +48,6 @@ _PRIVATE = "private-"
 
 
 class JobMetadata(msgspec.Struct, frozen=True):
-    """The job that a log folder belongs to."""
-
     uid: str
     namespace: str
     name: str
@@ -61,14 +59,11 @@ class JobMetadata(msgspec.Struct, frozen=True):
 
 
 def logs_folder() -> Path:
-    """The folder of all logs."""
     return state_folder() / "logs"
 
 
 @dataclass(slots=True)
 class JobLogStore:
-    """The logs of one JobSet."""
-
     folder: Path
     note: JobMetadata
     private: bool = False  # whether another console writes the files, and this one a copy of its own

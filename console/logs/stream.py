@@ -73,7 +73,6 @@ class FollowedContainer:
     opened: float = field(default_factory=time)
 
     def append(self, batch: list[Stamped]) -> None:
-        """Add new lines, or a new state of a progress bar."""
         self.part.append(batch)
         self.part.open = self.stream.open
         self.refusals = 0

@@ -117,7 +117,6 @@ class SearchedText(ABC):
         self.again()
 
     def again(self) -> None:
-        """Look at all lines anew."""
         self._kept: array[int] = array("Q")
         self._matches: array[int] = array("Q")
         """Lines that the filter keeps, and those in which the search text stands: by number, or by where they begin."""
@@ -161,7 +160,6 @@ class ListText(SearchedText):
         return bisect_left(self._kept, number) if self._keep else number
 
     def nearest(self, line: int) -> int:
-        """The first match from that line on."""
         if self._keep:
             line = self._kept[line] if line < len(self._kept) else self.total()
         return bisect_left(self._matches, line)
@@ -265,7 +263,6 @@ class FileText(SearchedText):
     # filter and search
 
     def advance(self) -> bool:
-        """Count some more, and look through some more."""
         if self._counted < self._size:
             self._count(STEP * 4)
             return True
@@ -292,7 +289,6 @@ class FileText(SearchedText):
         return bisect_left(self._kept, start) if self._keep is not None else self._number(start)
 
     def nearest(self, line: int) -> int:
-        """The first match from that line on."""
         if line >= len(self):
             return self.found
         return bisect_left(self._matches, self._kept[line] if self._keep is not None else self._start(line))
@@ -327,8 +323,6 @@ class MemoryText(ListText):
 
 
 class AgreedText(ListText):
-    """A consensus, in which each line says who printed it."""
-
     def __init__(self, consensus: Consensus, ranks: int, gaps: Callable[[], Sequence[Gap]]) -> None:
         """`gaps`: whose lines of what time are not known at this moment."""
         super().__init__()

@@ -29,8 +29,6 @@ KEPT = 300  # letters of a line that are kept
 
 
 class UnparsedCounter:
-    """Counts the lines of one log that could not be parsed."""
-
     def __init__(self) -> None:
         self.told: UnparsedLines | None = None  # None: all could be read
         self._before = 0  # lines before the present block
@@ -49,12 +47,10 @@ class UnparsedCounter:
         self._start = start
 
     def end(self) -> None:
-        """The block is read."""
         self._before += self._block.count(b"\n")
         self._block, self._start = b"", 0
 
     def add_unparsed(self, text: str) -> None:
-        """The line could not be read."""
         if self._start < self._counted:
             self._counted, self._lines = 0, 0
         self._lines += self._block.count(b"\n", self._counted, self._start)
@@ -67,6 +63,5 @@ class UnparsedCounter:
             self.told = replace(old, last=number, lines=old.lines + 1, goes_on=True)
 
     def add_parsed(self) -> None:
-        """A line of that kind could be read."""
         if self.told is not None and self.told.goes_on:
             self.told = replace(self.told, goes_on=False)

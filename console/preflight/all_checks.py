@@ -48,7 +48,6 @@ _IMAGES, _NETWORK, _PROJECT, _RELEASE = "images", "network", "project", "release
 
 
 def _release(name: str, version: str) -> str:
-    """The command that installs an operator."""
     place = f"https://github.com/kubernetes-sigs/{name}/releases/download/{version}/manifests.yaml"
     return f"kubectl apply --server-side -f {place}"
 
@@ -254,8 +253,6 @@ KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourcefla
 
 
 class Preflight:
-    """The checks over one cluster."""
-
     def __init__(self, cluster: Session, *, limit: float = LIMIT) -> None:
         self._cluster = cluster
         self._limit = limit

@@ -54,8 +54,6 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One request that a check made, and its outcome."""
-
     at: str  # Kubernetes, Google or registry
     what: str  # what was asked: "GET /version", "container: cluster practice"
     outcome: str  # "answered", or why it was not
@@ -231,8 +229,6 @@ _UNSEEN = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not see
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a check, or of a part of it."""
-
     result: Result
     evidence: str
     reason: str = ""
@@ -291,7 +287,6 @@ def verdict_of_error(error: ConsoleError) -> Verdict:
 
 
 def enable(project: str, *services: str) -> Repair:
-    """The repair that enables services of Google's."""
     return Repair(
         RepairKind.SERVICE,
         (project, *services),

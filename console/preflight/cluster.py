@@ -147,7 +147,6 @@ async def name_free(look: CheckContext) -> Verdict:
 
 
 async def builder_roles(look: CheckContext) -> Verdict:
-    """P35: for information."""
     project = (await look.place()).project
     held = await permissions(look, project, _ADMIN)
     missing = [each for each in _ADMIN if each not in held]

@@ -164,7 +164,6 @@ _BUILDS = 20  # how many of the latest builds are looked at
 
 
 async def permissions(look: CheckContext, project: str, wanted: Collection[str]) -> frozenset[str]:
-    """Which of these permissions the login has in a project."""
     what = f"resourcemanager: rights in {project} ({len(wanted)})"
     return await look.google(what, "projects", lambda api, login: api.permissions(login, project, tuple(wanted)))
 
@@ -215,7 +214,6 @@ async def repository_members(
 
 
 async def builds(look: CheckContext, project: str, location: str) -> tuple[Build, ...]:
-    """The latest builds of a project in a region, latest first."""
     what = f"cloudbuild: builds of {project} in {location}"
     return await look.google(what, "build", lambda api, login: api.Builds(login, project, location).latest(_BUILDS))
 
@@ -226,12 +224,10 @@ async def repositories(look: CheckContext, project: str, location: str) -> tuple
 
 
 async def lustre_instances(look: CheckContext, project: str) -> tuple[LustreInstance, ...]:
-    """Managed Lustre instances of a project, wherever they lie."""
     what = f"lustre: instances of {project}"
     return await look.google(what, "file_systems", lambda api, login: api.lustre(login, project))
 
 
 async def filestore_instances(look: CheckContext, project: str) -> tuple[FilestoreInstance, ...]:
-    """Filestore instances of a project, wherever they lie."""
     what = f"filestore: instances of {project}"
     return await look.google(what, "file_systems", lambda api, login: api.filestore(login, project))

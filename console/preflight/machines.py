@@ -129,7 +129,6 @@ dense = together(_placed, _reserved)
 
 
 async def _dense(look: CheckContext, project: str, pool: str, zone: str, name: str) -> Verdict:
-    """What Compute Engine says of the reservation of a pool."""
     try:
         found = await reservation(look, project, zone, name)
     except NotFound:

@@ -20,8 +20,6 @@ CREATING = 120.0  # seconds that making a repository may take
 
 
 class Registries:
-    """The repositories of any project."""
-
     def __init__(self, reach: GoogleSession) -> None:
         self._client = reach.client(api.ArtifactRegistryAsyncClient)
 

@@ -44,8 +44,6 @@ def answered(doing: str) -> Iterator[None]:
 
 
 class Buckets:
-    """The buckets of one project, and any others by name."""
-
     def __init__(self, reach: GoogleSession, project: str) -> None:
         self._reach, self.project = reach, project
         self._made: Any = None

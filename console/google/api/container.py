@@ -34,8 +34,6 @@ _ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
 
 
 class Gke:
-    """The clusters of any projects."""
-
     def __init__(self, reach: GoogleSession) -> None:
         self._client = reach.client(api.ClusterManagerAsyncClient)
 
@@ -65,7 +63,6 @@ class Gke:
         return tuple(sorted(found, key=lambda operation: -operation.started))
 
     async def operation(self, project: str, location: str, name: str) -> GkeOperation:
-        """One operation, as far as it has come."""
         async with translate_errors_within(f"read operation {name}", PATIENCE):
             path = f"projects/{project}/locations/{location}/operations/{name}"
             return read_operation(project, await self._client.get_operation(name=path, timeout=PATIENCE))

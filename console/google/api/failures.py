@@ -75,7 +75,6 @@ async def translate_errors_within(doing: str, seconds: float) -> AsyncIterator[N
 
 
 def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
-    """The error of ours that says the same."""
     from google.api_core import exceptions as api
 
     said = _REQUEST.sub("", error.message or type(error).__name__).strip().rstrip(".")

@@ -16,7 +16,6 @@ PATIENCE = 30.0
 
 
 async def lustre(reach: GoogleSession, project: str) -> tuple[LustreInstance, ...]:
-    """The Lustre instances of a project, in every zone."""
     client = reach.client(lustre_v1.LustreAsyncClient)
     request = lustre_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
     with translate_errors(f"list the Lustre instances of {project}"):
@@ -42,7 +41,6 @@ def _lustre(found: Any) -> LustreInstance:
 
 
 async def filestore(reach: GoogleSession, project: str) -> tuple[FilestoreInstance, ...]:
-    """The shares of a project's Filestore instances, in every place."""
     client = reach.client(filestore_v1.CloudFilestoreManagerAsyncClient)
     request = filestore_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
     found: list[FilestoreInstance] = []
