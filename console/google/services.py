@@ -13,7 +13,6 @@ from console.launch.choices import ChoicesState, FieldChoices
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from console.google.clusters import GkePool
     from console.google.images import Images
     from console.google.pool_changes import NodePools
     from console.google.storage import CloudStorage, FilestoreInstance, LustreInstance
@@ -98,16 +97,11 @@ async def _buckets(google: Google) -> FieldChoices:
     return FieldChoices("buckets", tuple(about), about, why="" if found else "The project has no buckets.")
 
 
-async def _lustre(google: Google) -> FieldChoices:
-    return _mountable("lustre", "Lustre", await google.storage.lustre(), await google.storage.region())
-
-
-async def _filestore(google: Google) -> FieldChoices:
-    return _mountable("filestore", "Filestore", await google.storage.filestore(), await google.storage.region())
-
-
-def _mountable(kind: str, title: str, found: Sequence[LustreInstance | FilestoreInstance], region: str) -> FieldChoices:
+async def _file_systems(
+    google: Google, title: str, listing: Awaitable[Sequence[LustreInstance | FilestoreInstance]]
+) -> FieldChoices:
     """Those that pods can mount, by what; each fills its fields."""
+    found, region = await listing, await google.storage.region()
     ready, about = [each for each in found if each.ready and each.endpoint], {}
     for each in ready:
         far = f", not in {region}" if region and not f"{each.location}-".startswith(f"{region}-") else ""
@@ -115,7 +109,7 @@ def _mountable(kind: str, title: str, found: Sequence[LustreInstance | Filestore
     fills = {each.name: _texts(each.values()) for each in ready}
     others = "; ".join(f"{each.name} is {each.state.lower()}" for each in found)
     why = f"No {title} instance can be mounted: {others}." if found else f"The project has no {title} instance."
-    return FieldChoices(kind, tuple(about), about, fills=fills, why="" if ready else why)
+    return FieldChoices(title.lower(), tuple(about), about, fills=fills, why="" if ready else why)
 
 
 async def _images(google: Google) -> FieldChoices:
@@ -128,17 +122,15 @@ async def _pools(google: Google) -> FieldChoices:
     """Pools and reservations as labels of nodes, those without a machine now too."""
     place = await google.cloud.place()
     cluster = await (await google.cloud.gke()).cluster(place.project, place.location, place.cluster)
-    about = {f"{_POOL}={pool.name}": _pool_words(pool) for pool in cluster.pools if pool.accelerators}
+    about = {}
+    for pool in (each for each in cluster.pools if each.accelerators):
+        limits = f"{pool.least} to {pool.most} nodes" if pool.autoscaling else ""
+        about[f"{_POOL}={pool.name}"] = ", ".join(filter(None, (pool.dynamic, limits, pool.machine_type)))
     for pool in cluster.pools:
         name = pool.reservation.rpartition("/")[2] if "/reservationBlocks/" not in pool.reservation else ""
         if name and name != "any":
             about[f"{_RESERVATION}={name}"] = f"reservation of pool {pool.name}"
     return FieldChoices("nodelabels", tuple(about), about, why="" if about else "The cluster has no pool with GPUs.")
-
-
-def _pool_words(pool: GkePool) -> str:
-    limits = f"{pool.least} to {pool.most} nodes" if pool.autoscaling else ""
-    return ", ".join(filter(None, (pool.dynamic, limits, pool.machine_type)))
 
 
 def _texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:
@@ -153,8 +145,8 @@ def _texts(values: Mapping[str, Value], above: str = "") -> dict[str, str]:
 
 _QUESTIONS: Mapping[str, Callable[[Google], Awaitable[FieldChoices]]] = {
     "buckets": _buckets,
-    "lustre": _lustre,
-    "filestore": _filestore,
+    "lustre": lambda google: _file_systems(google, "Lustre", google.storage.lustre()),
+    "filestore": lambda google: _file_systems(google, "Filestore", google.storage.filestore()),
     "images": _images,
     "nodelabels": _pools,
 }

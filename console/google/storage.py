@@ -314,8 +314,9 @@ class CloudStorage:
                 if each.name.endswith("/"):
                     continue  # a folder that was made by hand: its name is all it is
                 inside = each.name[len(base) :].lstrip("/")
-                if (why := _unsafe(inside)) is not None:
-                    problems.append((each.name, why))
+                parts = PurePosixPath(inside).parts
+                if not inside or inside.startswith("/") or ".." in parts or "\0" in inside or "//" in inside:
+                    problems.append((each.name, "Its name is not a valid file name in that folder."))
                 else:
                     wanted.append((each, folder / inside))
         if not wanted and not problems:
@@ -418,14 +419,6 @@ def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, 
         return not near, not each.ready
 
     return tuple(sorted(found, key=far))
-
-
-def _unsafe(name: str) -> str | None:
-    """Why a name may not become a file here; None if it may."""
-    parts = PurePosixPath(name).parts
-    if not name or name.startswith("/") or ".." in parts or "\0" in name or "//" in name:
-        return "Its name is not a valid file name in that folder."
-    return None
 
 
 def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) -> str:

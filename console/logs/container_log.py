@@ -44,10 +44,6 @@ PART = 1 << 14  # bytes of a part of a line, as the runtime writes it
 MAX_BEFORE = 8  # lines of one moment that are remembered beyond those seconds
 
 
-def _text(raw: bytes) -> bytes:
-    return raw.partition(b" ")[2]
-
-
 class ResumeCursor:
     """Lines given in the last seconds, so that none is given twice."""
 
@@ -103,9 +99,10 @@ class ResumeCursor:
         """
         if self.met or not self._before or not self._before[0][0] < moment <= self.last:
             return False
-        text = _text(raw)
+        text = raw.partition(b" ")[2]
         return bool(text) and any(
-            _text(before) == text or (len(before) > PART and before.endswith(text)) for _, before in self._before
+            before.partition(b" ")[2] == text or (len(before) > PART and before.endswith(text))
+            for _, before in self._before
         )
 
     def _remember(self, given: list[Stamped]) -> None:

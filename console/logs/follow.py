@@ -79,16 +79,11 @@ async def _last_lines(
 
 def _tail(ending: RankFailure, parts: Sequence[LogSegment]) -> list[str]:
     for part in reversed(parts):
-        if (part.rank, part.attempt) == (ending.rank, ending.attempt) and len(part) and _is_its(part, ending):
+        # Of the pod that ended, not of one in its place; unknown of what older versions kept.
+        its = part.pod == ending.pod if part.pod and ending.pod else not part.uid or ending.uid in {"", part.uid}
+        if (part.rank, part.attempt) == (ending.rank, ending.attempt) and len(part) and its:
             return [text.decode("utf-8", "replace") for text in part.texts(len(part) - LOOKED, len(part))]
     return []
-
-
-def _is_its(part: LogSegment, ending: RankFailure) -> bool:
-    """Whether these are lines of the pod that ended, not of one in its place; unknown of what older versions kept."""
-    if part.pod and ending.pod:
-        return part.pod == ending.pod
-    return not (part.uid and ending.uid) or part.uid == ending.uid
 
 
 async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:
@@ -181,7 +176,9 @@ class Logs:
             shared = self._shared[key] = _Shared(log)
             log.start()
         shared.readers += 1
-        await self._sweep()
+        if not self._swept:
+            self._swept = True
+            await asyncio.to_thread(delete_old_logs, self.folder)
         try:
             yield shared.log
         finally:
@@ -217,8 +214,3 @@ class Logs:
         """End everything, and write what is not written."""
         self.on_context_changed()
         await asyncio.gather(*self._closing)
-
-    async def _sweep(self) -> None:
-        if not self._swept:
-            self._swept = True
-            await asyncio.to_thread(delete_old_logs, self.folder)

@@ -137,7 +137,7 @@ FIRST_ERROR = (
 _NO_ERROR = re.compile(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?)[:=]\s*0\b")
 _WARN = re.compile(rb"warn(?:\b(?<!\wwarn)|ing\b(?<!\wwarning))")
 _DEBUG = re.compile(rb"\b(?:debug|trace)\b")
-_NAN = re.compile(rb"nan\b")
+_NAN_VALUE = re.compile(rb"[:=]\s*[+-]?nan\b")
 NCCL = re.compile(b"|".join(NCCL_WORDS))  # what libnccl says of itself
 
 
@@ -173,12 +173,7 @@ def _is_error(head: bytes) -> bool:
     for letters, word in _ERRORS:
         if letters in head and word.search(head):
             return True
-    return b"nan" in head and any(_is_value(head[: found.start()]) for found in _NAN.finditer(head))
-
-
-def _is_value(before: bytes) -> bool:
-    """Whether what comes next is said to be the value of something."""
-    return (before[:-1] if before[-1:] in {b"+", b"-"} else before).rstrip().endswith((b":", b"="))
+    return b"nan" in head and _NAN_VALUE.search(head) is not None
 
 
 def is_warning(text: bytes) -> bool:

@@ -124,7 +124,10 @@ class PySpyParser:
         if self._json is not None or line.startswith("["):
             self._json_line(line)
         else:
-            self._text_line(line[:LONGEST])
+            line = line[:LONGEST]
+            if found := _LABEL.match(line):
+                line = line[found.end() :]
+            self.open = self._of_text(line) or (self.open and not line[:1].strip())
 
     def _json_line(self, line: str) -> None:
         """A dump in JSON ends with a line that ends the array; what is none is left out."""
@@ -153,11 +156,6 @@ class PySpyParser:
                 process.command = each.process_info.command_line
         self._read += found.values()
 
-    def _text_line(self, line: str) -> None:
-        if found := _LABEL.match(line):
-            line = line[found.end() :]
-        self.open = self._of_text(line) or (self.open and not line[:1].strip())
-
     def _of_text(self, line: str) -> bool:
         """Whether the line is one of a dump."""
         if found := _PROCESS.match(line):
@@ -169,7 +167,12 @@ class PySpyParser:
             self._last().threads.append((found.group(1), found.group(3) or "", state, []))
             self._indent = 0
         elif (found := _FRAME.match(line)) and self._read and self._read[-1].threads:
-            self._frame(line, found)
+            # Calls all stand equally deep; arguments and local variables, which may look alike, stand deeper.
+            indent = len(line) - len(line.lstrip())
+            self._indent = self._indent or indent
+            if indent == self._indent:
+                frame = Frame(found.group(1), found.group(2), int(found.group(3)) if found.group(3) else None)
+                self._read[-1].threads[-1][3].append(frame)
         elif (found := _PYTHON.match(line)) and self._read:
             self._read[-1].python = found.group(1)
         elif found := _ERROR.match(line):
@@ -177,14 +180,6 @@ class PySpyParser:
         else:
             return False
         return True
-
-    def _frame(self, line: str, found: re.Match[str]) -> None:
-        """Calls all stand equally deep; arguments and local variables, which may look alike, stand deeper."""
-        indent = len(line) - len(line.lstrip())
-        self._indent = self._indent or indent
-        if indent == self._indent:
-            number = found.group(3)
-            self._read[-1].threads[-1][3].append(Frame(found.group(1), found.group(2), int(number) if number else None))
 
     def _last(self) -> _Process:
         if not self._read:

@@ -196,9 +196,8 @@ async def _addon(cluster: Session, target: tuple[str, ...]) -> str:
                 await asyncio.sleep(_AGAIN / (20 if cluster.watch.practice else 1))
                 begun = await gke.operation(project, location, begun.name)
     except TimeoutError as error:
-        raise Unreachable(
-            f"GKE has not enabled {addon} within {ADDON_TAKES / 60:.0f} minutes.", "It may still do so."
-        ) from error
+        words = f"GKE has not enabled {addon} within {ADDON_TAKES / 60:.0f} minutes."
+        raise Unreachable(words, "It may still do so.") from error
     if begun.error:
         raise Unreachable(f"GKE could not enable {addon} in {name}: {begun.error}.", "See `a4 operations`.")
     return ""
@@ -362,9 +361,7 @@ class Preflight:
 def named_checks(ids: Collection[str]) -> tuple[Spec, ...]:
     """The checks of these names, titles or ids; all if there are none. Raises BadInput."""
     if unknown := sorted(each for each in ids if name_of(each) not in BY_NAME):
-        raise BadInput(
-            f"There is no check {', '.join(unknown)}.",
-            f"There are: {', '.join(name_of(each.title) for each in CHECKS)}.",
-        )
+        there = ", ".join(name_of(each.title) for each in CHECKS)
+        raise BadInput(f"There is no check {', '.join(unknown)}.", f"There are: {there}.")
     wanted = {BY_NAME[name_of(each)].id for each in ids}
     return tuple(each for each in CHECKS if each.id in wanted) if wanted else CHECKS

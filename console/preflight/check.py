@@ -287,12 +287,8 @@ def verdict_of_error(error: ConsoleError) -> Verdict:
 
 
 def enable(project: str, *services: str) -> Repair:
-    return Repair(
-        RepairKind.SERVICE,
-        (project, *services),
-        f"Enable {', '.join(services)} in project {project}",
-        ("Services may cost money once they are used.",),
-    )
+    words = f"Enable {', '.join(services)} in project {project}"
+    return Repair(RepairKind.SERVICE, (project, *services), words, ("Services may cost money once they are used.",))
 
 
 def combine(*halves: Verdict, sure: bool = False) -> Verdict:

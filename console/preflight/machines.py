@@ -9,6 +9,7 @@ from console.kube.nested_values import get_path as value_at
 from console.kube.objects.on_demand import WorkloadControllersWire, WorkloadControllerWire
 from console.preflight.check import (
     Need,
+    Result,
     Verdict,
     combine,
     fail,
@@ -64,11 +65,9 @@ async def a4_pool(look: CheckContext) -> Verdict:
     if not wanted:
         return skip("The recipe asks for no GPU.")
     here, there = await half_verdict(_a4_nodes(look, wanted)), await half_verdict(_a4_pool_there(look, wanted))
-    if here.result.name == "FAIL" and there.result.name == "OK":
-        # An autoscaled pool has its nodes when somebody asks for them.
-        return warn(
-            f"{here.evidence} {there.evidence}", "Nodes come when the job asks for them.", "Wait for the nodes."
-        )
+    if here.result is Result.FAIL and there.result is Result.OK:
+        told = f"{here.evidence} {there.evidence}"  # an autoscaled pool has its nodes when somebody asks for them
+        return warn(told, "Nodes come when the job asks for them.", "Wait for the nodes.")
     return combine(here, there)
 
 
@@ -164,9 +163,8 @@ async def _free_here(look: CheckContext, wanted: int) -> Verdict:
     if usable < wanted:
         return fail(told, "The machines that take pods have fewer GPUs than the job wants.", "Repair or add nodes.")
     if short:
-        return warn(
-            told, f"Fewer than 8 GPUs are allocatable on {_named(short)}.", "See whether the driver is installed."
-        )
+        reason = f"Fewer than 8 GPUs are allocatable on {_named(short)}."
+        return warn(told, reason, "See whether the driver is installed.")
     if free < wanted:
         return warn(told, "The job waits until others end.", "Wait, or take fewer GPUs.")
     if len(ready) < len(nodes) and not look.wish.recipe:
@@ -204,9 +202,8 @@ def _key(taint: str) -> str:
 
 
 async def _metadata_server(look: CheckContext) -> Verdict:
-    agent = await look.find(
-        "/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server", WorkloadControllerWire
-    )
+    path = "/apis/apps/v1/namespaces/kube-system/daemonsets/gke-metadata-server"
+    agent = await look.find(path, WorkloadControllerWire)
     if agent is None:
         return fail("There is no DaemonSet gke-metadata-server.", "Pods then act as the node's account.")
     return await _running(look, agent, lambda _: True, "Pods on the others have no account of their own yet.")
@@ -276,9 +273,8 @@ async def _ssd_here(look: CheckContext, need: Need) -> Verdict:
     names = await _names_of_nodes(look, f"cloud.google.com/gke-accelerator={GPU_NAME},{label}!=true")
     if not names:
         return ok("All A4 nodes have local SSDs for ephemeral storage.")
-    return missing_verdict(
-        need, f"No local SSD for ephemeral storage on {_named(names)}.", "The folder of the node is missing."
-    )
+    told = f"No local SSD for ephemeral storage on {_named(names)}."
+    return missing_verdict(need, told, "The folder of the node is missing.")
 
 
 async def _ssd_there(look: CheckContext, need: Need) -> Verdict:

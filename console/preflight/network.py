@@ -114,9 +114,8 @@ async def interfaces(look: CheckContext) -> Verdict:
 async def _networks_here(look: CheckContext, need: Need) -> Verdict:
     found = await look.find("/apis/networking.gke.io/v1/networks", NamesWire)
     if found is None:
-        return missing_verdict(
-            need, "The cluster does not serve networks.networking.gke.io.", "Multi-networking is off."
-        )
+        told = "The cluster does not serve networks.networking.gke.io."
+        return missing_verdict(need, told, "Multi-networking is off.")
     there = {each.metadata.name for each in found.items or ()}
     wanted = _wanted(look)
     missing = [each for each in wanted if each not in there]
@@ -217,6 +216,5 @@ async def _firewall(look: CheckContext) -> Verdict:
     told = f"Google: {len(rules)} firewall rules of network {network}."
     if not shut:
         return ok(f"{told} TCP {', '.join(map(str, look.wish.ports))} are open inside it.")
-    return warn(
-        told, f"None opens TCP {', '.join(shut)} for private addresses.", "Pods share the host's network: open them."
-    )
+    reason = f"None opens TCP {', '.join(shut)} for private addresses."
+    return warn(told, reason, "Pods share the host's network: open them.")

@@ -56,9 +56,8 @@ async def _served(
     absent = [plural for plural, version in versions.items() if not version]
     name = TITLES[group]
     if absent:
-        return missing_verdict(
-            need, f"The cluster does not serve {', '.join(absent)} of {group}.", f"{name} is not installed."
-        )
+        told = f"The cluster does not serve {', '.join(absent)} of {group}."
+        return missing_verdict(need, told, f"{name} is not installed.")
     served = await look.find(f"/apis/{group}", GroupWire)
     there = served.names if served else tuple(sorted(set(versions.values())))
     told = f"{', '.join(plurals)} of {group} are served in {', '.join(there)}."
@@ -99,10 +98,6 @@ def _controls(found: WorkloadControllerWire, word: str) -> bool:
     return by_image or ("controller" in found.name and word in found.name)
 
 
-def _door(look: CheckContext, fleet: Fleet) -> LocalQueue | None:
-    return fleet.local_queues.get((look.wish.namespace, look.wish.ask.queue))
-
-
 async def local_queue(look: CheckContext) -> Verdict:
     queue, namespace = look.wish.ask.queue, look.wish.namespace
     if look.wish.recipe and not queue:
@@ -110,16 +105,15 @@ async def local_queue(look: CheckContext) -> Verdict:
     try:
         fleet = await look.watched("localqueues", "clusterqueues")
     except NotFound as error:
-        return missing_verdict(
-            look.wish.need(True), error.message, "There is no queue to go through.", "Install Kueue."
-        )
+        reason = "There is no queue to go through."
+        return missing_verdict(look.wish.need(True), error.message, reason, "Install Kueue.")
     here = sorted(name for where, name in fleet.local_queues if where == namespace)
     listed = f"LocalQueues of {namespace}: {', '.join(here) or 'none'}."
     if not queue:
         if here:
             return _active(listed, fleet, [fleet.local_queues[namespace, name] for name in here])
         return warn(listed, "A launch there has no queue to go through.", repair=_make(fleet, namespace, ""))
-    door = _door(look, fleet)
+    door = fleet.local_queues.get((namespace, queue))
     if door is None:
         make = _make(fleet, namespace, queue)
         fix = f"Choose one of {', '.join(here)}." if here else ""
@@ -146,16 +140,13 @@ def _make(fleet: Fleet, namespace: str, name: str) -> Repair | None:
         return None
     best = queues[0].name
     made = name or best
-    return Repair(
-        RepairKind.QUEUE,
-        (namespace, made, best),
-        f"Create LocalQueue {made} in namespace {namespace}, which draws on ClusterQueue {best}",
-        (f"Jobs of {namespace} then use the quota of {best}.",),
-    )
+    words = f"Create LocalQueue {made} in namespace {namespace}, which draws on ClusterQueue {best}"
+    consequences = (f"Jobs of {namespace} then use the quota of {best}.",)
+    return Repair(RepairKind.QUEUE, (namespace, made, best), words, consequences)
 
 
 def _above(look: CheckContext, fleet: Fleet) -> ClusterQueue | None:
-    door = _door(look, fleet)
+    door = fleet.local_queues.get((look.wish.namespace, look.wish.ask.queue))
     return fleet.cluster_queues.get(("", door.cluster_queue)) if door else None
 
 
@@ -203,7 +194,6 @@ async def topology(look: CheckContext) -> Verdict:
     known = [found for of in placed.values() if (found := fleet.topologies.get(("", of)))]
     levels = {level for each in known for level in each.levels}
     if ask.level not in levels:
-        return missing_verdict(
-            need, told, f"No topology has the level {ask.level}.", f"Ask for one of {', '.join(sorted(levels))}."
-        )
+        reason = f"No topology has the level {ask.level}."
+        return missing_verdict(need, told, reason, f"Ask for one of {', '.join(sorted(levels))}.")
     return ok(f"{told}; with level {ask.level}.")

@@ -88,27 +88,21 @@ async def _addon(look: CheckContext, addon: str, words: str, need: Need) -> Verd
     cluster = await look.gke()
     if addon in cluster.addons:
         return ok(f"Google: {words} is on.")
-    return missing_verdict(
-        need, f"Google: {words} is off.", "Its volumes cannot be mounted.", repair=await _switch(look, addon, words)
-    )
+    repair = await _switch(look, addon, words)
+    return missing_verdict(need, f"Google: {words} is off.", "Its volumes cannot be mounted.", repair=repair)
 
 
 async def _switch(look: CheckContext, addon: str, words: str) -> Repair:
     place = await look.place()
     done = ("GKE changes the cluster for some minutes; running pods go on.",)
-    return Repair(
-        RepairKind.ADDON,
-        (place.project, place.location, place.cluster, addon),
-        f"Enable {words} in cluster {place.cluster}",
-        done,
-    )
+    target = (place.project, place.location, place.cluster, addon)
+    return Repair(RepairKind.ADDON, target, f"Enable {words} in cluster {place.cluster}", done)
 
 
 async def _csi(look: CheckContext, driver: str, addon: str, words: str, need: Need) -> Verdict:
     """Driver in the cluster and add-on at Google: either half that finds it missing brings the repair."""
-    return _halves(
-        driver, await half_verdict(_driver(look, driver, need)), await half_verdict(_addon(look, addon, words, need))
-    )
+    here, there = await half_verdict(_driver(look, driver, need)), await half_verdict(_addon(look, addon, words, need))
+    return _halves(driver, here, there)
 
 
 def _halves(name: str, driver: Verdict, addon: Verdict, *, sure: bool = False) -> Verdict:
@@ -135,9 +129,8 @@ async def fuse_on_host(look: CheckContext) -> Verdict:
         return missing_verdict(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
     found = next((match for image in agent.images if "gcs-fuse" in image and (match := _TAG.search(image))), None)
     if found is None:
-        return warn(
-            f"Its images ({', '.join(agent.images)}) tell no version.", "It may be too old for the host network."
-        )
+        told = f"Its images ({', '.join(agent.images)}) tell no version."
+        return warn(told, "It may be too old for the host network.")
     version = tuple(int(each) for each in found.groups())
     told = f"The driver is v{'.'.join(found.groups())}; pods in the host's network are served from v1.17.2."
     if version >= HOST_NETWORK_FROM:
@@ -316,25 +309,20 @@ async def lustre_driver(look: CheckContext) -> Verdict:
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     name = "lustre.csi.storage.gke.io"
-    return _halves(
-        name, await half_verdict(_driver(look, name, need)), await half_verdict(_lustre_addon(look, need)), sure=True
-    )
+    here, there = await half_verdict(_driver(look, name, need)), await half_verdict(_lustre_addon(look, need))
+    return _halves(name, here, there, sure=True)
 
 
 async def _lustre_addon(look: CheckContext, need: Need) -> Verdict:
     cluster = await look.gke()
     words = "the Lustre CSI driver with the legacy port"
-    if "lustre" not in cluster.addons:
-        switch = await _switch(look, "lustreLegacyPort", words)
-        return missing_verdict(
-            need, "Google: the Lustre CSI driver is off.", "Its volumes cannot be mounted.", repair=switch
-        )
-    if "lustreLegacyPort" not in cluster.addons:
-        switch = await _switch(look, "lustreLegacyPort", words)
+    if "lustreLegacyPort" in cluster.addons and "lustre" in cluster.addons:
+        return ok("Google: the Lustre CSI driver is on, with the legacy port.")
+    told, reason = "Google: the Lustre CSI driver is off.", "Its volumes cannot be mounted."
+    if "lustre" in cluster.addons:
         told = "Google: the Lustre CSI driver is on, its legacy port is off."
         reason = "Instances made with GKE support listen on the legacy port only."
-        return missing_verdict(need, told, reason, repair=switch)
-    return ok("Google: the Lustre CSI driver is on, with the legacy port.")
+    return missing_verdict(need, told, reason, repair=await _switch(look, "lustreLegacyPort", words))
 
 
 async def lustre(look: CheckContext) -> Verdict:

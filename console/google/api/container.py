@@ -143,7 +143,11 @@ def read_cluster(project: str, found: api.Cluster) -> GkeCluster:
 def read_pool(found: api.NodePool) -> GkePool:
     config, limits = found.config, found.autoscaling
     chips = config.accelerators[0] if config.accelerators else api.AcceleratorConfig()
-    zones = tuple(found.locations)
+    zones, kinds, affinity = tuple(found.locations), api.ReservationAffinity.Type, config.reservation_affinity
+    specific = affinity.consume_reservation_type == kinds.SPECIFIC_RESERVATION
+    reservation = ",".join(affinity.values) if specific else ""
+    if affinity.consume_reservation_type == kinds.ANY_RESERVATION:
+        reservation = "any"
     return GkePool(
         name=found.name,
         status=found.status.name,
@@ -160,7 +164,7 @@ def read_pool(found: api.NodePool) -> GkePool:
         spot=config.spot,
         flex_start=config.flex_start,
         queued=found.queued_provisioning.enabled,
-        reservation=_reservation(config.reservation_affinity),
+        reservation=reservation,
         placement=found.placement_policy.type_.name if found.placement_policy.type_ else "",
         auto_repair=found.management.auto_repair,
         auto_upgrade=found.management.auto_upgrade,
@@ -171,7 +175,7 @@ def read_pool(found: api.NodePool) -> GkePool:
         networks=len(found.network_config.additional_node_network_configs),
         local_ssds=config.ephemeral_storage_local_ssd_config.local_ssd_count or config.local_ssd_count,
         groups=tuple(found.instance_group_urls),
-        taints=tuple(f"{each.key}={each.value}:{_effect(each.effect.name)}" for each in config.taints),
+        taints=tuple(f"{each.key}={each.value}:{each.effect.name.title().replace('_', '')}" for each in config.taints),
     )
 
 
@@ -194,17 +198,6 @@ def read_operation(project: str, found: api.Operation) -> GkeOperation:
         done=counted.get("NODES_DONE"),
         total=counted.get("NODES_TOTAL"),
     )
-
-
-def _reservation(affinity: Any) -> str:
-    kinds = api.ReservationAffinity.Type
-    if affinity.consume_reservation_type == kinds.ANY_RESERVATION:
-        return "any"
-    return ",".join(affinity.values) if affinity.consume_reservation_type == kinds.SPECIFIC_RESERVATION else ""
-
-
-def _effect(word: str) -> str:
-    return "".join(part.title() for part in word.split("_"))
 
 
 def _maintenance(window: Any) -> str:
