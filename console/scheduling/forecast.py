@@ -307,7 +307,7 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast
     evicted = _victims(fleet, book, queue.name, ask)
     unblocks = evicted or book.fewest_to_end(queue.name, held, short)
     noun = "GPU" if short == 1 else "GPUs"
-    words = f"waits behind {short} {noun}: {draft.account.sum_text}, it needs {ask.gpus}"
+    words = f"waits behind {short} {noun} of flavor {draft.flavor}: {draft.account.sum_text}, it needs {ask.gpus}"
     if evicted:
         words += f"; Kueue may evict {_names(evicted)} for it"
     elif held:
@@ -351,7 +351,7 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: Eligibl
         blockers = jobs_blocking_placement(fleet, found, ask.pods, required)
         words = f"quota is free, but {missing}{f'; {_names(blockers)} have to end first' if blockers else ''}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words, holders=blockers, unblocks=blockers)
-    quota = f"{draft.account.sum_text} in {queue.name}"
+    quota = f"{draft.account.sum_text} of flavor {draft.flavor} in {queue.name}"
     if draft.borrows:
         quota += f" ({draft.borrows} of its {ask.gpus} by borrowing)"
     quota += f"; it would take {ask.pods} of {format_slots(found.free, ask.size)}"

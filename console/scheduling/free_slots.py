@@ -112,10 +112,11 @@ def explain_topology(wish: TopologyDemand, fleet: Fleet, said: KueueMessage, dra
     else:
         where = f"{best} has" if wish.label else "there are"
         words = f"and {where} {format_slots(rooms[best], wish.gpus)} now, but Kueue has not assigned them yet"
+    quota = f" (flavor {draft.flavor}: {draft.account.sum_text})" if draft.account else ""
     return replace(
         draft,
         category=Category.TOPOLOGY,
-        sentence=f"quota is there{f' ({draft.account.sum_text})' if draft.account else ''} {words}",
+        sentence=f"quota is there{quota} {words}",
         room=rooms.get(best, -1),
         unblocks=jobs_blocking_placement(fleet, found, wish.pods, wish.label, len(rooms)),
     )

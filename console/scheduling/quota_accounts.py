@@ -293,7 +293,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: W
     if said.resource not in {"", GPU} or have is None or not draft.need:
         words = _uncounted(said)
         return replace(draft, sentence=words, category=said.category or Category.QUOTA, short_by=said.more_gpus)
-    gpus = f"{draft.need} GPU{'' if draft.need == 1 else 's'}{f' of {draft.flavor}' if draft.flavor else ''}"
+    gpus = f"{draft.need} GPU{'' if draft.need == 1 else 's'}{f' of flavor {draft.flavor}' if draft.flavor else ''}"
     if draft.need > have.total:
         words = f"needs {gpus}, but its queue can have at most {have.limit_text}"
         return replace(draft, sentence=words, category=Category.EXCEEDS, short_by=draft.need - have.total)
@@ -316,7 +316,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: W
 
 def _uncounted(said: KueueMessage) -> str:
     """What Kueue says of a resource that is not counted here, or of a queue that may not be seen."""
-    flavor, resource = f" of {said.flavor}" if said.flavor else "", said.resource or "quota"
+    flavor, resource = f" of flavor {said.flavor}" if said.flavor else "", said.resource or "quota"
     if said.category is Category.EXCEEDS:
         return f"needs more {resource}{flavor} than the maximum of its queue"
     if said.more_gpus:

@@ -14,7 +14,7 @@ from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, flag, json_flag
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn
-from screens.columns.column import as_json, as_text
+from screens.columns.column import COMMAND, as_json, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,12 +140,16 @@ class JobsOptions(ListOptions):
 
 
 def _keys(name: str) -> str:
-    """The JSON keys of a list and their meaning."""
+    """The JSON keys of a list, the columns that show the same, and what they mean."""
     columns = [column for column in layout_of(name).columns if column.key]
-    width = max(len(column.key) for column in columns)
-    lines = "\n".join(f"  {column.key:{width}}  {column.meaning}" for column in columns)
-    head = "JSON: kind, at, unread (kinds that could not be listed, and why), items with these keys:"
-    return f"{head}\n{lines}\n\n{EXIT_CODES}"
+    titles = [column.title if column.only in {"", COMMAND} else "" for column in columns]
+    key_width, title_width = max(len(column.key) for column in columns), max(map(len, titles))
+    lines = "\n".join(
+        f"  {column.key:{key_width}}  {title:{title_width}}  {column.meaning}"
+        for column, title in zip(columns, titles, strict=True)
+    )
+    head = "JSON: kind, at, unread (kinds that could not be listed, and why), items with these keys; beside each the "
+    return f"{head}\ncolumn of the table that shows it:\n{lines}\n\n{EXIT_CODES}"
 
 
 COMMANDS: Commands = {

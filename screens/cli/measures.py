@@ -228,8 +228,8 @@ def _say_test(
     if not test.rows:
         print_line(_verdict(test, line, each.accelerator))
         return
-    titles = ["SIZE", "OUT OF PLACE", "IN PLACE", "WRONG"] + ["% OF A4"] * compared
-    titles += ["% OF USUAL"] * bool(own) + [f"% OF {other.job}"] * bool(other) if other else ["% OF USUAL"] * bool(own)
+    titles = ["SIZE", "OUT OF PLACE GB/s", "IN PLACE GB/s", "WRONG", *["% OF A4"] * compared]
+    titles += [*["% OF USUAL"] * bool(own), *[f"% OF {each.job}" for each in [other] if each]]
     before = {row.size: row.best_busbw for row in other.test.rows} if other else {}
     rows = []
     for row in test.rows:
@@ -246,6 +246,10 @@ def _say_test(
             cells.append(_share(row.best_busbw, before.get(row.size)))
         rows.append(cells)
     print_table(titles, rows, [True] * len(titles))
+    legend = "Bus bandwidth (busbw of nccl-tests)"
+    legend += ", % OF A4: of the reference for that size" * compared
+    legend += ", % OF USUAL: of the median of your earlier tests of that size" * bool(own)
+    print_line(f"{legend}.")
     print_line(_verdict(test, line, each.accelerator))
 
 
@@ -271,7 +275,7 @@ def _say_summary(tests: Sequence[MeasuredTest], line: float) -> None:
         for number, each in enumerate(tests, start=1)
     ]  # fmt: skip
     print_table(
-        ["TEST", "PROGRAM", "RANKS", "POD", "SIZES", "PEAK", "VERDICT"],
+        ["TEST", "PROGRAM", "RANKS", "POD", "SIZES", "PEAK GB/s", "VERDICT"],
         rows,
         [True, False, True, True, False, True, False],
     )
@@ -293,7 +297,7 @@ def _history(kept: Sequence[MeasuredTest], options: NcclOptions) -> int:
          f"{each.test.peak_busbw or 0:,.0f}", f"{each.test.avg_busbw or 0:,.0f}", str(len(each.nodes))]
         for at, each in shown
     ]  # fmt: skip
-    print_table(["#", "JOB", "WHEN", "PROGRAM", "RANKS", "PEAK", "AVERAGE", "NODES"], rows,
+    print_table(["#", "JOB", "WHEN", "PROGRAM", "RANKS", "PEAK GB/s", "AVERAGE GB/s", "NODES"], rows,
               [True, False, False, False, True, True, True, True])  # fmt: skip
     return 0
 
@@ -308,7 +312,9 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
          str(len(each.values)), each.job, wording.clock(each.at)]
         for node, each in sorted(nodes.items())
     ]  # fmt: skip
-    print_table(["NODE", "BUSBW", "TREND", "TESTS", "LAST JOB", "WHEN"], rows, [False, True, True, True, False, False])
+    print_table(
+        ["NODE", "BUSBW GB/s", "TREND", "TESTS", "LAST JOB", "WHEN"], rows, [False, True, True, True, False, False]
+    )
     return 0
 
 

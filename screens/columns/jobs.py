@@ -93,9 +93,12 @@ def health_runs(health: Health, ink: str = "") -> list[Span]:
 
 
 def ranks_cell(line: JobLine) -> Cell:
+    """Pods that are ready or have done their work, of all."""
     total = line.jobset.ranks
+    if line.jobset.state is JobState.SUCCEEDED:
+        return Span(f"{total}/{total}", "dim")
     if line.jobset.finished or line.jobset.state is JobState.PENDING:
-        return Span(f"{total}", "dim")
+        return Span(f"{line.up}/{total}", "dim")
     return Span(f"{line.up}/{total}", "ok" if line.up == total else "waits")
 
 
@@ -390,7 +393,8 @@ JOBS: Layout[JobLine] = Layout(
         Column("STATE", state_cell, "health",
                "the same state, with level (well: nothing is known to be wrong; waits, late or bad), words",
                lambda line: health_json(line.health), width=12, sort=lambda line: line.jobset.state),
-        Column("PODS", ranks_cell, "pods", "its pods: pod_index, group, pod, node, phase, status, exit_code, restarts",
+        Column("PODS", ranks_cell, "pods",
+               "ready or succeeded, of all; in JSON: pod_index, group, pod, node, phase, status, exit_code, restarts",
                _pods_json, least=5, right=True, sort=lambda line: line.jobset.ranks, down=True),
         fact("ranks", "the same by an older name, with rank for pod_index",
              lambda line: [{"rank": each["pod_index"], **each} for each in _pods_json(line)]),

@@ -32,7 +32,7 @@ def node_state(node: Node, now: float) -> list[Span]:
     """What a node is good for now, worst first."""
     runs: list[Span] = []
     if node.is_starting(now):
-        why = f": {sentence(node.not_ready_reason)}" if node.not_ready_reason else ""
+        why = f": {': '.join(sentence(node.not_ready_reason).split(': ')[:2])}" if node.not_ready_reason else ""
         runs += [WAITS, Span(f" starting, made {duration(now - node.created)} ago{why}  ", "waits")]
     faults = [fault for fault in node.faults(now) if not (node.maintenance_active and "maintenance" in fault)]
     if faults:
@@ -207,7 +207,7 @@ POOLS: Layout[Pool] = Layout(
         fact("gpus", "allocatable GPUs", lambda pool: pool.floor.total),
         Column("GPUS", lambda pool: f"{pool.floor.used}/{pool.floor.total}", "used", "GPUs requested by its pods",
                lambda pool: pool.floor.used, least=14, most=32, drawn=gpu_bar, sort=True, down=True),
-        Column("OUT", lambda pool: str(pool.floor.out_of_use), "out",
+        Column("OUT OF USE", lambda pool: str(pool.floor.out_of_use), "out",
                "GPUs of machines that take no pods, and lost ones; used + out + free = gpus",
                lambda pool: pool.floor.out_of_use, COMMAND, right=True),
         Column("FREE", lambda pool: f"{pool.floor.free}" if pool.floor.total else "", "free",
@@ -261,12 +261,15 @@ NODES: Layout[NodeRow] = Layout(
         Column("JOBS", lambda row: row.jobs, "jobs", "JobSets with pods on it", lambda row: row.jobsets, least=6,
                most=40, drop=3, sort=lambda row: row.jobs),
         Column("PODS", lambda row: str(row.pods), width=5, right=True, drop=4, sort=lambda row: row.pods, down=True),
-        Column("BUSBW", lambda row: busbw_cell(row.node, row.measured), "last_busbw",
-               "GB/s of its last NCCL health scan", lambda row: row.node.last_busbw, width=7, right=True, drop=7,
+        Column("BUSBW GB/s", lambda row: busbw_cell(row.node, row.measured), "last_busbw",
+               "bus bandwidth in its last NCCL health scan, GB/s; on the page in its last NCCL test, where one is kept",
+               lambda row: row.node.last_busbw, width=10, right=True, drop=7,
                sort=lambda row: row.measured.last if row.measured else row.node.last_busbw or 0.0, down=True),
         Column("STATE", lambda row: node_state(row.node, time.time()), fill=True, least=10, ages=True,
                sort=lambda row: (not row.faults, not row.node.maintenance_at, not row.node.cordoned)),
         fact("starting", "whether it was made a while ago and never ready so far", lambda row: row.starting),
+        fact("not_ready", "why it is not ready, in the words of its Ready condition; empty: it is",
+             lambda row: row.node.not_ready_reason),
         fact("faults", "what is wrong with it", lambda row: row.faults),
         fact("fault_reports", "the same: fault, by (who reported it), since (seconds since the epoch, or null)",
              lambda row: [{"fault": each.words, "by": each.by, "since": each.since or None}

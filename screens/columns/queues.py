@@ -13,7 +13,7 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.workload import WorkloadState
 from console.metrics.health import Level
 from console.scheduling.order import cluster_queue_name, queue_order
-from console.scheduling.quota_accounts import queue_account
+from console.scheduling.quota_accounts import account, gpu_flavors, queue_account
 from console.scheduling.why import why
 from screens import wording
 from screens.columns.column import COMMAND, Column, Layout, as_json, fact
@@ -73,6 +73,7 @@ class QueueLine(Struct, frozen=True):
     queue: ClusterQueue
     account: QuotaAccount
     local_queues: tuple[LocalQueue, ...] = ()  # as JSON lists them; the page has a table of them
+    flavors: tuple[tuple[str, int], ...] = ()  # GPUs free of each: a workload gets those of one
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,13 @@ def _used_bar(line: QueueLine, width: int) -> Cell:
     return [*bar, Span(f" {share_of(account.used, account.nominal)}")]
 
 
+def _free(line: QueueLine) -> Cell:
+    """All of it, and where there are several flavors what each has."""
+    total = Span(f"{line.account.free:,}", "ok" if line.account.free else "faint")
+    parts = ", ".join(f"{name} {free:,}" for name, free in line.flavors)
+    return [total, Span(f" ({parts})", "dim")] if len(line.flavors) > 1 else total
+
+
 def _stopped(queue: ClusterQueue | LocalQueue) -> str | None:
     if queue.stop_policy not in {"", "None"}:
         return f"stopPolicy {queue.stop_policy}"
@@ -186,7 +194,12 @@ LOCAL_QUEUES: tuple[Column[LocalQueue], ...] = (
 def _queues(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[QueueLine]:
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         locals_ = (each for each in fleet.local_queues.values() if each.cluster_queue == queue.name)
-        yield QueueLine(queue, queue_account(fleet, queue.name), tuple(sorted(locals_, key=lambda each: each.key)))
+        yield queue_line(queue, fleet, tuple(sorted(locals_, key=lambda each: each.key)))
+
+
+def queue_line(queue: ClusterQueue, fleet: Fleet, local_queues: tuple[LocalQueue, ...] = ()) -> QueueLine:
+    flavors = tuple((flavor, account(fleet, queue.name, flavor).free) for flavor in gpu_flavors(queue))
+    return QueueLine(queue, queue_account(fleet, queue.name), local_queues, flavors)
 
 
 def workload_lines(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[WorkloadLine]:
@@ -228,9 +241,10 @@ QUEUES: Layout[QueueLine] = Layout(
         Column("LENT", lambda line: _number(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
                lambda line: line.account.lent, width=4, right=True, drop=2),
         fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.sum_text),
-        Column("FREE", lambda line: _number(line.account.free, "ok"), "free",
-               "GPUs a new workload could have now, borrowing included", lambda line: line.account.free, width=4,
-               right=True),
+        Column("FREE", _free, "free",
+               "GPUs that are free now, borrowing included, of all its flavors together: a workload gets those of one",
+               lambda line: line.account.free, least=4, most=32, right=True),
+        fact("flavors", "flavor -> the part of free that it has", lambda line: dict(line.flavors)),
         fact("maximum", "GPUs its workloads could ever have at once", lambda line: line.account.total),
         Column("RUN", lambda line: _number(line.queue.admitted), "admitted", "admitted workloads",
                lambda line: line.queue.admitted, width=4, right=True),

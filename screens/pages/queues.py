@@ -15,7 +15,16 @@ from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE
-from screens.columns.queues import LOCAL_QUEUES, QUEUES, WORKLOADS, QueueLine, WorkloadLine, name_of, workload_lines
+from screens.columns.queues import (
+    LOCAL_QUEUES,
+    QUEUES,
+    WORKLOADS,
+    QueueLine,
+    WorkloadLine,
+    name_of,
+    queue_line,
+    workload_lines,
+)
 from screens.paned import PanedScreen
 from screens.widgets.job_pane import job_lines, waiting_lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs, show_whole
@@ -103,9 +112,7 @@ class QueuesScreen(PanedScreen):
         self.workloads.focus()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        lines = [
-            QueueLine(queue, queue_account(fleet, queue.name)) for _, queue in sorted(fleet.cluster_queues.items())
-        ]
+        lines = [queue_line(queue, fleet) for _, queue in sorted(fleet.cluster_queues.items())]
         self.cluster_queues.show_rows({(line.queue.name,): line for line in lines}, fleet.links.get("clusterqueues"))
         doors: dict[RowKey, LocalQueue] = dict(sorted(fleet.local_queues.items()))
         self.local_queues.show_rows(doors, fleet.links.get("localqueues"))
@@ -151,7 +158,7 @@ class QueuesScreen(PanedScreen):
         words = f"{wording.count(len(waiting), 'workload')} waiting for {sum(line.gpus for line in waiting):,} GPUs, "
         words += f"{len(every) - len(waiting):,} running on {sum(line.gpus for line in every if not line.position):,}"
         if self.only is not None and len(self.only) == 1:
-            words += f"; GPUs of quota: {queue_account(self.app.fleet, self.only[0]).sum_text}"
+            words += f"; GPUs of quota, all flavors together: {queue_account(self.app.fleet, self.only[0]).sum_text}"
         back = [Span("   esc shows all queues", "faint")] if self.only else []
         self.caption.runs = (Span("── ", "faint"), Span(f"{where} ", "head"), Span(f"  {words}", "dim"), *back)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
 
 BLOCK, SUBBLOCK = "cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"
-ALL, HALF = "32 free in cq; ", "32 own - 16 used = 16 free in cq; "
+ALL, HALF = "32 free of flavor a4 in cq; ", "32 own - 16 used = 16 free of flavor a4 in cq; "
 TAKES = f"{ALL}it would take "
 POOL = "cloud.google.com/gke-nodepool"
 
@@ -85,7 +85,8 @@ def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
         (40, 64, 0, "none", Verdict.NEVER, "", "needs 5 hosts, and the nodes it may use have 4"),
         (40, 32, 0, "none", Verdict.NEVER, "", "needs 40 GPUs, but cq can have at most 32"),
         (16, 32, 16, "none", Verdict.NOW, "subblock", HALF + "it would take 2 of 4 free hosts, in one subblock (s1)"),
-        (16, 32, 17, "none", Verdict.WAITS, "", "waits behind 1 GPU: 32 own - 17 used = 15 free, it needs 16"),
+        (16, 32, 17, "none", Verdict.WAITS, "",
+         "waits behind 1 GPU of flavor a4: 32 own - 17 used = 15 free, it needs 16"),
         (16, 16, 0, "none", Verdict.NOW, "subblock",
          TAKES.replace("32", "16") + "2 of 4 free hosts, in one subblock (s1)"),
         (0, 16, 16, "none", Verdict.NOW, "", "needs no GPU"),
@@ -106,7 +107,8 @@ def test_the_numbers_behind_the_sentence() -> None:
     assert [each.name for each in found.unblocks] == ["small"]
     assert [each.name for each in found.ahead] == ["first"]
     assert found.sentence == (
-        "waits behind 8 GPUs: 32 own - 24 used = 8 free, it needs 16; held by small (8); 1 ahead in the queue"
+        "waits behind 8 GPUs of flavor a4: 32 own - 24 used = 8 free, it needs 16; held by small (8); "
+        "1 ahead in the queue"
     )
 
 
@@ -147,7 +149,7 @@ def test_borrowed_quota_counts_and_says_so() -> None:
     theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 16),))
     found = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 16)
     assert (found.verdict, found.borrows) == (Verdict.NOW, 8)
-    assert found.sentence.startswith("8 own + 16 to borrow = 24 free in cq (8 of its 16 by borrowing)")
+    assert found.sentence.startswith("8 own + 16 to borrow = 24 free of flavor a4 in cq (8 of its 16 by borrowing)")
     never = told(cluster(queues=(DOOR, mine, theirs, Cohort("all"))), 32)
     assert never.sentence == "needs 32 GPUs, but cq can have at most 24 (8 of its own, 16 by borrowing)"
 

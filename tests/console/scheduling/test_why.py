@@ -89,7 +89,10 @@ def test_quota_is_explained_with_and_without_kueues_words(conditions: tuple[Cond
     mine = workload("three", 4, conditions)
     fleet = fleet_of(DOOR, queue(64, 40), holding("two", 4), holding("one", 1), mine)
     found = why(mine, fleet)
-    assert found.sentence == "needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed; biggest holder: two (32)"
+    assert (
+        found.sentence
+        == "needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed; biggest holder: two (32)"
+    )
     assert (found.category, found.need, found.short_by, found.flavor) == (Category.QUOTA, 32, 8, "a4")
     assert [(each.name, each.gpus) for each in found.holders] == [("two", 32), ("one", 8)]
     assert [each.name for each in found.unblocks] == ["one"]
@@ -126,7 +129,7 @@ def test_what_is_borrowed_and_lent_is_said() -> None:
     )  # fmt: skip
     found = why(mine, fleet)
     assert found.sentence == (
-        "needs 32 GPUs of a4; 32 own - 16 used - 8 lent = 8 free, 24 more needed; what is lent has research; "
+        "needs 32 GPUs of flavor a4; 32 own - 16 used - 8 lent = 8 free, 24 more needed; what is lent has research; "
         "biggest holder: theirs (40)"
     )
     assert [each.name for each in found.unblocks] == ["theirs"]
@@ -160,13 +163,13 @@ def test_more_than_the_queue_can_ever_have(conditions: tuple[Condition, ...]) ->
     mine = workload("huge", 16, conditions)
     found = why(mine, fleet_of(DOOR, queue(64), mine))
     assert found.category is Category.EXCEEDS
-    assert found.sentence == "needs 128 GPUs of a4, but its queue can have at most 64"
+    assert found.sentence == "needs 128 GPUs of flavor a4, but its queue can have at most 64"
     assert found.short_by == 64
 
 
 def test_another_resource_is_short() -> None:
     mine = workload("cpu", 1, pending("Pending", short(4, "cpu")))
-    assert why(mine, fleet_of(DOOR, queue(64), mine)).sentence == "needs 4 more cpu of a4 than is unused"
+    assert why(mine, fleet_of(DOOR, queue(64), mine)).sentence == "needs 4 more cpu of flavor a4 than is unused"
 
 
 def test_victims_are_named_while_they_leave() -> None:
@@ -179,7 +182,7 @@ def test_victims_are_named_while_they_leave() -> None:
     fleet = fleet_of(DOOR, queue(64, 40), victim, mine)
     assert why(mine, fleet).category is Category.PREEMPTING
     assert why(mine, fleet).sentence.startswith(
-        "waits for victim to leave; needs 32 GPUs of a4; 64 own - 40 used = 24 free"
+        "waits for victim to leave; needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free"
     )
     assert why(victim, fleet).category is Category.EVICTED
 
@@ -219,8 +222,8 @@ def test_quota_is_there_but_no_block_has_room(conditions: tuple[Condition, ...])
     fleet = fleet_of(DOOR, FLAVOR, queue(128, 64), mine, *jobs, *floor(0, 1, 2, 8, 9, 10, 11, 12))
     found = why(mine, fleet)
     assert (
-        found.sentence
-        == "quota is there (128 own - 64 used = 64 free) but no block has 8 free hosts: blk-0 has 5, blk-1 has 3"
+        found.sentence == "quota is there (flavor a4: 128 own - 64 used = 64 free) but no block has 8 free hosts: "
+        "blk-0 has 5, blk-1 has 3"
     )
     assert (found.category, found.room) == (Category.TOPOLOGY, 5)
     nodes = eligible_nodes(fleet, 8, "a4")
@@ -247,13 +250,13 @@ def test_the_flavor_that_kueue_refused_is_the_one_told_of() -> None:
     fleet = fleet_of(DOOR, FLAVOR, spot, both, mine, *floor(*range(15)), *free)
     found = why(mine, fleet)
     assert found.flavor == "a4"
-    assert found.sentence == "quota is there (16 free) but it needs 2 free hosts and there is 1"
+    assert found.sentence == "quota is there (flavor a4: 16 free) but it needs 2 free hosts and there is 1"
 
 
 def test_a_refusal_that_no_longer_holds_is_no_contradiction() -> None:
     mine = workload("wide", 8, pending("Pending", TOPOLOGY), group=TOGETHER)
     assert why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor())).sentence == (
-        "quota is there (128 free) and blk-0 has 8 free hosts now, but Kueue has not assigned them yet"
+        "quota is there (flavor a4: 128 free) and blk-0 has 8 free hosts now, but Kueue has not assigned them yet"
     )
 
 
@@ -262,7 +265,10 @@ def test_an_unknown_level_has_kueues_number() -> None:
         "wide", 8, pending("Pending", TOPOLOGY), group=structs.replace(TOGETHER, required_topology="example.com/rack")
     )
     found = why(mine, fleet_of(DOOR, FLAVOR, queue(128), mine, *floor()))
-    assert found.sentence == "quota is there (128 free) but the topology has room for only 5 of its 8 pods in one rack"
+    assert (
+        found.sentence
+        == "quota is there (flavor a4: 128 free) but the topology has room for only 5 of its 8 pods in one rack"
+    )
     assert found.room == -1
 
 
@@ -290,7 +296,7 @@ def test_behind_others_of_a_strict_queue() -> None:
     found = why(mine, fleet)
     assert (found.category, found.position, found.ahead) == (Category.BEHIND, 2, ("first",))
     assert found.sentence.startswith(
-        "behind first, and a4 is StrictFIFO: nothing passes; then needs 32 GPUs of a4; 64 own - 48 used = 16 free"
+        "behind first, and a4 is StrictFIFO: nothing passes; then needs 32 GPUs of flavor a4; 64 own - 48 used"
     )
 
 
@@ -328,7 +334,7 @@ def test_queues_that_may_not_be_listed_are_not_called_missing() -> None:
     mine = workload("mine", 4, pending("Pending", short(8)))
     found = why(mine, fleet_of(mine))
     assert (found.category, found.account) == (Category.QUOTA, None)
-    assert found.sentence == "needs 8 more GPUs of a4 than are unused"
+    assert found.sentence == "needs 8 more GPUs of flavor a4 than are unused"
 
 
 @pytest.mark.parametrize(
@@ -395,7 +401,9 @@ def test_a_preempted_job_says_so_before_it_says_what_it_needs() -> None:
     conditions = (Condition("Evicted", "True", "Preempted"), *pending("Pending", short(8)))
     mine = workload("mine", 4, conditions)
     found = why(mine, fleet_of(DOOR, queue(64, 40), mine))
-    assert found.sentence.startswith("was preempted; needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed")
+    assert found.sentence.startswith(
+        "was preempted; needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -417,7 +425,9 @@ def test_a_preempted_job_says_for_whom(there: tuple[Any, ...], whom: str) -> Non
     mine = workload("mine", 4, (*told, *pending("Pending", short(8))))
     job = JobSet("default", "mine", "js-mine", queue="team", suspended=True)
     fleet = fleet_of(DOOR, queue(64, 40), job, mine, *there)
-    assert why(mine, fleet).sentence.startswith(f"was preempted by {whom}; needs 32 GPUs of a4; 64 own - 40 used")
+    assert why(mine, fleet).sentence.startswith(
+        f"was preempted by {whom}; needs 32 GPUs of flavor a4; 64 own - 40 used"
+    )
     (ending,) = rank_failures(job, fleet)
     assert (ending.sentence, ending.message) == (
         "The job was preempted.", f"Kueue preempted it for {whom}: reclamation within the cohort.",
@@ -517,8 +527,8 @@ def test_a_message_of_another_time_gives_way_to_what_is_there_now_and_tells_its_
     mine = workload("three", 4, pending("Pending", short(32)))
     told = Event("default", "e", object_uid="wl-three", reason="Pending", message=short(32), last=1_000.0)
     found = why(mine, fleet_of(DOOR, queue(64, 40), mine, told))
-    assert found.sentence.startswith("needs 32 GPUs of a4; 64 own - 40 used = 24 free, 8 more needed")
+    assert found.sentence.startswith("needs 32 GPUs of flavor a4; 64 own - 40 used = 24 free, 8 more needed")
     assert (found.short_by, found.agrees, found.differs, found.said_at) == (8, False, True, 1_000.0)
     enough = why(mine, fleet_of(DOOR, queue(64, 24), mine, told))
-    assert enough.sentence == "needs 32 GPUs of a4; 64 own - 24 used = 40 free, but Kueue has not assigned them"
+    assert enough.sentence == "needs 32 GPUs of flavor a4; 64 own - 24 used = 40 free, but Kueue has not assigned them"
     assert (enough.short_by, enough.differs) == (0, True)

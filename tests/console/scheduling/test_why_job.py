@@ -66,7 +66,7 @@ def test_a_pending_job_has_the_reason_of_its_workload() -> None:
         replace(JOB, suspended=True), fleet_of(waits, queue, LocalQueue("default", "team", cluster_queue="a4"))
     )
     assert found.category is Category.EXCEEDS
-    assert found.sentence == "needs 32 GPUs of a4, but its queue can have at most 16"
+    assert found.sentence == "needs 32 GPUs of flavor a4, but its queue can have at most 16"
 
 
 def test_admitted_and_not_started_yet() -> None:

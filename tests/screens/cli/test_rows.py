@@ -62,7 +62,7 @@ KEYS = {
     ),
     "nodes": (
         "block cordoned created fault_reports faults free gpus host jobs last_busbw machine_type "
-        "maintenance_at name pool provisioning ready reservation starting subblock used version zone"
+        "maintenance_at name not_ready pool provisioning ready reservation starting subblock used version zone"
     ),
     "pods": (
         "attempt completion_index created gpus ip job_index jobset message name namespace node phase ready "
@@ -73,7 +73,7 @@ KEYS = {
         "nodes out provisioning ready reservation used zones"
     ),
     "queues": (
-        "admitted borrowed borrows can_borrow cohort free lent local_queues maximum name nominal pending "
+        "admitted borrowed borrows can_borrow cohort flavors free lent local_queues maximum name nominal pending "
         "stopped strategy sum used"
     ),
     "workloads": (
@@ -112,7 +112,7 @@ def test_a_waiting_workload_says_why_with_numbers(fleet: Fleet) -> None:
     waiting, running = sorted(layout_of("workloads").rows(fleet), key=lambda row: row["position"] is None)
     assert (running["job"], running["position"], running["why"]) == ("one", None, "")
     assert (waiting["job"], waiting["position"], waiting["short_by"]) == ("two", 1, 8)
-    assert "needs 16 GPUs of a4; 16 own - 8 used = 8 free, 8 more needed" in waiting["why"]
+    assert "needs 16 GPUs of flavor a4; 16 own - 8 used = 8 free, 8 more needed" in waiting["why"]
 
 
 def test_only_what_is_in_a_queue_has_a_place_and_a_wait(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
