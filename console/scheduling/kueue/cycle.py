@@ -1,6 +1,6 @@
 """One admission cycle: the head of every queue is tried on one snapshot; it is admitted, preempts others, or waits.
 
-Ports the scheduler of Kueue 0.18, without fair sharing.
+Ports the scheduler of Kueue 0.18.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from console.scheduling.kueue.fair_sharing import fairest
 from console.scheduling.kueue.flavors import FlavorAssigner, FlavorChoice, Mode
 from console.scheduling.kueue.preemption import Preemption, Target
 
@@ -53,9 +54,12 @@ def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decis
             message = "Workload namespace doesn't match ClusterQueue selector"
             refused.append(Decision(head, Verdict.WAIT, message=message))
     entries.sort(key=lambda each: (each.choice.borrowing, -each.workload.priority, each.workload.queued))
-    for each in entries:
-        cycle.decide(each)
-    return refused + sorted(entries, key=lambda each: each.verdict is Verdict.SKIP)
+    decided = []
+    while entries:
+        decided.append(fairest(entries, snapshot) if snapshot.fair_sharing else entries[0])
+        entries.remove(decided[-1])
+        cycle.decide(decided[-1])
+    return refused + sorted(decided, key=lambda each: each.verdict is Verdict.SKIP)
 
 
 class _Cycle:

@@ -232,7 +232,8 @@ class FlavorAssigner:
             return Mode.FIT, borrow, ""
         needed = format_quantity(resource, total - free)
         text = f"insufficient unused quota for {resource} in flavor {flavor}, {needed} more needed"
-        may_borrow = self._queue.borrow_within is not None
+        fair = bool(self._snapshot.fair_sharing) and self._queue.reclaim != "Never"
+        may_borrow = fair or self._queue.borrow_within is not None
         if (at in self._queue.quotas and self._queue.nominal(at) >= total) or hierarchy or may_borrow:
             mode, height = self._simulate(at, total)
             return mode, height, text

@@ -1,10 +1,15 @@
-"""Which workloads would have to go so that another fits: classical preemption, in the queue and within the cohort."""
+"""Which workloads would have to go so that another fits: in its queue, and within the cohort by quota or fair share.
+
+With fair sharing, victims are taken from whoever is furthest above its quota, as long as the preemptor stays below.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from console.scheduling.kueue.fair_sharing import LESS_THAN_INITIAL, below_common_cohort, unfairest_first
 from console.scheduling.kueue.flavors import Mode
 from console.scheduling.kueue.topology_assignment import assign_topology
 
@@ -19,6 +24,7 @@ HUMAN_REASONS = {
     "InClusterQueue": "prioritization in the ClusterQueue",
     "InCohortReclamation": "reclamation within the cohort",
     "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
+    "InCohortFairSharing": "Fair Sharing within the cohort",
 }
 
 
@@ -75,6 +81,8 @@ class Preemption:
         return Mode.PREEMPT if own else Mode.RECLAIM, height
 
     def _search(self, needed: set[FlavorResource], usage: Quantities, choice: FlavorChoice | None) -> list[Target]:
+        if self._snapshot.fair_sharing:
+            return self._fair_search(needed, usage, choice)
         own, hierarchy, priority = self._candidates(needed, usage)
         candidates = _evicted_first(hierarchy, priority, own)
         forbidden = self._queue.borrow_within is None
@@ -99,23 +107,23 @@ class Preemption:
         *,
         borrow: bool,
     ) -> list[Target]:
-        removed: list[_Candidate] = []
+        removed: list[Target] = []
         try:
             for candidate in candidates:
                 if not self._valid(candidate, needed, borrow=borrow):
                     continue
                 self._snapshot.remove_workload(candidate.workload)
-                removed.append(candidate)
+                removed.append(Target(candidate.workload, candidate.reason))
                 if self._fits(usage, choice, borrow=borrow):
                     self._fill_back(removed, usage, choice, borrow=borrow)
-                    return [Target(item.workload, item.reason) for item in removed]
+                    return list(removed)
             return []
         finally:
             for item in removed:
                 self._snapshot.add_workload(item.workload)
 
     def _fill_back(
-        self, removed: list[_Candidate], usage: Quantities, choice: FlavorChoice | None, *, borrow: bool
+        self, removed: list[Target], usage: Quantities, choice: FlavorChoice | None, *, borrow: bool
     ) -> None:
         """Spare the ones, from the last but one back, that need not go after all."""
         for at in range(len(removed) - 2, -1, -1):
@@ -170,7 +178,7 @@ class Preemption:
                 advantage = advantage or top.has_room(left)
                 below = top
         for found in (own, hierarchy, priority):
-            found.sort(key=self._order)
+            found.sort(key=lambda each: self._order(each.workload))
         return own, hierarchy, priority
 
     def _of_subtree(
@@ -208,11 +216,68 @@ class Preemption:
             return False
         return policy < 0 or candidate.priority <= policy
 
-    def _order(self, candidate: _Candidate) -> tuple[bool, bool, int, float, str]:
+    def _order(self, workload: Workload) -> tuple[bool, bool, int, float, str]:
         """Other queues first, then lower priority, then what was admitted last."""
-        workload = candidate.workload
         own = workload.cluster_queue == self._queue.name
         return not workload.evicted, own, workload.priority, -workload.reserved, workload.uid
+
+    def _fair_search(self, needed: set[FlavorResource], usage: Quantities, choice: FlavorChoice | None) -> list[Target]:
+        removed: list[Target] = []
+        with self._queue.using(usage):  # shares are those that the preemptor has once it is admitted
+            fits = any(self._fits_by_fairness(needed, usage, choice, removed))
+        if fits:
+            self._fill_back(removed, usage, choice, borrow=True)
+        for item in removed:
+            self._snapshot.add_workload(item.workload)
+        return removed if fits else []
+
+    def _fits_by_fairness(
+        self, needed: set[FlavorResource], usage: Quantities, choice: FlavorChoice | None, removed: list[Target]
+    ) -> Iterator[bool]:
+        """Remove one after the other who may go by the first strategy, then by the second; whether it fits by then."""
+        strategies = self._snapshot.fair_sharing
+        left = self._fair_candidates(needed)
+        retry: dict[str, list[Workload]] = defaultdict(list)
+        entitled = self._queue.within_nominal(needed)
+        for queue in unfairest_first(self._queue, left, self._order, set()):
+            if queue is self._queue or entitled:
+                reason = "InClusterQueue" if queue is self._queue else "InCohortReclamation"
+                yield self._take(left[queue.name].pop(0), reason, usage, choice, removed)
+                continue
+            mine, theirs = below_common_cohort(self._queue, queue)
+            new, old = mine.fair_share().order, theirs.fair_share().order
+            while left[queue.name]:
+                workload = left[queue.name].pop(0)
+                with self._snapshot.without([workload]):
+                    rest = theirs.fair_share().order
+                if new < old if strategies[0] == LESS_THAN_INITIAL else new <= rest:
+                    yield self._take(workload, "InCohortFairSharing", usage, choice, removed)
+                    break
+                retry[queue.name].append(workload)
+        done: set[QuotaNode] = set()
+        for queue in unfairest_first(self._queue, retry, self._order, done) if len(strategies) > 1 else ():
+            mine, theirs = below_common_cohort(self._queue, queue)
+            if mine.fair_share().order < theirs.fair_share().order:
+                yield self._take(retry[queue.name][0], "InCohortFairSharing", usage, choice, removed)
+            done.add(queue)
+
+    def _take(
+        self, workload: Workload, reason: str, usage: Quantities, choice: FlavorChoice | None, removed: list[Target]
+    ) -> bool:
+        self._snapshot.remove_workload(workload)
+        removed.append(Target(workload, reason))
+        with self._queue.using({at: -value for at, value in usage.items()}):
+            return self._fits(usage, choice, borrow=True)
+
+    def _fair_candidates(self, needed: set[FlavorResource]) -> dict[str, list[Workload]]:
+        """Workloads that may go, by queue, who goes first in front: of its own, and of others that borrow."""
+        found = {}
+        for queue in self._snapshot.queues.values():
+            own = queue is self._queue
+            if own or (queue.root is self._queue.root and not queue.within_nominal(needed)):
+                may_go = self._of_queue(queue, None if own else queue.root, needed, hierarchical=False)
+                found[queue.name] = sorted((each.workload for each in may_go), key=self._order)
+        return found
 
 
 def _evicted_first(*lists: Iterable[_Candidate]) -> list[_Candidate]:

@@ -6,8 +6,9 @@ nobody uses, up to their borrowing limit. Cohorts may have cohorts above them an
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec import field as msgspec_field
@@ -27,12 +28,20 @@ class Quota(Struct, frozen=True):
     lending: int | None = None  # how much of what it does not use others may have; None: all
 
 
+class FairShare(NamedTuple):
+    """The dominant resource share: what is borrowed against what could be lent, of the resource with most of it."""
+
+    order: tuple[bool, float]  # whether it is infinite, then a thousandth of what could be lent, by weight
+    borrowed: frozenset[FlavorResource] = frozenset()
+
+
 @dataclass(eq=False)
 class QuotaNode:
     """A ClusterQueue or a cohort in the quota tree."""
 
     name: str
     parent: QuotaNode | None = None
+    weight: float = 1.0  # in fair sharing; 0: it borrows only what nobody else wants
     quotas: Mapping[FlavorResource, Quota] = field(default_factory=dict)
     children: list[QuotaNode] = field(default_factory=list)
     subtree: Quantities = field(default_factory=dict)  # quota of the node and what its children lend to it
@@ -86,6 +95,20 @@ class QuotaNode:
         if above > 0 and self.parent is not None:
             self.parent.remove_usage(at, min(value, above))
 
+    @contextmanager
+    def using(self, usage: Mapping[FlavorResource, int]) -> Iterator[None]:
+        """See the world as if that much more were used, or less where it is negative."""
+        self._use(usage, 1)
+        try:
+            yield
+        finally:
+            self._use(usage, -1)
+
+    def _use(self, usage: Mapping[FlavorResource, int], sign: int) -> None:
+        for at, value in usage.items():
+            self.add_usage(at, max(0, sign * value))
+            self.remove_usage(at, max(0, -sign * value))
+
     def borrows_with(self, at: FlavorResource, value: int) -> bool:
         """Whether using that much more would exceed the quota of this subtree."""
         return self.used.get(at, 0) + value > self.subtree.get(at, 0)
@@ -97,6 +120,20 @@ class QuotaNode:
     def has_room(self, usage: Quantities) -> bool:
         """Whether all of that fits into the quota of this subtree."""
         return not any(self.borrows_with(at, value) for at, value in usage.items())
+
+    def fair_share(self) -> FairShare:
+        borrowed: dict[str, int] = {}
+        found = frozenset(at for at, quota in self.subtree.items() if self.used.get(at, 0) > quota)
+        if self.parent is None or not found:
+            return FairShare((False, 0.0))
+        for at in found:
+            borrowed[at[1]] = borrowed.get(at[1], 0) + self.used[at] - self.subtree[at]
+        lendable = dict.fromkeys(borrowed, 0)
+        for at in self.root.subtree:
+            if at[1] in lendable:
+                lendable[at[1]] += self.parent.potential_available(at)
+        ratio = max(value * 1000 / lendable[name] if lendable[name] > 0 else 0.0 for name, value in borrowed.items())
+        return FairShare((not self.weight and ratio > 0, ratio / (self.weight or 1)), found)
 
     def ancestors(self) -> Iterator[QuotaNode]:
         node = self.parent
@@ -135,12 +172,13 @@ class Cohort(Struct, frozen=True):
     name: str
     parent: str = ""
     quotas: Mapping[FlavorResource, Quota] = msgspec_field(default_factory=dict)
+    weight: float = 1.0
 
 
 def build_cohort_trees(cohorts: Iterable[Cohort], queues: Iterable[tuple[QuotaNode, str]]) -> None:
     """Join queues, each with the name of its cohort, to trees, and sum up what there is to lend."""
     listed, members = list(cohorts), list(queues)
-    known = {each.name: QuotaNode(each.name, quotas=each.quotas) for each in listed}
+    known = {each.name: QuotaNode(each.name, weight=each.weight, quotas=each.quotas) for each in listed}
     for node, name in [*((known[each.name], each.parent) for each in listed), *members]:
         if name:
             above = known.setdefault(name, QuotaNode(name))

@@ -13,7 +13,7 @@ from console.kube.objects.matching import Requirement, Toleration, first_untoler
 from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from console.scheduling.kueue.topology_assignment import TopologyTree
 
@@ -209,7 +209,10 @@ class Snapshot:
         flavors: Iterable[Flavor] = (),
         trees: Mapping[str, TopologyTree] | None = None,
         holding: Iterable[Workload] = (),
+        fair_sharing: Sequence[str] = (),
     ) -> None:
+        """`fair_sharing`: the preemption strategies, in order; none: there is no fair sharing."""
+        self.fair_sharing = tuple(fair_sharing)
         self.queues = {each.name: each for each in queues}
         self.flavors = {each.name: each for each in flavors}
         self.trees = trees or {}  # by flavor, of those that have a topology

@@ -1,0 +1,93 @@
+"""Fair sharing: who comes next and from whom is taken, by how much each borrows against what could be lent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.scheduling.kueue.state import QueueNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from console.scheduling.kueue.cycle import Decision
+    from console.scheduling.kueue.quota_tree import QuotaNode
+    from console.scheduling.kueue.state import Snapshot, Workload
+
+LESS_OR_EQUAL_TO_FINAL = "LessThanOrEqualToFinalShare"
+"""The preemptor may have as large a share as is left to the other."""
+LESS_THAN_INITIAL = "LessThanInitialShare"
+"""The preemptor has to have a smaller share than the other had."""
+DEFAULT_STRATEGIES = (LESS_OR_EQUAL_TO_FINAL, LESS_THAN_INITIAL)
+
+
+def fairest(entries: Sequence[Decision], snapshot: Snapshot) -> Decision:
+    """The head to decide on next: in each cohort the one whose side would have the smallest share with it."""
+    heads = {each.workload.cluster_queue: each for each in reversed(entries)}
+    root = snapshot.queues[entries[0].workload.cluster_queue].root
+    ranks: dict[tuple[int, QuotaNode], tuple[object, ...]] = {}
+    for name, entry in heads.items():
+        queue, usage = snapshot.queues[name], entry.choice.usage()
+        with queue.using(usage):
+            for node in (queue, *queue.ancestors()):
+                if node.parent is not None:
+                    share = node.fair_share()
+                    borrows = any(usage.get(at) for at in share.borrowed)
+                    head = entry.workload
+                    ranks[id(entry), node.parent] = borrows, share.order, -head.priority, head.queued
+
+    def winner(node: QuotaNode) -> Decision | None:
+        if isinstance(node, QueueNode):
+            return heads.get(node.name)
+        children = sorted(node.children, key=lambda each: isinstance(each, QueueNode))
+        found = [each for each in map(winner, children) if each is not None]
+        return min(found, key=lambda each: ranks[id(each), node], default=None)
+
+    return winner(root) or entries[0]
+
+
+def unfairest_first(
+    preemptor: QueueNode,
+    left: Mapping[str, Sequence[Workload]],
+    order: Callable[[Workload], tuple[object, ...]],
+    done: set[QuotaNode],
+) -> Iterator[QueueNode]:
+    """The queue with the largest share that has workloads left, again and again, by the shares at that moment.
+
+    The caller takes one from `left` each time, or adds the queue to `done`.
+    """
+    own = {preemptor, *preemptor.ancestors()}
+
+    def unfairest(node: QuotaNode) -> QueueNode | None:
+        if isinstance(node, QueueNode):
+            if not left.get(node.name):
+                done.add(node)
+            return None if node in done else node
+        shares = {}
+        for child in node.children:
+            share = child.fair_share()
+            if (not share.borrowed and child not in own) or (isinstance(child, QueueNode) and not left.get(child.name)):
+                done.add(child)
+            if child not in done:
+                shares[child] = share.order
+        if not shares:
+            done.add(node)
+            return None
+        queues = sorted(
+            (each for each in shares if isinstance(each, QueueNode)), key=lambda each: order(left[each.name][0])
+        )
+        cohorts = (each for each in shares if not isinstance(each, QueueNode))
+        return unfairest(max((*cohorts, *queues), key=lambda each: shares[each]))  # the first of equal ones
+
+    while preemptor.root not in done:
+        found = unfairest(preemptor.root)
+        if found is not None:
+            yield found
+
+
+def below_common_cohort(queue: QuotaNode, other: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
+    """The two nodes just below the lowest cohort that holds both queues."""
+    mine, theirs = [queue, *queue.ancestors()], [other, *other.ancestors()]
+    while mine[-1] is theirs[-1]:
+        mine.pop()
+        theirs.pop()
+    return mine[-1], theirs[-1]
