@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from tests.contract.client import MERGE_PATCH
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from tests.contract.client import Api
+    from tests.contract.client import Api, Object
     from tests.lab.control_plane import Lab
 
 T = TypeVar("T")
@@ -33,6 +34,12 @@ class AppendLog(Protocol):
     """Makes a container print lines."""
 
     async def __call__(self, api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None: ...
+
+
+class SetFairSharing(Protocol):
+    """Turns fair sharing on, by what Kueue's configuration says of it, or off where it says nothing."""
+
+    async def __call__(self, api: Api, fair_sharing: Object | None) -> None: ...
 
 
 class DrawLog(Protocol):
@@ -54,6 +61,7 @@ class Cluster:
     """Whether pods of the project's recipes run and print by themselves, as they do where there are GPUs."""
     append_log: AppendLog
     draw_log: DrawLog
+    set_fair_sharing: SetFairSharing
     check: Callable[[], None]
     """Raises when a part of the cluster has died."""
 
@@ -72,7 +80,13 @@ def real_cluster(lab: Lab) -> Cluster:
     async def draw(api: Api, namespace: str, pod: str, container: str, text: str) -> None:
         lab.logs.draw(namespace, pod, container, text)
 
-    return Cluster("lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", False, append, draw, lab.processes.check)
+    async def set_fair_sharing(api: Api, fair_sharing: Object | None) -> None:
+        await asyncio.to_thread(lab.configure_kueue, fair_sharing)
+
+    return Cluster(
+        "lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", False, append, draw, set_fair_sharing,
+        lab.processes.check,
+    )  # fmt: skip
 
 
 async def _annotate_log(api: Api, namespace: str, pod: str, container: str, lines: list[str]) -> None:
@@ -86,6 +100,16 @@ async def _annotate_text(api: Api, namespace: str, pod: str, container: str, tex
     text = metadata.get("annotations", {}).get("a4-lab/log", "") + text
     change = {"metadata": {"annotations": {"a4-lab/log": text}}}
     assert (await api.send("PATCH", path, change, MERGE_PATCH)).status == 200
+
+
+async def _configure_kueue(api: Api, fair_sharing: Object | None) -> None:
+    """The practice cluster reads Kueue's ConfigMap whenever it decides."""
+    path = f"{CORE}/namespaces/kueue-system/configmaps"
+    await api.delete(f"{path}/kueue-manager-config")
+    if fair_sharing is not None:
+        data = {"controller_manager_config.yaml": json.dumps({"fairSharing": fair_sharing})}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kueue-manager-config"}, "data": data}
+        assert (await api.create(path, body)).status == 201
 
 
 @contextmanager
@@ -115,6 +139,7 @@ def practice_cluster(folder: Path) -> Iterator[Cluster]:
                 True,
                 _annotate_log,
                 _annotate_text,
+                _configure_kueue,
                 check,
             )
         finally:

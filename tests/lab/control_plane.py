@@ -121,6 +121,17 @@ class Lab:
             self._logs.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def configure_kueue(self, fair_sharing: Object | None) -> None:
+        """Start Kueue anew, with that for fair sharing in its configuration."""
+        assert self.tools is not None, "the lab has not been started"
+        path = self.folder / "kueue.yaml"
+        configuration = yaml.safe_load(path.read_text())
+        configuration.pop("fairSharing", None)
+        path.write_text(yaml.safe_dump(configuration | ({} if fair_sharing is None else {"fairSharing": fair_sharing})))
+        self.processes.kill("kueue")
+        self._start_controller(self.tools, "kueue")
+        self._wait_for_controller("kueue", self.ports.kueue_health)
+
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl printed, as the administrator."""
         assert self.tools is not None, "the lab has not been started"
@@ -161,16 +172,23 @@ class Lab:
                              *controller_manager(self.ports, self.pki))  # fmt: skip
         self.processes.start("kube-scheduler", tools.program("kube-scheduler"), login, *scheduler(self.ports))
         for name in ("jobset", "kueue"):
-            self.processes.start(name, tools.program(name), f"--config={self.folder}/{name}.yaml", login)
+            self._start_controller(tools, name)
         path = f"{SOURCE / 'podbin'}:{os.environ['PATH']}"
         self.processes.start("kwok", tools.program("kwok"), login, *kwok(self.ports, self.pki, tools.manifests),
                              environment={"PATH": path, "A4_LAB_SSHD": str(self.ports.ssh)},
                              user=self._kwok_user)  # fmt: skip
         self.create([node for pool in self.pools for node in pool.nodes()] + self._kubelet_objects())
         for name, port in (("jobset", self.ports.jobset_health), ("kueue", self.ports.kueue_health)):
-            self.processes.wait_ready(name, lambda port=port: _answers(port))  # type: ignore[misc]
+            self._wait_for_controller(name, port)
         self.kubectl("apply", "--server-side", "-f", "-", stdin=dump(hooks))
         self.create(queues() + reader())
+
+    def _start_controller(self, tools: Tools, name: str) -> None:
+        configuration, login = f"--config={self.folder}/{name}.yaml", f"--kubeconfig={self.kubeconfig}"
+        self.processes.start(name, tools.program(name), configuration, login)
+
+    def _wait_for_controller(self, name: str, port: int) -> None:
+        self.processes.wait_ready(name, lambda: _answers(port))
 
     def _definitions_established(self) -> bool:
         """Asked here: `kubectl wait` gives up on a definition so young that it has no status."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -33,6 +34,12 @@ class FairShare(NamedTuple):
 
     order: tuple[bool, float]  # whether it is infinite, then a thousandth of what could be lent, by weight
     borrowed: frozenset[FlavorResource] = frozenset()
+
+    @property
+    def rounded(self) -> int:
+        """As the status of a queue shows it."""
+        infinite, share = self.order
+        return 2**63 - 1 if infinite else ceil(share)
 
 
 @dataclass(eq=False)

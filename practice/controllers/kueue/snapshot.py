@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import yaml
+
+from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
 from console.scheduling.kueue.state import (
     Cohort,
     Flavor,
@@ -23,6 +26,7 @@ from practice.controllers.quantity import Amounts, add, amounts, milli, pod_requ
 from practice.objects.resources import (
     CLUSTERQUEUES,
     COHORTS,
+    CONFIGMAPS,
     NODES,
     PODS,
     RESOURCEFLAVORS,
@@ -42,12 +46,28 @@ def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
     """All queues and what holds their quota; with `places` the nodes of flavors that have a topology too."""
     flavors = [_flavor(obj) for obj in storage.list(RESOURCEFLAVORS)]
     cohorts = [
-        Cohort(obj["metadata"]["name"], obj["spec"].get("parentName") or "", _quotas(obj))
+        Cohort(obj["metadata"]["name"], obj["spec"].get("parentName") or "", _quotas(obj), _weight(obj))
         for obj in storage.list(COHORTS)
     ]
     holding = (read_workload(obj) for obj in storage.list(WORKLOADS) if has_quota(obj) and not is_true(obj, "Finished"))
     trees = _trees(storage, flavors) if places else {}
-    return Snapshot(map(read_queue, storage.list(CLUSTERQUEUES)), cohorts, flavors, trees, holding)
+    queues = map(read_queue, storage.list(CLUSTERQUEUES))
+    return Snapshot(queues, cohorts, flavors, trees, holding, _fair_sharing(storage))
+
+
+def _fair_sharing(storage: Storage) -> tuple[str, ...]:
+    """The preemption strategies, if Kueue's configuration turns fair sharing on; a change counts at once."""
+    found = storage.find(CONFIGMAPS, "kueue-system", "kueue-manager-config") or {}
+    text = (found.get("data") or {}).get("controller_manager_config.yaml")
+    fair = (yaml.safe_load(text) or {}).get("fairSharing") if text else None
+    if fair is None or not fair.get("enable", True):  # v1beta1 has `enable`
+        return ()
+    return tuple(fair.get("preemptionStrategies") or DEFAULT_STRATEGIES)
+
+
+def _weight(obj: Object) -> float:
+    weight = (obj["spec"].get("fairSharing") or {}).get("weight")
+    return 1.0 if weight is None else milli(str(weight)) / 1000
 
 
 def read_queue(obj: Object) -> QueueNode:
@@ -57,6 +77,7 @@ def read_queue(obj: Object) -> QueueNode:
     borrow = preemption.get("borrowWithinCohort") or {}
     return QueueNode(
         obj["metadata"]["name"],
+        weight=_weight(obj),
         quotas=_quotas(obj),
         cohort=spec.get("cohortName") or "",
         groups=tuple(

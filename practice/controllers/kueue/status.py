@@ -50,7 +50,8 @@ class QueueStatus(Controller):
             obj = self.storage.get(CLUSTERQUEUES, "", name)
             holding = [(self.storage.get(WORKLOADS, *each.key), each) for each in node.workloads.values()]
             waiting = self._queues.waiting(name)
-            self._cluster_queue(obj, node.used, holding, len(waiting))
+            share = node.fair_share().rounded if snapshot.fair_sharing else None
+            self._cluster_queue(obj, node.used, holding, len(waiting), share)
             for queue in self.storage.list(LOCALQUEUES):
                 if queue["spec"].get("clusterQueue") == name:
                     self._local_queue(queue, obj, holding, waiting)
@@ -58,7 +59,9 @@ class QueueStatus(Controller):
             if queue["spec"].get("clusterQueue") not in snapshot.queues:
                 self._local_queue(queue, None, [], [])
 
-    def _cluster_queue(self, queue: Object, used: Quantities, holding: list[_Held], waiting: int) -> None:
+    def _cluster_queue(
+        self, queue: Object, used: Quantities, holding: list[_Held], waiting: int, share: int | None
+    ) -> None:
         admitted = [item for item in holding if is_true(item[0], "Admitted")]
         active, reason, text = self._activity(queue)
         now = self.clock.now()
@@ -70,6 +73,9 @@ class QueueStatus(Controller):
             status["pendingWorkloads"] = waiting
             status["reservingWorkloads"] = len(holding)
             status["admittedWorkloads"] = len(admitted)
+            status.pop("fairSharing", None)
+            if share is not None:
+                status["fairSharing"] = {"weightedShare": share}
             generation = draft["metadata"].get("generation")
             set_condition(draft, "Active", active, reason, text, now, generation=generation)
 
