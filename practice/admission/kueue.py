@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from practice.admission.fields import IMMUTABLE, invalid, qualified_name_faults, subdomain_faults
 from practice.controllers.kueue import words
 from practice.controllers.kueue.podsets import queue_name, templates
-from practice.controllers.objects import controller_of, labels_of
+from practice.controllers.objects import annotations_of, controller_of, labels_of
 from practice.objects.refusal import ApiError, Cause
 from practice.objects.resources import JOBSETS, LOCALQUEUES
 
@@ -67,6 +67,8 @@ def managed_job_faults(job: Object) -> list[Cause]:
         faults += [invalid(f"metadata.labels[{words.QUEUE}]", marks[words.QUEUE], ",".join(why))] if why else []
     if words.MAX_EXECUTION in marks:
         faults += _time_limit(marks[words.MAX_EXECUTION])
+    if job["kind"] == "Job" and words.MIN_PARALLELISM in annotations_of(job):
+        faults += _least_pods(annotations_of(job)[words.MIN_PARALLELISM], job["spec"])
     base = "spec.template.metadata.annotations"
     for at, (_, template, _, _) in enumerate(templates(job)):
         if job["kind"] == "JobSet":
@@ -114,6 +116,14 @@ def _time_limit(text: str) -> list[Cause]:
     if not text.lstrip("-").isdigit():
         return [invalid(path, text, f'strconv.Atoi: parsing "{text}": invalid syntax')]
     return [] if int(text) > 0 else [invalid(path, int(text), "should be greater than 0")]
+
+
+def _least_pods(text: str, spec: Object) -> list[Cause]:
+    path, most = f"metadata.annotations[{words.MIN_PARALLELISM}]", spec.get("parallelism", 1)
+    most = min(most, spec.get("completions", most)) - 1
+    if not text.lstrip("-").isdigit():
+        return [invalid(path, text, f'strconv.Atoi: parsing "{text}": invalid syntax')]
+    return [] if 0 < int(text) <= most else [invalid(path, int(text), f"should be between 0 and {most}")]
 
 
 def _topology(template: Object, path: str) -> list[Cause]:

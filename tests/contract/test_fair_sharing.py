@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
 from tests.contract.cluster import KUEUE, eventually
 from tests.contract.test_queueing import told
 
@@ -20,10 +21,16 @@ RULES = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
 
 
 @pytest.fixture
-async def fair(space: Space, api: Api, cluster: Cluster) -> AsyncIterator[Space]:
-    await cluster.set_fair_sharing(api, {})
-    yield space
+async def fair_sharing(api: Api, cluster: Cluster) -> AsyncIterator[None]:
+    """Set before there are workloads and after them: Kueue 0.18.4 may panic when it starts over queues that hold some."""
+    await cluster.set_fair_sharing(api, {"preemptionStrategies": list(DEFAULT_STRATEGIES)})
+    yield
     await cluster.set_fair_sharing(api, None)
+
+
+@pytest.fixture
+def fair(fair_sharing: None, space: Space) -> Space:
+    return space
 
 
 async def share(space: Space, queue: str, expected: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import BATCH, CORE, JOBSETS, KUEUE, eventually
 from tests.contract.space import BLOCK, GPU, SUBBLOCK, condition
@@ -347,16 +349,61 @@ async def test_a_job_that_an_admission_check_rejects_is_deactivated(space: Space
     assert found == [("capacity", "Pending", "Reset to Pending after eviction. Previously: Rejected")]
 
 
-async def test_a_job_that_may_be_smaller_gets_the_pods_that_there_is_quota_for(space: Space) -> None:
-    await space.queue("team", 32)
+async def test_a_job_that_an_admission_check_wants_to_see_again_gives_its_quota_back(space: Space) -> None:
+    name = await space.check("capacity")
+    await space.queue("team", 64, admissionChecksStrategy={"admissionChecks": [{"name": name}]})
+    await space.jobset("one", "team", 2)
+    await space.admission("one", "QuotaReserved")
+    await checks(space, "one", 1)
+    await space.answer_checks("one", capacity={"state": "Retry", "message": "try later", "requeueAfterSeconds": 600})
+    text = 'Evicted due to AdmissionCheck in Retry state: "capacity" (try later)'
+    assert told(await space.admission("one", "Evicted"), space) == ("True", "AdmissionCheck", text)
+    lost = await space.admission("one", "QuotaReserved", "False")
+    assert told(lost, space) == ("False", "Pending", text)
+    back = await space.admission("one", "Requeued", "False")
+    assert told(back, space) == ("False", "AdmissionCheck", text)
+    workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("one")))).made
+    assert workload["spec"].get("active", True)
+    assert "requeueAt" in workload["status"]["requeueState"]
+    assert await checks(space, "one", 1) == [
+        ("capacity", "Pending", "Reset to Pending after eviction. Previously: Retry")
+    ]
+    assert workload["status"]["admissionChecks"][0]["retryCount"] == 1
+    assert workload["status"]["schedulingStats"]["evictions"] == [
+        {"count": 1, "reason": "AdmissionCheck", "underlyingCause": ""}
+    ]
+
+
+def single_job(least: str) -> Object:
     limits = {"limits": {GPU: "8"}, "requests": {GPU: "8"}}
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1", "resources": limits,
            "command": ["sh", "-c", "sleep 3600"]}]}  # fmt: skip
     meta = {"name": "single", "labels": {"kueue.x-k8s.io/queue-name": "team"},
-            "annotations": {"kueue.x-k8s.io/job-min-parallelism": "2"}}  # fmt: skip
-    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta,
+            "annotations": {"kueue.x-k8s.io/job-min-parallelism": least}}  # fmt: skip
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta,
             "spec": {"suspend": True, "parallelism": 6, "completions": 6, "template": {"spec": pod}}}  # fmt: skip
-    answer = await space.api.create(space.path(BATCH, "jobs"), body)
+
+
+@pytest.mark.parametrize(
+    ("least", "why"),
+    [
+        ("6", "6: should be between 0 and 5"),
+        ("0", "0: should be between 0 and 5"),
+        ("few", '"few": strconv.Atoi: parsing "few": invalid syntax'),
+    ],
+)
+async def test_a_job_cannot_be_smaller_than_nothing_or_than_it_is(space: Space, least: str, why: str) -> None:
+    answer = await space.api.create(space.path(BATCH, "jobs"), single_job(least))
+    assert answer.status == 403
+    assert answer.body["message"] == (
+        'admission webhook "vjob.kb.io" denied the request: '
+        f"metadata.annotations[kueue.x-k8s.io/job-min-parallelism]: Invalid value: {why}"
+    )
+
+
+async def test_a_job_that_may_be_smaller_gets_the_pods_that_there_is_quota_for(space: Space) -> None:
+    await space.queue("team", 32)
+    answer = await space.api.create(space.path(BATCH, "jobs"), single_job("2"))
     assert answer.status == 201, answer.body
     await space.admission("single", "Admitted")
     workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("single")))).made

@@ -1,6 +1,7 @@
 """Admission checks: who else has to agree, once a workload has its quota, before its pods are made.
 
-A check is for all workloads of a ClusterQueue, or for those that get one of the flavors it names. Ports Kueue 0.18.
+A check is for all workloads of a ClusterQueue, or for those that get one of the flavors it names. Ports Kueue 0.18,
+with the words of 0.17 and 0.19.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from console.scheduling.kueue.state import QueueNode
+    from console.scheduling.kueue.state import QueueNode, Release
 
 
 class CheckState(StrEnum):
@@ -54,17 +55,23 @@ def fatal_state(checks: Iterable[Check]) -> CheckState | None:
     return next((each for each in (CheckState.REJECTED, CheckState.RETRY) if each in states), None)
 
 
-def state_words(checks: Iterable[Check], state: CheckState) -> str:
-    """Kueue's words for the checks in one state."""
+def refusal_words(checks: Iterable[Check], state: CheckState, release: Release) -> str:
+    """Kueue's words for the checks in one state, for which a workload loses its quota."""
     found = sorted((each for each in checks if each.state == state), key=lambda each: each.name)
+    if release.minor < 18:
+        names = ",".join(each.name for each in found)
+        retry = state is CheckState.RETRY
+        return "At least one admission check is false" if retry else f"Admission check(s): {names}, were rejected"
     named = "; ".join(f'"{each.name}" ({each.message})' if each.message else f'"{each.name}"' for each in found)
-    return f"AdmissionCheck{'s' if len(found) > 1 else ''} in {state} state: {named}"
+    words = f"AdmissionCheck{'s' if len(found) > 1 else ''} in {state} state: {named}"
+    return f"Evicted due to {words}" if state is CheckState.RETRY else words
 
 
-def unadmitted_words(*, reserved: bool, ready: bool) -> tuple[str, str]:
+def unadmitted_words(release: Release, *, reserved: bool, ready: bool) -> tuple[str, str]:
     """Reason and message of a workload that is no longer admitted."""
     if reserved:
-        return "UnsatisfiedChecks", "The workload has not all checks ready"
-    if ready:
+        reason = "UnsatisfiedAdmissionChecks" if release.observability else "UnsatisfiedChecks"
+        return reason, "The workload has not all checks ready"
+    if ready or release.observability:
         return "NoReservation", "The workload has no reservation"
     return "NoReservationUnsatisfiedChecks", "The workload has no reservation and not all checks ready"

@@ -16,7 +16,10 @@ from console.scheduling.kueue.preemption import Preemption, Target
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from console.scheduling.kueue.state import Snapshot, Workload
+    from console.scheduling.kueue.state import Release, Snapshot, Workload
+
+
+NO_LONGER_FITS = "Workload no longer fits after processing another workload"
 
 
 class Verdict(Enum):
@@ -38,6 +41,16 @@ class Decision:
     choice: FlavorChoice = field(default_factory=FlavorChoice)
     targets: list[Target] = field(default_factory=list)
     message: str = ""
+
+    def reason(self, release: Release) -> str:
+        """The reason of the condition that says that it has no quota."""
+        if not release.observability:
+            return "Pending"
+        if self.verdict is Verdict.HOPELESS and self.choice.mode is Mode.NO_FIT:
+            return self.choice.obstacle().name
+        return {Verdict.WAIT: "Misconfigured", Verdict.PREEMPT: "WaitingForPreemptedWorkloads"}.get(
+            self.verdict, "WaitingForQuota"
+        )
 
 
 def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decision]:
@@ -99,6 +112,9 @@ class _Cycle:
         with self._snapshot.without(self._gone(entry)):
             fits = self._places_free(entry)
         if not fits:
+            if self._snapshot.release.minor < 18:
+                entry.message = NO_LONGER_FITS
+                return
             self.assign(entry)
         queue = self._snapshot.queues[entry.workload.cluster_queue]
         if entry.choice.mode is Mode.NO_FIT:
@@ -114,7 +130,7 @@ class _Cycle:
         with self._snapshot.without(self._gone(entry)):
             fits = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
         if not fits:
-            entry.message = "Workload no longer fits after processing another workload"
+            entry.message = NO_LONGER_FITS
             return
         if entry.choice.mode is Mode.FIT:
             entry.verdict = Verdict.ADMIT

@@ -27,6 +27,15 @@ class Mode(IntEnum):
     FIT = 4
 
 
+class Obstacle(IntEnum):
+    """Why a flavor cannot be had, least severe first; Kueue's reason for it."""
+
+    TopologyPlacementFailed = 1
+    WaitingForQuota = 2
+    ExceedsMaxQuota = 3
+    NoMatchingFlavor = 4
+
+
 @dataclass
 class FlavorAttempt:
     """What trying one flavor gave, as the QuotaReserved event lists it."""
@@ -35,6 +44,8 @@ class FlavorAttempt:
     mode: Mode
     borrow: int = 0
     reasons: list[str] = field(default_factory=list)
+    obstacle: Obstacle = Obstacle.NoMatchingFlavor  # if it does not fit
+    group: ResourceGroup | None = None
 
     def words(self) -> str:
         """It for the event; empty for a plain fit."""
@@ -83,6 +94,20 @@ class FlavorChoice:
                 listed = ", ".join(sorted(choice.reasons))
                 parts.append(f"couldn't assign flavors to pod set {choice.pod_set.name}: {listed}")
         return "; ".join(parts)
+
+    def obstacle(self) -> Obstacle:
+        """Why it does not fit at all: of the flavors of a group the least severe, of groups and pod sets the most."""
+        found = []
+        for choice in self.pod_sets:
+            least: dict[ResourceGroup | None, Obstacle] = {}
+            for each in choice.attempts:
+                if each.mode is Mode.NO_FIT:
+                    least[each.group] = min(each.obstacle, least.get(each.group, each.obstacle))
+            if choice.mode is Mode.NO_FIT:
+                placed = choice.tree and choice.flavors
+                default = Obstacle.NoMatchingFlavor
+                found.append(Obstacle.TopologyPlacementFailed if placed else max(least.values(), default=default))
+        return max(found, default=Obstacle.NoMatchingFlavor)
 
     def considered(self) -> str:
         """The flavors that were tried and not a plain fit, for an event."""
@@ -184,9 +209,10 @@ class FlavorAssigner:
         reasons: list[str] = []
         chosen = ""
         for flavor in group.flavors:
-            mode, borrow, why = self._try(flavor, wanted, one.pod_set, group)
-            one.attempts.append(FlavorAttempt(flavor, mode, borrow, sorted(why)))
-            reasons += why
+            tried = self._try(flavor, wanted, one.pod_set, group)
+            one.attempts.append(tried)
+            mode, borrow = tried.mode, tried.borrow
+            reasons += tried.reasons
             if mode > Mode.NO_FIT and (not chosen or (mode, -borrow) > (best[0], -best[1])):
                 best, chosen = (mode, borrow), flavor
             if not self._try_next(mode, borrow):
@@ -199,27 +225,29 @@ class FlavorAssigner:
             one.flavors |= dict.fromkeys(wanted, chosen)
             self._borrowing = max(self._borrowing, best[1])
 
-    def _try(
-        self, flavor: str, wanted: dict[str, int], pod_set: PodSet, group: ResourceGroup
-    ) -> tuple[Mode, int, list[str]]:
+    def _try(self, flavor: str, wanted: dict[str, int], pod_set: PodSet, group: ResourceGroup) -> FlavorAttempt:
+        tried = FlavorAttempt(flavor, Mode.FIT, group=group)
         why = self._unsuitable(flavor, pod_set, group)
         if why:
-            return Mode.NO_FIT, 0, [why]
-        mode, borrow, reasons = Mode.FIT, 0, []
+            tried.mode, tried.reasons = Mode.NO_FIT, [why]
+            return tried
+        tried.obstacle = Obstacle.WaitingForQuota
         for resource, value in sorted(wanted.items()):
-            one, height, text = self._fits((flavor, resource), value)
-            mode, borrow = min(mode, one), max(borrow, height)
-            reasons += [text] if text else []
+            mode, height, text = self._fits(tried, (flavor, resource), value)
+            tried.mode, tried.borrow = min(tried.mode, mode), max(tried.borrow, height)
+            tried.reasons += [text] if text else []
             if mode is Mode.NO_FIT:
                 break
-        return mode, borrow, reasons
+        tried.reasons.sort()
+        return tried
 
-    def _fits(self, at: FlavorResource, value: int) -> tuple[Mode, int, str]:
+    def _fits(self, tried: FlavorAttempt, at: FlavorResource, value: int) -> tuple[Mode, int, str]:
         """Compare one amount with the quota."""
         flavor, resource = at
         assumed = self._assumed.get(at, 0)
         total, most = assumed + value, self._queue.potential_available(at)
         if total > most:
+            tried.obstacle = Obstacle.ExceedsMaxQuota
             text = (
                 f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
                 f"({format_quantity(resource, assumed)}) + current podset request ({format_quantity(resource, value)}) "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec import field as msgspec_field
@@ -29,6 +29,7 @@ __all__ = [
     "Quantities",
     "QueueNode",
     "Quota",
+    "Release",
     "Requirement",
     "ResourceGroup",
     "Snapshot",
@@ -44,6 +45,14 @@ Place = tuple[tuple[str, ...], int]  # the values of each level, and the pods th
 
 BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
 """Reasons of an eviction after which a workload queues from that moment on; after others it keeps its place."""
+
+
+class Release(NamedTuple):
+    """A version of Kueue, as far as a person notices it: decisions and words that differ from those of 0.18."""
+
+    minor: int = 18  # of 0.18
+    observability: bool = False
+    """The gate UnadmittedWorkloadsObservability, off in 0.19 and on from 0.20: why a workload waits is its reason."""
 
 
 def try_order(priority: int, queued: float, uid: str) -> tuple[int, float, str]:
@@ -210,9 +219,10 @@ class Snapshot:
         trees: Mapping[str, TopologyTree] | None = None,
         holding: Iterable[Workload] = (),
         fair_sharing: Sequence[str] = (),
+        release: Release = Release(),  # noqa: B008
     ) -> None:
         """`fair_sharing`: the preemption strategies, in order; none: there is no fair sharing."""
-        self.fair_sharing = tuple(fair_sharing)
+        self.fair_sharing, self.release = tuple(fair_sharing), release
         self.queues = {each.name: each for each in queues}
         self.flavors = {each.name: each for each in flavors}
         self.trees = trees or {}  # by flavor, of those that have a topology

@@ -11,7 +11,7 @@ from practice.controllers.objects import condition, is_true, set_condition
 from practice.controllers.quantity import words
 
 if TYPE_CHECKING:
-    from console.scheduling.kueue.state import Workload
+    from console.scheduling.kueue.state import Release, Workload
     from practice.controllers.objects import Object
 
 _LONGEST = 32768
@@ -25,7 +25,7 @@ def mark(workload: Object, kind: str, status: bool, reason: str, message: str, n
     return changed
 
 
-def reserve(workload: Object, admission: Object, required: frozenset[str], now: float) -> None:
+def reserve(workload: Object, admission: Object, required: frozenset[str], now: float, release: Release) -> None:
     """Give it quota; with the checks that it needs there, and all of them ready, it is admitted."""
     workload.setdefault("status", {})["admission"] = admission
     workload["status"].pop("resourceRequests", None)
@@ -36,10 +36,10 @@ def reserve(workload: Object, admission: Object, required: frozenset[str], now: 
         if before is not None and before["status"] == "True":
             mark(workload, kind, False, "QuotaReserved", f"Previously: {before['message']}", now)
     if required <= {each.name for each in checks_of(workload)}:
-        sync_admitted(workload, now)
+        sync_admitted(workload, now, release)
 
 
-def sync_admitted(workload: Object, now: float) -> None:
+def sync_admitted(workload: Object, now: float, release: Release) -> None:
     """Bring the Admitted condition in step with the quota reservation and the admission checks."""
     reserved, admitted = has_quota(workload), is_true(workload, "Admitted")
     ready = not open_checks(checks_of(workload))
@@ -53,7 +53,7 @@ def sync_admitted(workload: Object, now: float) -> None:
     past = status.get("accumulatedPastExecutionTimeSeconds", 0)
     if since is not None:
         status["accumulatedPastExecutionTimeSeconds"] = past + int(now - seconds_of(since["lastTransitionTime"]))
-    mark(workload, "Admitted", False, *unadmitted_words(reserved=reserved, ready=ready), now)
+    mark(workload, "Admitted", False, *unadmitted_words(release, reserved=reserved, ready=ready), now)
 
 
 def sync_checks(workload: Object, required: frozenset[str], now: float) -> None:
@@ -99,11 +99,11 @@ def retry_at(workload: Object) -> float:
     )
 
 
-def unreserve(workload: Object, reason: str, message: str, now: float) -> None:
+def unreserve(workload: Object, reason: str, message: str, now: float, release: Release) -> None:
     """Say why a Workload has no quota, and take it away if it had."""
     workload.setdefault("status", {}).pop("admission", None)
     mark(workload, "QuotaReserved", False, reason, message, now)
-    sync_admitted(workload, now)
+    sync_admitted(workload, now, release)
 
 
 def keep_requests(workload: Object, info: Workload) -> None:

@@ -12,7 +12,7 @@ from practice.controllers.kueue import admission_status as status
 from practice.controllers.kueue.assignment import encode
 from practice.controllers.kueue.info import has_quota
 from practice.controllers.kueue.queues import Queues
-from practice.controllers.kueue.snapshot import read_snapshot
+from practice.controllers.kueue.snapshot import read_release, read_snapshot
 from practice.controllers.kueue.words import JOB_UID
 from practice.controllers.objects import is_true, key_of, labels_of
 from practice.controllers.quantity import words
@@ -111,7 +111,10 @@ class Admission(Controller):
         flavors = {flavor for flavor, _ in decision.choice.usage()}
         required = required_checks(snapshot.queues[name], flavors)
         obj = self.storage.modify(
-            WORKLOADS, *key, lambda draft: status.reserve(draft, admission, required, now), subresource="status"
+            WORKLOADS,
+            *key,
+            lambda draft: status.reserve(draft, admission, required, now, snapshot.release),
+            subresource="status",
         )
         self.queues.forget(key)
         text = f"Quota reserved in ClusterQueue {name}, wait time since queued was {waited:.0f}s"
@@ -160,10 +163,10 @@ class Admission(Controller):
 
     def _note(self, decision: Decision) -> None:
         """Let a Workload say why it waits."""
-        now = self.clock.now()
+        now, release = self.clock.now(), read_release(self.storage)
 
         def change(draft: Object) -> None:
-            status.unreserve(draft, "Pending", decision.message, now)
+            status.unreserve(draft, decision.reason(release), decision.message, now, release)
             status.keep_requests(draft, decision.workload)
 
         obj = self.storage.modify(WORKLOADS, *decision.workload.key, change, subresource="status")

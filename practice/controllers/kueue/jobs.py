@@ -18,6 +18,7 @@ from practice.controllers.kueue.podsets import (
     same_shape,
     templates,
 )
+from practice.controllers.kueue.snapshot import read_release
 from practice.controllers.kueue.words import IN_USE
 from practice.controllers.objects import (
     condition,
@@ -117,11 +118,12 @@ class ManagedJobs(Controller):
     def _clear(self, workload: Object, evicted: Object) -> None:
         """Free the quota of an evicted Workload whose pods are gone."""
         now, reason, text = self.clock.now(), evicted["reason"], evicted["message"]
+        release = read_release(self.storage)
 
         def change(draft: Object) -> None:
             back = reason in ("Preempted", "NodeFailures")
             status.requeued(draft, reason, text, back, now)
-            status.unreserve(draft, "Pending", text, now)
+            status.unreserve(draft, "Pending", text, now, release)
 
         self.storage.modify(WORKLOADS, *key_of(workload), change, subresource="status")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import yaml
@@ -13,6 +14,7 @@ from console.scheduling.kueue.state import (
     Node,
     QueueNode,
     Quota,
+    Release,
     Requirement,
     ResourceGroup,
     Snapshot,
@@ -27,6 +29,7 @@ from practice.objects.resources import (
     CLUSTERQUEUES,
     COHORTS,
     CONFIGMAPS,
+    DEPLOYMENTS,
     NODES,
     PODS,
     RESOURCEFLAVORS,
@@ -52,17 +55,32 @@ def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
     holding = (read_workload(obj) for obj in storage.list(WORKLOADS) if has_quota(obj) and not is_true(obj, "Finished"))
     trees = _trees(storage, flavors) if places else {}
     queues = map(read_queue, storage.list(CLUSTERQUEUES))
-    return Snapshot(queues, cohorts, flavors, trees, holding, _fair_sharing(storage))
+    return Snapshot(queues, cohorts, flavors, trees, holding, _fair_sharing(storage), read_release(storage))
+
+
+def _configuration(storage: Storage) -> Object:
+    """Kueue's own; a change counts at once."""
+    found = storage.find(CONFIGMAPS, "kueue-system", "kueue-manager-config") or {}
+    text = (found.get("data") or {}).get("controller_manager_config.yaml")
+    return yaml.safe_load(text) or {} if text else {}
 
 
 def _fair_sharing(storage: Storage) -> tuple[str, ...]:
-    """The preemption strategies, if Kueue's configuration turns fair sharing on; a change counts at once."""
-    found = storage.find(CONFIGMAPS, "kueue-system", "kueue-manager-config") or {}
-    text = (found.get("data") or {}).get("controller_manager_config.yaml")
-    fair = (yaml.safe_load(text) or {}).get("fairSharing") if text else None
+    """The preemption strategies, if fair sharing is on."""
+    fair = _configuration(storage).get("fairSharing")
     if fair is None or not fair.get("enable", True):  # v1beta1 has `enable`
         return ()
     return tuple(fair.get("preemptionStrategies") or DEFAULT_STRATEGIES)
+
+
+def read_release(storage: Storage) -> Release:
+    """The version that the image of Kueue's manager names, if there is one, and its gates."""
+    manager = storage.find(DEPLOYMENTS, "kueue-system", "kueue-controller-manager")
+    image = manager["spec"]["template"]["spec"]["containers"][0]["image"] if manager else ""
+    named = re.search(r":v0\.(\d+)\.", image)
+    minor = int(named[1]) if named else Release().minor
+    gates = _configuration(storage).get("featureGates") or {}
+    return Release(minor, minor > 18 and gates.get("UnadmittedWorkloadsObservability", minor > 19))
 
 
 def _weight(obj: Object) -> float:

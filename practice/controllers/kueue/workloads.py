@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.checks import CheckState, fatal_state, open_checks, required_checks, state_words
+from console.scheduling.kueue.checks import CheckState, fatal_state, open_checks, refusal_words, required_checks
 from practice.clock import seconds_of, stamp
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
 from practice.controllers.kueue.info import checks_of, has_quota, is_active, local_queue_of
 from practice.controllers.kueue.jobs import release_orphan
-from practice.controllers.kueue.snapshot import read_queue
+from practice.controllers.kueue.snapshot import read_queue, read_release
 from practice.controllers.kueue.words import JOB_UID
 from practice.controllers.objects import condition, deleting, is_true, key_of, labels_of
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
@@ -120,7 +120,8 @@ class Workloads(Controller):
             return False
         if open_checks(checks_of(workload)):
             return False
-        self._change(workload, lambda draft: status.sync_admitted(draft, now))
+        release = read_release(self.storage)
+        self._change(workload, lambda draft: status.sync_admitted(draft, now, release))
         waited = now - seconds_of(reserved["lastTransitionTime"])
         text = f"Admitted by ClusterQueue {admission['clusterQueue']}, wait time since reservation was {waited:.0f}s"
         self._say(workload, "Normal", "Admitted", text)
@@ -132,9 +133,10 @@ class Workloads(Controller):
         state = fatal_state(checks)
         if state is None or is_true(workload, "Evicted"):
             return False
-        text, now = state_words(checks, state), self.clock.now()
+        release, now = read_release(self.storage), self.clock.now()
+        text = refusal_words(checks, state, release)
         if state is CheckState.RETRY:
-            self._evict(workload, "AdmissionCheck", f"Evicted due to {text}")
+            self._evict(workload, "AdmissionCheck", text)
             return True
         self._change(
             workload, lambda draft: status.mark(draft, "DeactivationTarget", True, "AdmissionCheck", text, now)
@@ -169,18 +171,19 @@ class Workloads(Controller):
         """Say why a Workload cannot even be tried."""
         local, cluster = self._queues(workload)
         name = local_queue_of(workload)
-        text = ""
+        reason = text = ""
         if local is None:
-            text = f"LocalQueue {name} doesn't exist"
+            reason, text = "Misconfigured", f"LocalQueue {name} doesn't exist"
         elif not _running(local):
-            text = f"LocalQueue {name} is inactive"
+            reason, text = "Suspended", f"LocalQueue {name} is inactive"
         elif cluster is None:
-            text = f"ClusterQueue {local['spec']['clusterQueue']} doesn't exist"
+            reason, text = "Misconfigured", f"ClusterQueue {local['spec']['clusterQueue']} doesn't exist"
         elif not is_true(cluster, "Active"):
-            text = f"ClusterQueue {local['spec']['clusterQueue']} is inactive"
+            reason, text = "Suspended", f"ClusterQueue {local['spec']['clusterQueue']} is inactive"
         if text:
-            now = self.clock.now()
-            self._change(workload, lambda draft: status.unreserve(draft, "Inadmissible", text, now))
+            now, release = self.clock.now(), read_release(self.storage)
+            reason = reason if release.observability else "Inadmissible"
+            self._change(workload, lambda draft: status.unreserve(draft, reason, text, now, release))
 
     def _evict(self, workload: Object, reason: str, text: str, *, cause: str = "", quiet: bool = False) -> None:
         now = self.clock.now()

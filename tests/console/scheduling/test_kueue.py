@@ -13,8 +13,9 @@ from console.scheduling.kueue.checks import (
     CheckState,
     fatal_state,
     open_checks,
+    refusal_words,
     required_checks,
-    state_words,
+    unadmitted_words,
 )
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
 from console.scheduling.kueue.state import (
@@ -24,6 +25,7 @@ from console.scheduling.kueue.state import (
     PodSet,
     QueueNode,
     Quota,
+    Release,
     ResourceGroup,
     Snapshot,
     TopologyRequest,
@@ -52,8 +54,8 @@ def workload(name: str, to: str, pods: int, priority: int = 0, *, holds: bool = 
     return Workload(("default", name), name, to, priority, 0.0, [group], reserved=1.0 if holds else 0.0)
 
 
-def read(message: str) -> KueueMessage:
-    told = Condition("QuotaReserved", "False", "Pending", message)
+def read(message: str, reason: str = "Pending") -> KueueMessage:
+    told = Condition("QuotaReserved", "False", reason, message)
     return read_message(SeenWorkload("default", "mine", conditions=(told,)))
 
 
@@ -138,9 +140,64 @@ def test_which_checks_a_workload_needs_and_what_they_decide() -> None:
     assert (fatal_state([waits, again]), fatal_state([again, never]), fatal_state([waits])) == (
         CheckState.RETRY, CheckState.REJECTED, None,
     )  # fmt: skip
-    words = state_words([never, Check("a", "Rejected")], CheckState.REJECTED)
-    assert words == 'AdmissionChecks in Rejected state: "a"; "c" (no capacity)'
-    assert state_words([again], CheckState.RETRY) == 'AdmissionCheck in Retry state: "d"'
+    rejected = [never, Check("a", "Rejected")]
+    assert refusal_words(rejected, CheckState.REJECTED, Release()) == (
+        'AdmissionChecks in Rejected state: "a"; "c" (no capacity)'
+    )
+    assert refusal_words([again], CheckState.RETRY, Release()) == 'Evicted due to AdmissionCheck in Retry state: "d"'
+    assert refusal_words(rejected, CheckState.REJECTED, Release(17)) == "Admission check(s): a,c, were rejected"
+    assert refusal_words([again], CheckState.RETRY, Release(17)) == "At least one admission check is false"
+
+
+@pytest.mark.parametrize(
+    ("release", "reasons"),
+    [
+        (Release(18), ["UnsatisfiedChecks", "NoReservation", "NoReservationUnsatisfiedChecks"]),
+        (Release(19), ["UnsatisfiedChecks", "NoReservation", "NoReservationUnsatisfiedChecks"]),
+        (Release(19, observability=True), ["UnsatisfiedAdmissionChecks", "NoReservation", "NoReservation"]),
+    ],
+)
+def test_a_workload_that_is_no_longer_admitted_says_why_as_its_version_does(
+    release: Release, reasons: list[str]
+) -> None:
+    states = ((True, False), (False, True), (False, False))
+    assert [unadmitted_words(release, reserved=reserved, ready=ready)[0] for reserved, ready in states] == reasons
+
+
+def test_the_reason_of_a_wait_is_a_token_where_the_gate_is_on() -> None:
+    """Kueue 0.19 resolves it in flavorassigner.go, resolveNoFitReason, and scheduler.go, processEntry."""
+    on = Release(19, observability=True)
+    two = queue("two", 16)
+    two.groups = (ResourceGroup((GPU,), ("gone", "a4")),)
+    two.quotas = {AT: Quota(16_000), ("gone", GPU): Quota(16_000)}
+    queues = [queue("full", 16, within="LowerPriority"), queue("small", 8), queue("stuck", 8), two]
+    queues[2].namespaces = None
+    held = [workload("low", "full", 2, holds=True), workload("busy", "two", 2, holds=True)]
+    snapshot = Snapshot(queues, flavors=[Flavor("a4")], holding=held, release=on)
+    heads = [workload("high", "full", 1, 9), workload("huge", "small", 2), workload("stranger", "stuck", 1),
+             workload("waits", "two", 1)]  # fmt: skip
+    found = {each.workload.uid: each.reason(on) for each in admission_cycle(heads, snapshot)}
+    assert found == {
+        "high": "WaitingForPreemptedWorkloads", "huge": "ExceedsMaxQuota", "stranger": "Misconfigured",
+        "waits": "WaitingForQuota",
+    }  # fmt: skip
+    assert {each: read("", reason).category for each, reason in found.items()} == {
+        "high": Category.PREEMPTING, "huge": Category.EXCEEDS, "stranger": Category.MISSING_QUEUE,
+        "waits": Category.QUOTA,
+    }  # fmt: skip
+    (wrong,) = admission_cycle([workload("mine", "other", 1)], Snapshot([queue("other", 8)], release=on))
+    assert wrong.reason(on) == "NoMatchingFlavor"
+    assert wrong.reason(Release()) == "Pending"
+
+
+@pytest.mark.parametrize(("minor", "verdict"), [(17, Verdict.SKIP), (18, Verdict.ADMIT)])
+def test_places_that_another_head_took_are_looked_for_anew_from_0_18_on(minor: int, verdict: Verdict) -> None:
+    nodes = [Node(f"n{n}", {BLOCK: f"b{n}", HOSTNAME: f"n{n}"}, (), {GPU: 8000, "pods": 110000}) for n in range(2)]
+    flavor = Flavor("a4", topology="net")
+    tree = TopologyTree("net", (BLOCK, HOSTNAME), flavor, nodes, {})
+    snapshot = Snapshot([queue("a", 8), queue("b", 8)], (), [flavor], {"a4": tree}, release=Release(minor))
+    heads = [workload("one", "a", 1, level=BLOCK), workload("two", "b", 1, level=BLOCK)]
+    assert [each.verdict for each in admission_cycle(heads, snapshot)] == [Verdict.ADMIT, verdict]
 
 
 def reduced(pods: int, least: int | None, quota: int, **queues: int) -> tuple[Verdict, int, str]:
