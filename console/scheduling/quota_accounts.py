@@ -16,6 +16,7 @@ from msgspec.structs import astuple, replace
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.queue import ResourceFlavor
 from console.kube.snapshot import per_snapshot
+from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
 from console.scheduling.kueue.quota_tree import Cohort, Quota, QuotaNode
 from console.scheduling.kueue.state import Flavor, PodSet, QueueNode, ResourceGroup, Snapshot
 from console.scheduling.kueue.state import Workload as KueueWorkload
@@ -90,14 +91,18 @@ class QuotaLedger:
 
     def __init__(self, fleet: Fleet, flavor: str) -> None:
         self.at = flavor, GPU
-        cohorts = (Cohort(each.name, each.parent, self._quotas(each.quotas)) for each in fleet.cohorts.values())
+        cohorts = (
+            Cohort(each.name, each.parent, self._quotas(each.quotas), each.weight) for each in fleet.cohorts.values()
+        )
         queues = map(self._queue, fleet.cluster_queues.values())
         holding = (
             self._workload(each, fleet) for _, name in fleet.cluster_queues for each in queue_order(fleet, name).running
         )
         known = fleet.flavors.get(("", flavor)) or ResourceFlavor(flavor)
         self.flavor = Flavor(flavor, dict(known.node_labels), known.taints, known.tolerations)
-        self.snapshot = Snapshot(queues, cohorts, [self.flavor], holding=holding)
+        # The strategies stand in Kueue's configuration, which few may read: those of its documentation.
+        fair = DEFAULT_STRATEGIES if any(each.shares_fairly for each in fleet.cluster_queues.values()) else ()
+        self.snapshot = Snapshot(queues, cohorts, [self.flavor], holding=holding, fair_sharing=fair)
         for queue in fleet.cluster_queues.values():  # workloads that may not be listed hold quota too
             used = sum(usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == self.at)
             node = self.snapshot.queues[queue.name]
@@ -110,6 +115,7 @@ class QuotaLedger:
         threshold = -1 if rules.borrow_threshold is None else rules.borrow_threshold
         return QueueNode(
             queue.name,
+            weight=queue.weight,
             quotas=self._quotas(queue.quotas),
             cohort=queue.cohort,
             groups=(ResourceGroup((GPU,), (self.at[0],)),),

@@ -81,7 +81,7 @@ def real_cluster(lab: Lab) -> Cluster:
         lab.logs.draw(namespace, pod, container, text)
 
     async def set_fair_sharing(api: Api, fair_sharing: Object | None) -> None:
-        await asyncio.to_thread(lab.configure_kueue, fair_sharing)
+        lab.configure_kueue(fair_sharing)  # in this thread: what a thread starts dies with it
 
     return Cluster(
         "lab", lab.kubeconfig, lab.reader_kubeconfig, "reader", False, append, draw, set_fair_sharing,

@@ -22,7 +22,7 @@ RULES = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
 
 @pytest.fixture
 async def fair_sharing(api: Api, cluster: Cluster) -> AsyncIterator[None]:
-    """Set before there are workloads and after them: Kueue 0.18.4 may panic when it starts over queues that hold some."""
+    """Set before there are workloads and after them: Kueue 0.18.4 may panic when it starts over queues with some."""
     await cluster.set_fair_sharing(api, {"preemptionStrategies": list(DEFAULT_STRATEGIES)})
     yield
     await cluster.set_fair_sharing(api, None)

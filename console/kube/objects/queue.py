@@ -21,6 +21,7 @@ from console.kube.objects.meta import (
     intern_text,
     namespaced_identity_of,
     parse_amount,
+    parse_quantity,
 )
 from console.kube.objects.node import TaintWire, format_taint
 from console.kube.objects.pod import NamedWire
@@ -66,6 +67,8 @@ class ClusterQueue(ClusterObject, frozen=True):
     strategy: str = "BestEffortFIFO"
     stop_policy: str = "None"
     preemption: Preemption = Preemption()
+    weight: float = 1.0  # in fair sharing
+    shares_fairly: bool = False  # whether Kueue writes its weighted share, as it does where fair sharing is on
     quotas: tuple[Quota, ...] = ()
     reserved: tuple[Usage, ...] = ()  # quota held by workloads with a reservation (flavorsReservation)
     used: tuple[Usage, ...] = ()  # quota held by admitted workloads (flavorsUsage)
@@ -128,6 +131,7 @@ class Cohort(ClusterObject, frozen=True):
     """ClusterQueues that lend to each other; quota may also sit on the cohort itself."""
 
     parent: str = ""
+    weight: float = 1.0  # in fair sharing
     quotas: tuple[Quota, ...] = ()
 
 
@@ -220,6 +224,15 @@ class SelectorWire(Wire):
     match_expressions: list[RequirementWire] | None = None
 
 
+class FairSharingWire(Wire):
+    weight: Amount | None = None
+    weighted_share: int | None = None
+
+
+def _weight(wire: FairSharingWire | None) -> float:
+    return 1.0 if wire is None or wire.weight is None else float(parse_quantity(wire.weight))
+
+
 class ClusterQueueSpecWire(Wire):
     """spec; `cohort` and `admission_checks` are v1beta1, `cohort_name` is v1beta2."""
 
@@ -229,6 +242,7 @@ class ClusterQueueSpecWire(Wire):
     namespace_selector: SelectorWire | None = None
     stop_policy: str | None = None
     preemption: PreemptionWire | None = None
+    fair_sharing: FairSharingWire | None = None
     resource_groups: list[ResourceGroupWire] | None = None
     admission_checks: list[str] | None = None
     admission_checks_strategy: ChecksStrategyWire | None = None
@@ -242,6 +256,7 @@ class QueueStatusWire(Wire):
     flavor_usage: list[FlavorResourcesWire] | None = None
     pending_workloads: int | None = None
     admitted_workloads: int | None = None
+    fair_sharing: FairSharingWire | None = None
     conditions: list[ConditionWire] | None = None
 
 
@@ -286,6 +301,8 @@ def parse_cluster_queue(wire: ClusterQueueWire) -> ClusterQueue:
         strategy=intern_text(spec.queueing_strategy) or "BestEffortFIFO",
         stop_policy=intern_text(spec.stop_policy) or "None",
         preemption=_preemption(spec.preemption),
+        weight=_weight(spec.fair_sharing),
+        shares_fairly=status.fair_sharing is not None and status.fair_sharing.weighted_share is not None,
         quotas=quotas_of(spec.resource_groups),
         reserved=usages_of(status.flavors_reservation),
         used=usages_of(status.flavors_usage),
@@ -327,6 +344,7 @@ class CohortSpecWire(Wire):
 
     parent: str | None = None
     parent_name: str | None = None
+    fair_sharing: FairSharingWire | None = None
     resource_groups: list[ResourceGroupWire] | None = None
 
 
@@ -339,6 +357,7 @@ def parse_cohort(wire: CohortWire) -> Cohort:
     return Cohort(
         **identity_of(meta),
         parent=intern_text(spec.parent_name or spec.parent),
+        weight=_weight(spec.fair_sharing),
         quotas=quotas_of(spec.resource_groups),
     )
 

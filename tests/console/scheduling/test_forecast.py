@@ -144,6 +144,27 @@ def test_own_quota_is_taken_back_from_borrowers() -> None:
     assert not told(fleet, 24).preempts, "what is beyond its own quota is not taken back"
 
 
+def test_with_fair_sharing_the_larger_borrower_makes_room() -> None:
+    def forecast_for(weight: float, *, fair: bool) -> Forecast:
+        mine = ClusterQueue("cq", cohort="all", quotas=(Quota("a4", GPU, 8),), weight=weight, shares_fairly=fair,
+                            preemption=Preemption(reclaim_within_cohort="Any"))  # fmt: skip
+        theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 8),), shares_fairly=fair)
+        spare = ClusterQueue("spare", cohort="all", quotas=(Quota("a4", GPU, 16),), shares_fairly=fair)
+        jobs = [*holding("own", 8), *holding("g1", 8, cluster_queue="other"), *holding("g2", 8, cluster_queue="other"),
+                *holding("g3", 8, cluster_queue="other")]  # fmt: skip
+        used = [
+            replace(mine, reserved=(Usage("a4", GPU, 8),)),
+            replace(theirs, reserved=(Usage("a4", GPU, 24),)),
+            spare,
+        ]
+        return told(cluster(*jobs, queues=(DOOR, *used, Cohort("all"))), 8)
+
+    assert not forecast_for(1, fair=False).preempts, "what is beyond its own quota is not taken back"
+    found = forecast_for(1, fair=True)
+    assert (found.preempts, [each.gpus for each in found.unblocks]) == (True, [8])
+    assert not forecast_for(0, fair=True).preempts, "a queue of weight 0 borrows only what nobody wants"
+
+
 def test_borrowed_quota_counts_and_says_so() -> None:
     mine = ClusterQueue("cq", cohort="all", quotas=(Quota("a4", GPU, 8),))
     theirs = ClusterQueue("other", cohort="all", quotas=(Quota("a4", GPU, 16),))
