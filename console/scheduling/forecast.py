@@ -155,29 +155,27 @@ def unknown_reason(fleet: Fleet, kind: str, noun: str) -> str:
 
 def closed_queue_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast | None:
     if why := unknown_reason(fleet, "localqueues", "LocalQueues"):
-        return Forecast(Verdict.UNKNOWN, why, need=ask.gpus)
+        return Forecast(Verdict.UNKNOWN, why)
     door = fleet.local_queues.get((ask.namespace, ask.queue))
     if door is None:
         names = sorted(name for namespace, name in fleet.local_queues if namespace == ask.namespace)
         there = f"there are {', '.join(names[:6])}" if names else "the namespace has none"
-        return Forecast(Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}", need=ask.gpus)
+        return Forecast(Verdict.NEVER, f"{ask.namespace} has no queue {ask.queue}; {there}")
     if why := unknown_reason(fleet, "clusterqueues", "ClusterQueues"):
         words = closed_reason(door)
-        return Forecast(Verdict.STOPPED if words else Verdict.UNKNOWN, words or why, need=ask.gpus)
+        return Forecast(Verdict.STOPPED if words else Verdict.UNKNOWN, words or why)
     queue = fleet.cluster_queues.get(("", door.cluster_queue))
     if queue is None:
         words = f"queue {door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist"
-        return Forecast(Verdict.STOPPED, words, need=ask.gpus)
+        return Forecast(Verdict.STOPPED, words)
     if selects_namespace(queue.namespaces, ask.namespace) is False:
         words = (
             f"{queue.name} does not accept workloads of namespace {ask.namespace}; {format_selector(queue.namespaces)}"
         )
-        return Forecast(Verdict.NEVER, words, need=ask.gpus)
+        return Forecast(Verdict.NEVER, words)
     words = closed_reason(door) or closed_reason(queue)
-    return Forecast(Verdict.STOPPED, words, need=ask.gpus) if words else None
+    return Forecast(Verdict.STOPPED, words) if words else None
 
-
-__all__ = ["CHECK", "Forecast", "LaunchDemand", "Verdict", "demand_of", "forecast", "free_quota_gpus"]
 
 _BEST_FIRST = tuple(Verdict)
 _NAMED = 3  # jobs and places named in a sentence; the rest is counted
@@ -188,31 +186,28 @@ def forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     if ask.gpus <= 0:
         return Forecast(Verdict.NOW, "needs no GPU")
     if not ask.queue:
-        return _without_queue(fleet, ask)
-    return closed_queue_forecast(fleet, ask) or _best(fleet, ask)
+        return replace(_without_queue(fleet, ask), need=ask.gpus)
+    return replace(closed_queue_forecast(fleet, ask) or _best(fleet, ask), need=ask.gpus)
 
 
 def free_quota_gpus(fleet: Fleet, ask: LaunchDemand) -> int:
     """GPUs that the queue of the ask, which has to be open, could take now in the flavor that has most for it."""
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     books = (ledger(fleet, each) for each in gpu_flavors(queue))
-    usable = (each for each in books if _suits(each, ask) and not each.flavor.untolerated_taint(ask.tolerations))
-    return max((each.account(queue.name).free for each in usable), default=0)
+    usable = (each for each in books if each.flavor.matches(dict(ask.node_selector)))
+    tolerated = (each for each in usable if not each.flavor.untolerated_taint(ask.tolerations))
+    return max((each.account(queue.name).free for each in tolerated), default=0)
 
 
 def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     """No quota holds it back: machines alone."""
     if why := unknown_reason(fleet, "nodes", "nodes"):
-        return Forecast(Verdict.UNKNOWN, why, need=ask.gpus)
+        return Forecast(Verdict.UNKNOWN, why)
     found = _found(fleet, "", ask)
-    are = "is" if ask.pods == 1 else "are"
-    words = (
-        f"no queue: it starts as soon as {format_slots(ask.pods, ask.size, free=False)} {are} free; {found.free} now"
-    )
-    draft = Forecast(Verdict.NO_QUEUE, words, need=ask.gpus)
     if found.total < ask.pods:
-        return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
-    return draft
+        return Forecast(Verdict.NEVER, _too_few(ask, found))
+    slots = f"{format_slots(ask.pods, ask.size, free=False)} {'is' if ask.pods == 1 else 'are'} free"
+    return Forecast(Verdict.NO_QUEUE, f"no queue: it starts as soon as {slots}; {found.free} now")
 
 
 def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
@@ -220,11 +215,11 @@ def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     flavors = gpu_flavors(queue)
     if not flavors:
-        return Forecast(Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs", need=ask.gpus)
-    labelled = [flavor for flavor in flavors if _suits(ledger(fleet, flavor), ask)]
+        return Forecast(Verdict.NEVER, f"ClusterQueue {queue.name} has no quota of GPUs")
+    labelled = [each for each in flavors if ledger(fleet, each).flavor.matches(dict(ask.node_selector))]
     if not labelled:
         labels = ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in ask.node_selector)
-        return Forecast(Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}", need=ask.gpus)
+        return Forecast(Verdict.NEVER, f"no flavor of {queue.name} has machines with {labels}")
     tainted = {each: ledger(fleet, each).flavor.untolerated_taint(ask.tolerations) for each in labelled}
     if all(tainted.values()):
         taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
@@ -239,10 +234,6 @@ def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     return best
 
 
-def _suits(book: QuotaLedger, ask: LaunchDemand) -> bool:
-    return book.flavor.matches(dict(ask.node_selector))
-
-
 def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> Forecast:
     have = account(fleet, queue.name, flavor)
     own = max(0, have.nominal - have.used)
@@ -250,7 +241,6 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
         Verdict.NOW,
         "",
         flavor=flavor,
-        need=ask.gpus,
         free=have.free,
         total=have.total,
         account=have,
@@ -260,7 +250,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
     if ask.gpus > have.total:
         words = f"needs {ask.gpus} GPUs, but {queue.name} can have at most {have.limit_text}"
         return replace(draft, verdict=Verdict.NEVER, sentence=words, short_by=ask.gpus - have.total)
-    found = _machines(fleet, queue, flavor, ask)
+    found, why = _machines(fleet, queue, flavor, ask)
     if found and found.total < ask.pods:
         return replace(draft, verdict=Verdict.NEVER, sentence=_too_few(ask, found))
     if found and ask.topology == "required" and (never := found.never(ask.pods, ask.level)):
@@ -271,27 +261,23 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
         words = f"{have.sum_text}, but {queue.name} is StrictFIFO: nothing passes {_names(draft.ahead)}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words)
     if found is None:
-        words = f"there is quota ({have.sum_text}); {_why_no_machines(fleet, queue)}"
-        return replace(draft, sentence=words)
+        return replace(draft, sentence=f"there is quota ({have.sum_text}); {why}")
     return _placed(fleet, queue, ask, found, draft)
 
 
-def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> EligibleNodes | None:
-    """The machines it could use; None where they are not known, or are made when they are asked for."""
-    if unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods"):
-        return None
+def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> tuple[EligibleNodes | None, str]:
+    """The machines it could use; where they are not known, or are made when they are asked for, why there are none."""
+    if why := unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods"):
+        return None, why
     found = _found(fleet, flavor, ask)
-    return None if queue.checks and found.total < ask.pods else found
+    made = queue.checks and found.total < ask.pods
+    why = f"nodes are provisioned when the admission check {', '.join(queue.checks)} requests them"
+    return (None, why) if made else (found, "")
 
 
 def _found(fleet: Fleet, flavor: str, ask: LaunchDemand) -> EligibleNodes:
     tolerations = (*ask.tolerations, *ledger(fleet, flavor).flavor.tolerations)
     return eligible_nodes(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes, tolerations)
-
-
-def _why_no_machines(fleet: Fleet, queue: ClusterQueue) -> str:
-    unknown = unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods")
-    return unknown or f"nodes are provisioned when the admission check {', '.join(queue.checks)} requests them"
 
 
 def _too_few(ask: LaunchDemand, found: EligibleNodes) -> str:
@@ -346,7 +332,7 @@ def _ahead(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand) -> tuple[QuotaH
 
 def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, draft: Forecast) -> Forecast:
     """Quota is free: whether the machines are, and how near to each other."""
-    required = ask.level if ask.topology == "required" and found.known(ask.level) else ""
+    required = ask.level if ask.topology == "required" and found.slots(ask.level) else ""
     if missing := found.shortage(ask.pods, required):
         blockers = jobs_blocking_placement(fleet, found, ask.pods, required)
         words = f"quota is free, but {missing}{f'; {_names(blockers)} have to end first' if blockers else ''}"
@@ -355,7 +341,7 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: Eligibl
     if draft.borrows:
         quota += f" ({draft.borrows} of its {ask.gpus} by borrowing)"
     quota += f"; it would take {ask.pods} of {format_slots(found.free, ask.size)}"
-    if ask.topology == "preferred" and found.known(ask.level) and (over := found.spread(ask.pods, ask.level)) > 1:
+    if ask.topology == "preferred" and found.slots(ask.level) and (over := found.spread(ask.pods, ask.level)) > 1:
         words = f"{quota}, but split over {over} {level_name(ask.level)}s"
         return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
     place, name = (found.together(ask.pods, required) if required else found.smallest(ask.pods)) or ("", "")

@@ -209,10 +209,6 @@ class EligibleNodes:
             self._count((level, HOSTNAME))
         return self._places.get(level, [])
 
-    def known(self, level: str) -> bool:
-        """Whether the nodes say where they are at that level."""
-        return bool(self._at(level))
-
     def slots(self, level: str) -> Mapping[str, int]:
         """Pods that fit now, by place, the roomiest first; of no level: in all."""
         found = {each.values[-1]: each.state for each in self._at(level or HOSTNAME)}

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import WatchState
@@ -104,7 +105,7 @@ def refused_pods(jobset: JobSet, fleet: Fleet) -> Why | None:
     """Why the API server refuses pods of a JobSet, by its events; None if it refuses none."""
     uids = [jobset.uid, *(job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ()))]
     event = latest_refusal(event for uid in uids if uid for event in fleet.events_by_object.get(uid, ()))
-    return why_refused(event, jobset.gpus) if event is not None else None
+    return why_refused(event) if event is not None else None
 
 
 def latest_refusal(events: Iterable[Event]) -> Event | None:
@@ -121,13 +122,12 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
     return max(lasting, key=lambda each: each.last, default=None)
 
 
-def why_refused(event: Event, need: int = 0) -> Why:
+def why_refused(event: Event) -> Why:
     """A refusal as an answer, with the API server's words."""
     said = event.message.removeprefix("Error creating: ").strip()
     short = re.sub(r'^pods "[^"]*" is forbidden: ', "", said).rstrip(".")
-    return Why(
-        f"its pods are refused: {short}", Category.REFUSED, api_text=said, need=need, next=_next(said, event.namespace)
-    )
+    words = f"its pods are refused: {short}"
+    return Why(words, Category.REFUSED, api_text=said, next=_next(said, event.namespace))
 
 
 def _next(said: str, namespace: str) -> str:
@@ -153,12 +153,12 @@ def why_jobset(jobset: JobSet, fleet: Fleet) -> Why:
     if state is JobState.SUCCEEDED:
         return Why("", Category.FINISHED, need=jobset.gpus)
     if state is JobState.FAILED:
-        return _failed(jobset, fleet)
+        return replace(_failed(jobset, fleet), need=jobset.gpus)
     workload = fleet.workload_of(jobset)
     waits = why(workload, fleet) if workload else None
     if waits and waits.category not in _BEFORE_PODS:
         return waits
-    return _suspended(jobset, fleet) if jobset.suspended else _of_pods(jobset, fleet)
+    return replace(_suspended(jobset, fleet) if jobset.suspended else _of_pods(jobset, fleet), need=jobset.gpus)
 
 
 def _failed(jobset: JobSet, fleet: Fleet) -> Why:
@@ -170,7 +170,7 @@ def _failed(jobset: JobSet, fleet: Fleet) -> Why:
         words = f"failed{after}: pod {deleted.rank} was deleted"
     else:
         words = f"failed{after}: {_ending(first)}" if first else f"failed{after}{f': {told}' if told else ''}"
-    return Why(words, Category.FAILED, api_text=told, need=jobset.gpus)
+    return Why(words, Category.FAILED, api_text=told)
 
 
 def _ended_before(first: Rank | None, moment: float) -> bool:
@@ -181,29 +181,24 @@ def _ended_before(first: Rank | None, moment: float) -> bool:
 def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
     link = fleet.links.get("workloads")
     if not jobset.queue:
-        return Why("is suspended and has no queue, so no controller starts it", Category.NO_QUEUE, need=jobset.gpus)
-    if link and link.state is WatchState.ABSENT:
-        words = f"waits for queue {jobset.queue}, but this cluster has no Kueue to start it"
-        return Why(words, Category.NO_QUEUE, api_text=link.why, need=jobset.gpus)
-    if link and link.state is WatchState.FORBIDDEN:
-        words = f"waits for queue {jobset.queue}; what for is not known: no permission to list workloads"
-        return Why(words, Category.NOT_ALLOWED, api_text=link.why, need=jobset.gpus)
+        return Why("is suspended and has no queue, so no controller starts it", Category.NO_QUEUE)
     if fleet.workload_of(jobset):
-        return Why("is admitted and about to start", Category.STARTING, need=jobset.gpus)
-    if link and link.state is WatchState.LISTING:
-        words = f"waits for queue {jobset.queue}; what for is not known: workloads are not listed yet"
-        return Why(words, Category.NOT_EVALUATED, api_text=link.why, need=jobset.gpus)
-    words = f"waits for queue {jobset.queue}; Kueue has not created its Workload yet"
-    return Why(words, Category.NOT_EVALUATED, need=jobset.gpus)
+        return Why("is admitted and about to start", Category.STARTING)
+    state, text = (link.state, link.why) if link else (WatchState.LIVE, "")
+    ending, category = {
+        WatchState.ABSENT: (", but this cluster has no Kueue to start it", Category.NO_QUEUE),
+        WatchState.FORBIDDEN: ("; what for is not known: no permission to list workloads", Category.NOT_ALLOWED),
+        WatchState.LISTING: ("; what for is not known: workloads are not listed yet", Category.NOT_EVALUATED),
+    }.get(state, ("; Kueue has not created its Workload yet", Category.NOT_EVALUATED))
+    return Why(f"waits for queue {jobset.queue}{ending}", category, api_text=text)
 
 
 class _Trouble(Struct, frozen=True):
     """One way in which ranks are not up, most telling first in `_TROUBLES`."""
 
     category: Category
-    of: Callable[[Rank], str | None]  # its particulars in words, None if the rank has no such trouble
+    of: Callable[[Rank, Fleet], str]  # its particulars in words, empty if the rank has no such trouble
     many: str = ""  # what it is for several ranks; empty where the particulars are a sentence of their own
-    single: str = ""
 
 
 def _waiting(rank: Rank) -> Container | None:
@@ -212,72 +207,66 @@ def _waiting(rank: Rank) -> Container | None:
     return next((each for each in waiting if each.reason not in _ON_ITS_WAY), None)
 
 
-def _image(rank: Rank) -> str | None:
+def _image(rank: Rank, fleet: Fleet) -> str:
     waiting = _waiting(rank)
-    return why_no_image(waiting.reason, waiting.message) if waiting and waiting.reason in _IMAGE else None
+    return why_no_image(waiting.reason, waiting.message) if waiting and waiting.reason in _IMAGE else ""
 
 
-def _crashing(rank: Rank) -> str | None:
+def _crashing(rank: Rank, fleet: Fleet) -> str:
+    if rank.failed:
+        return _ending(rank)
     waiting = _waiting(rank)
-    if rank.failed or not (waiting and waiting.last_exit_code):
-        return _ending(rank) if rank.failed else None
+    if waiting is None or not waiting.last_exit_code:
+        return ""
     why_ended = f" ({waiting.last_reason})" if waiting.last_reason not in {"", "Error"} else ""
     return f"pod {rank.number} keeps ending with exit code {waiting.last_exit_code}{why_ended}{_on(rank.node)}"
 
 
-def _other(rank: Rank) -> str | None:
+def _other(rank: Rank, fleet: Fleet) -> str:
     waiting = _waiting(rank)
-    return f"{waiting.reason}{f': {waiting.message}' if waiting.message else ''}" if waiting else None
+    return f"{waiting.reason}{f': {waiting.message}' if waiting.message else ''}" if waiting else ""
 
 
-def _not_set_up(rank: Rank, fleet: Fleet) -> str | None:
+def _not_set_up(rank: Rank, fleet: Fleet) -> str:
     """What the kubelet cannot do before it starts a container; only its last event says so."""
-    if rank.pod is None or rank.phase != "Pending":
-        return None
-    last = max(fleet.events_by_object.get(rank.pod.uid, ()), key=lambda each: each.last, default=None)
-    return f"{last.reason}: {last.message}" if last is not None and last.reason in _NOT_SET_UP else None
+    events = fleet.events_by_object.get(rank.pod.uid, ()) if rank.pod and rank.phase == "Pending" else ()
+    last = max(events, key=lambda each: each.last, default=None)
+    return f"{last.reason}: {last.message}" if last is not None and last.reason in _NOT_SET_UP else ""
 
 
-def _unplaced(rank: Rank) -> str | None:
-    return (rank.pod.unschedulable or None) if rank.pod and not rank.pod.gated else None
+def _unplaced(rank: Rank, fleet: Fleet) -> str:
+    return rank.pod.unschedulable if rank.pod and not rank.pod.gated else ""
 
 
-def _gated(rank: Rank) -> str | None:
-    return ", ".join(rank.pod.gated) or None if rank.pod else None
-
-
-def _unready(rank: Rank) -> str | None:
+def _unready(rank: Rank, fleet: Fleet) -> str:
     if rank.pod is None or rank.ready or rank.phase == "Succeeded":
-        return None
+        return ""
     running = rank.phase == "Running" and all(each.state == "running" for each in rank.pod.containers if not each.init)
     return "running, not ready yet" if running else rank.status
 
 
-def _absent(rank: Rank) -> str | None:
-    return None if rank.pod else "not created yet"
-
-
 _TROUBLES = (
     _Trouble(Category.RESTARTING, _crashing),
-    _Trouble(Category.IMAGE, _image, "cannot get their image", "cannot get its image"),
-    _Trouble(Category.STARTING, _other, "cannot start", "cannot start"),
-    _Trouble(Category.UNSCHEDULABLE, _unplaced, "cannot be scheduled", "cannot be scheduled"),
-    _Trouble(Category.GATED, _gated, "are held back by a scheduling gate", "is held back by a scheduling gate"),
-    _Trouble(Category.STARTING, _unready, "are starting", "is starting"),
-    _Trouble(Category.STARTING, _absent, "are pending", "is pending"),
-)
+    _Trouble(Category.IMAGE, _image, "cannot get their image"),
+    _Trouble(Category.STARTING, _other, "cannot start"),
+    _Trouble(Category.STARTING, _not_set_up, "cannot start"),
+    _Trouble(Category.UNSCHEDULABLE, _unplaced, "cannot be scheduled"),
+    _Trouble(Category.GATED, lambda rank, _: ", ".join(rank.pod.gated) if rank.pod else "",
+             "are held back by a scheduling gate"),
+    _Trouble(Category.STARTING, _unready, "are starting"),
+    _Trouble(Category.STARTING, lambda rank, _: "" if rank.pod else "not created yet", "are pending"),
+)  # fmt: skip
 
 
 def _of_pods(jobset: JobSet, fleet: Fleet) -> Why:
     found = ranks(jobset, fleet)
     if any(rank.pod is None for rank in found) and (refused := refused_pods(jobset, fleet)) is not None:
         return refused
-    not_set_up = _Trouble(Category.STARTING, lambda rank: _not_set_up(rank, fleet), "cannot start", "cannot start")
-    for trouble in (*_TROUBLES[:3], not_set_up, *_TROUBLES[3:]):
-        hit = [(rank, said) for rank in found if (said := trouble.of(rank)) is not None]
+    for trouble in _TROUBLES:
+        hit = [(rank, said) for rank in found if (said := trouble.of(rank, fleet))]
         if hit:
             return _told(jobset, trouble, hit, len(found))
-    return Why("", Category.RUNNING, need=jobset.gpus)
+    return Why("", Category.RUNNING)
 
 
 def _told(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of: int) -> Why:
@@ -286,9 +275,9 @@ def _told(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of
     if jobset.restarts or category is Category.RESTARTING:
         category = Category.RESTARTING if category is Category.STARTING else category
         again = f"; restart {jobset.restarts} of {jobset.max_restarts}" if jobset.restarts else ""
-    verb = trouble.single if len(hit) == 1 else trouble.many
+    verb = trouble.many if len(hit) > 1 else trouble.many.replace("are ", "is ").replace("their", "its")
     words = f"{len(hit)} of {_count(of, 'pod')} {verb}: {said}" if verb else said
-    return Why(f"{words}{again}", category, api_text=_message(rank.pod), need=jobset.gpus)
+    return Why(f"{words}{again}", category, api_text=_message(rank.pod))
 
 
 def _message(pod: Pod | None) -> str:
