@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.kube.objects.event import Event
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.node import Node
-    from console.kube.objects.pod import Container, Pod
+    from console.kube.objects.pod import Pod
     from console.kube.snapshot import Fleet
     from console.logs.failure_kinds import LogFailure
 
@@ -92,13 +92,12 @@ def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> 
     # Of more than ten alike only some are kept as they were: who else was deleted is known until the first of them.
     many = any(each.message.startswith("(combined") for each in by_job)
     ends = [each for each in told if each.kind == "Job" and each.reason in _ENDS] + (by_job if many else [])
-    limits: dict[int, float] = {}
-    for moment in map(_moment, ends):
-        attempt = _attempt(jobset, restarts, moment)
-        limits[attempt] = min(moment, limits.get(attempt, float("inf")))
+    first_last = sorted(map(_moment, ends), reverse=True)
+    limits = {_attempt(jobset, restarts, moment): moment for moment in first_last}
     theirs = {each.message.rpartition(" ")[2] for each in by_job}
     theirs |= {each.object_name for each in told if each.kind == "Pod" and each.reason in _OTHERS}
-    seen = _first_seen(told)
+    lives = sorted((each for each in told if each.kind == "Pod" and each.reason != "Killing"), key=_moment)
+    seen = {each.object_name: _moment(each) for each in reversed(lives)}
     found = []
     for event in told:
         rank = names.get(event.object_name[:-_RANDOM], -1)
@@ -114,15 +113,6 @@ def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> 
 def _stopped(event: Event) -> bool:
     """Whether a pod's container was told to stop, as it is where its pod goes, not where a probe failed."""
     return event.kind == "Pod" and event.reason == "Killing" and event.message.startswith("Stopping container")
-
-
-def _first_seen(told: Sequence[Event]) -> dict[str, float]:
-    """When each pod was first told of, but for its end."""
-    found: dict[str, float] = {}
-    for event in told:
-        if event.kind == "Pod" and event.reason != "Killing":
-            found[event.object_name] = min(_moment(event), found.get(event.object_name, float("inf")))
-    return found
 
 
 def _attempt(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int:
@@ -230,10 +220,9 @@ class FailureCard(Struct, frozen=True):
         elif first.cause == "deletion" and not self.lines:
             said.append("No log of that pod is known.")
         if self.others:
-            named = ", ".join(map(str, self.others[:8])) + (
-                f" and {len(self.others) - 8} more" if len(self.others) > 8 else ""
-            )
-            said.append(f"After it: pod{'s' if len(self.others) > 1 else ''} {named}.")
+            more = f" and {len(self.others) - 8} more" if len(self.others) > 8 else ""
+            pods = f"pod{'s' if len(self.others) > 1 else ''} {', '.join(map(str, self.others[:8]))}"
+            said.append(f"After it: {pods}{more}.")
         if self.lines:
             many = f"{len(self.lines)} lines" if len(self.lines) > 1 else "line"
             said.append(f"The last {many} of the log of {f'pod {first.rank}' if first.rank >= 0 else first.pod}:")
@@ -278,26 +267,18 @@ def _of_pod(pod: Pod, rank: int, node: Node | None, now: float) -> RankFailure |
     why = pod.disruption or pod.reason
     cause = "eviction" if why in _EVICTIONS else "preemption" if why in _PREEMPTIONS else "failure"
     return RankFailure(
-        pod.attempt, rank, pod.name, pod.node, why or (bad.reason if bad else ""), _message(pod, bad),
-        bad.exit_code if bad else None, bad.finished if bad else pod.disrupted_at, cause, node_notes(node, now),
-        pod.uid,
+        pod.attempt, rank, pod.name, pod.node, why or (bad.reason if bad else ""),
+        pod.message or pod.disruption_message or (bad.message if bad else ""), bad.exit_code if bad else None,
+        bad.finished if bad else pod.disrupted_at, cause, _node_notes(node, now), pod.uid,
     )  # fmt: skip
 
 
-def _message(pod: Pod, bad: Container | None) -> str:
-    return pod.message or pod.disruption_message or (bad.message if bad else "")
-
-
-def node_notes(node: Node | None, now: float) -> tuple[str, ...]:
+def _node_notes(node: Node | None, now: float) -> tuple[str, ...]:
     """Conditions and faults of a node that may end a pod."""
     if node is None:
         return ()
-    due = (
-        (f"maintenance due {datetime.fromtimestamp(node.maintenance_at).astimezone():%Y-%m-%d %H:%M}",)
-        if node.maintenance_at
-        else ()
-    )
-    return (*node.faults(now), *due)
+    due = datetime.fromtimestamp(node.maintenance_at).astimezone()
+    return (*node.faults(now), *([f"maintenance due {due:%Y-%m-%d %H:%M}"] if node.maintenance_at else ()))
 
 
 def _taken_away(jobset: JobSet, fleet: Fleet) -> RankFailure | None:

@@ -10,7 +10,6 @@ from console.kube.objects.meta import GPU, condition, is_condition_true
 from console.kube.objects.workload import WorkloadState
 from console.kube.snapshot import per_snapshot
 from console.scheduling.free_slots import (
-    TopologyDemand,
     eligible_nodes,
     explain_topology,
     refused_flavor,
@@ -19,7 +18,7 @@ from console.scheduling.free_slots import (
 from console.scheduling.kueue.checks import Check, open_checks
 from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
 from console.scheduling.order import closed_reason, cluster_queue_name, queue_order, queue_position
-from console.scheduling.quota_accounts import account, best_flavor, explain_quota, job_name
+from console.scheduling.quota_accounts import account, best_flavor, explain_quota, gpu_flavors, job_name
 from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
@@ -75,12 +74,10 @@ def _draft(workload: Workload, fleet: Fleet) -> Why:
 
 def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: KueueMessage) -> str:
     """The flavor to reckon with while Kueue has given none."""
-    wish, found = topology_demand_of(workload), fleet.cluster_queues.get(("", queue))
-    if said.category is Category.TOPOLOGY and not said.flavor and wish and found:
-        flavors = [quota.flavor for quota in found.quotas if quota.resource == GPU]
-        if refused := refused_flavor(wish, flavors, said, fleet):
-            return refused
-    return best_flavor(fleet, queue, said)
+    wish, refused = topology_demand_of(workload), ""
+    if said.category is Category.TOPOLOGY and not said.flavor and wish:
+        refused = refused_flavor(wish, gpu_flavors(fleet.cluster_queues.get(("", queue))), said, fleet)
+    return refused or best_flavor(fleet, queue, said)
 
 
 def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
@@ -88,8 +85,7 @@ def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     state = workload.state
     evicted = condition(workload.conditions, "Evicted")
     if state is WorkloadState.FINISHED:
-        end = condition(workload.conditions, "Finished")
-        return replace(draft, category=Category.FINISHED, api_text=end.message if end else "")
+        return replace(draft, category=Category.FINISHED, api_text=_message(workload, "Finished"))
     if state is WorkloadState.DEACTIVATED:
         return _deactivated(workload, draft)
     if evicted and evicted.is_true and is_condition_true(workload.conditions, "QuotaReserved"):
@@ -98,6 +94,12 @@ def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     if state is WorkloadState.RESERVED:
         return _explained_by_admission_checks(workload, draft)
     return _admitted(workload, draft) if state is WorkloadState.ADMITTED else None
+
+
+def _message(workload: Workload, kind: str) -> str:
+    """What a condition says; empty without it."""
+    said = condition(workload.conditions, kind)
+    return said.message if said else ""
 
 
 def _lost(workload: Workload, fleet: Fleet) -> str:
@@ -112,7 +114,7 @@ def _lost(workload: Workload, fleet: Fleet) -> str:
 def _deactivated(workload: Workload, draft: Why) -> Why:
     target, evicted = (condition(workload.conditions, each) for each in ("DeactivationTarget", "Evicted"))
     told = target or evicted
-    category = (told.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if told else "") or ""
+    category = told.reason.removeprefix("DeactivatedDueTo").removeprefix("Deactivated") if told else ""
     after = f" ({category})" if category else ""
     times = f" after {workload.requeue_count} requeues" if workload.requeue_count > 1 else ""
     words = f"is deactivated{times}{after}; set spec.active=true to resume"
@@ -121,24 +123,18 @@ def _deactivated(workload: Workload, draft: Why) -> Why:
 
 def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
     """Has quota, is not admitted."""
-    admitted = condition(workload.conditions, "Admitted")
+    admitted, said = condition(workload.conditions, "Admitted"), _message(workload, "Admitted")
     open_ = open_checks(Check(each.name, each.state, each.message) for each in workload.checks)
     if not open_:
         delayed = admitted is not None and admitted.reason == "PendingDelayedTopologyRequests"
         wait = "a topology assignment of its pods" if delayed else "its admission checks"
-        return replace(
-            draft, sentence=f"has quota, waits for {wait}", category=Category.CHECKS, api_text=_text(admitted)
-        )
+        return replace(draft, sentence=f"has quota, waits for {wait}", category=Category.CHECKS, api_text=said)
     first = open_[0]
     verb = {"Rejected": "was refused by", "Retry": "is requeued by"}.get(first.state, "has quota, waits for")
     others = [each.name for each in open_ if each.state == first.state]
     which = f"checks {', '.join(others)}" if len(others) > 1 else f"check {first.name}"
     words = f"{verb} the {which}{f': {first.message}' if first.message and len(others) == 1 else ''}"
-    return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or _text(admitted))
-
-
-def _text(said: object) -> str:
-    return str(getattr(said, "message", "")) if said else ""
+    return replace(draft, sentence=words, category=Category.CHECKS, api_text=first.message or said)
 
 
 def _admitted(workload: Workload, draft: Why) -> Why:
@@ -171,12 +167,11 @@ def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
 def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     if workload.requeue_at <= fleet.at:
         return None
-    evicted = condition(workload.conditions, "Evicted")
     lost = _lost(workload, fleet) or "lost its quota"
     wait = workload.requeue_at - fleet.at
     when = f"{wait:.0f} s" if wait < 120 else f"{wait / 60:.0f} min"
     words = f"{lost}; queues again in {when} (attempt {workload.requeue_count + 1})"
-    return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_text(evicted))
+    return replace(draft, sentence=words, category=Category.BACKOFF, api_text=_message(workload, "Evicted"))
 
 
 def _pending(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
@@ -214,22 +209,22 @@ def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft
         answer = explain_quota(workload, fleet, KueueMessage(), draft)
     then = f"; then {answer.sentence}" if answer.sentence else ""
     words = f"behind {_names(draft.ahead)}, and {queue.name} is StrictFIFO: nothing passes{then}"
-    return replace(
-        answer, sentence=words, category=answer.category if answer.category is Category.EXCEEDS else Category.BEHIND
-    )
+    category = Category.EXCEEDS if answer.category is Category.EXCEEDS else Category.BEHIND
+    return replace(answer, sentence=words, category=category)
 
 
 def _named(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
     """What Kueue says, put into words; None where only arithmetic can tell."""
     wish = topology_demand_of(workload)
     if said.category in {Category.QUOTA, Category.EXCEEDS} and not _overtaken(draft, said):
-        return _never_too(explain_quota(workload, fleet, said, draft), wish, fleet)
+        return _quota(workload, fleet, said, draft)
     if said.category is Category.TOPOLOGY and wish:
         return explain_topology(wish, fleet, said, draft)
     if said.category is Category.PREEMPTING:
         return _preempting(workload, fleet, said, draft)
     if said.category is Category.NO_FLAVOR:
-        return replace(draft, sentence=f"no node of its queue fits: {_clause(said.text)}", category=Category.NO_FLAVOR)
+        clause = said.text.rpartition("pod set ")[2] or said.text
+        return replace(draft, sentence=f"no node of its queue fits: {clause}", category=Category.NO_FLAVOR)
     plain = {
         Category.PODS_NOT_READY: "waits until the pods of the jobs admitted before it are ready",
         Category.GATED: "is held back by an admission gate",
@@ -255,7 +250,7 @@ def _explained_by_quota(workload: Workload, fleet: Fleet, said: KueueMessage, dr
     """Kueue says nothing known: arithmetic, and its own words last."""
     have, wish = draft.account, topology_demand_of(workload)
     if have and draft.need > have.free:
-        return _never_too(explain_quota(workload, fleet, said, draft), wish, fleet)
+        return _quota(workload, fleet, said, draft)
     if have and wish and wish.label and eligible_nodes(fleet, wish.gpus, draft.flavor).shortage(wish.pods, wish.label):
         return explain_topology(wish, fleet, said, draft)
     if draft.ahead:
@@ -270,26 +265,17 @@ def _names(jobs: tuple[str, ...]) -> str:
     return jobs[-1] if len(jobs) == 1 else f"{jobs[-1]} and {len(jobs) - 1} more"
 
 
-def _never_too(answer: Why, wish: TopologyDemand | None, fleet: Fleet) -> Why:
+def _quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
+    """Quota is short, and perhaps there will never be a place for its pods either."""
+    answer, wish = explain_quota(workload, fleet, said, draft), topology_demand_of(workload)
     never = eligible_nodes(fleet, wish.gpus, answer.flavor).never(wish.pods, wish.label) if wish else ""
     return replace(answer, sentence=f"{answer.sentence}; it never fits: it {never}") if never else answer
 
 
 def _preempting(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
-    leaving = [
-        job_name(each)
-        for each in fleet.workloads.values()
-        if (told := condition(each.conditions, "Preempted"))
-        and told.is_true
-        and workload.uid
-        and workload.uid in told.message
-    ]
+    preempted = (each for each in fleet.workloads.values() if is_condition_true(each.conditions, "Preempted"))
+    leaving = [job_name(each) for each in preempted if workload.uid and workload.uid in _message(each, "Preempted")]
     whom = f"{' and '.join(sorted(leaving)[:2])} to leave" if leaving else "the jobs it preempts to leave"
     answer = explain_quota(workload, fleet, said, draft)
     need = f"; {answer.sentence}" if answer.short_by else ""
     return replace(answer, sentence=f"waits for {whom}{need}", category=Category.PREEMPTING)
-
-
-def _clause(text: str) -> str:
-    """Kueue's message without its opening words."""
-    return text.rpartition("pod set ")[2] or text
