@@ -335,7 +335,8 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: Eligibl
     required = ask.level if ask.topology == "required" and found.slots(ask.level) else ""
     if missing := found.shortage(ask.pods, required):
         blockers = jobs_blocking_placement(fleet, found, ask.pods, required)
-        words = f"quota is free, but {missing}{f'; {_names(blockers)} have to end first' if blockers else ''}"
+        have = "has" if len(blockers) == 1 else "have"
+        words = f"quota is free, but {missing}{f'; {_names(blockers)} {have} to end first' if blockers else ''}"
         return replace(draft, verdict=Verdict.WAITS, sentence=words, holders=blockers, unblocks=blockers)
     quota = f"{draft.account.sum_text} of flavor {draft.flavor} in {queue.name}"
     if draft.borrows:

@@ -15,7 +15,7 @@ from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue.state import Flavor, PodSet
 from console.scheduling.kueue.state import Node as KueueNode
 from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree, best_fit, fill, roomiest, spread
-from console.scheduling.quota_accounts import QuotaHolder, fewest_holders
+from console.scheduling.quota_accounts import QuotaHolder, fewest_holders, quota_holder_of
 from console.scheduling.topology import MACHINE_GPUS, host
 from console.scheduling.why_answer import Category
 
@@ -158,15 +158,10 @@ def _jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) ->
 def _held(holder: Holder, fleet: Fleet) -> QuotaHolder:
     jobset = fleet.jobset_by_uid.get(holder.uid)
     workload = fleet.workload_of(jobset) if jobset else None
-    return QuotaHolder(
-        holder.namespace,
-        holder.name,
-        holder.owner,
-        queue=jobset.queue if jobset else "",
-        cluster_queue=workload.cluster_queue if workload else "",
-        gpus=jobset.gpus if jobset else 0,
-        priority=workload.priority if workload else 0,
-    )
+    if workload is not None:
+        return quota_holder_of(workload, fleet)
+    queue, gpus = (jobset.queue, jobset.gpus) if jobset else ("", 0)
+    return QuotaHolder(holder.namespace, holder.name, holder.owner, queue=queue, gpus=gpus)
 
 
 _TRIED = 4  # places looked at for who would have to end: those with most room, which need the fewest to go

@@ -6,6 +6,7 @@ Usage is what is reserved, since a reservation binds as much as an admission.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from itertools import combinations
 from operator import add
 from typing import TYPE_CHECKING
@@ -53,16 +54,12 @@ class QuotaAccount(Struct, frozen=True):
 
     @property
     def sum_text(self) -> str:
-        """How its free quota comes about, such as "112 own + 8 to borrow - 96 used = 24 free"; parts of 0 are left out.
-
-        The figures add up.
-        """
+        """How its free quota comes about: "112 own + 8 to borrow - 96 used = 24 free", without parts of 0."""
         parts = [f"{self.nominal:,} own", f"+ {self.borrows:,} to borrow" if self.borrows else ""]
         parts += [f"- {self.used:,} used" if self.used else "", f"- {self.lent:,} lent" if self.lent else ""]
-        said = [part for part in parts if part]
-        return f"{' '.join(said)} = {self.free:,} free" if len(said) > 1 or self.nominal != self.free else (
-            f"{self.free:,} free"
-        )  # fmt: skip
+        said = " ".join(filter(None, parts))
+        plain = said == parts[0] and self.nominal == self.free
+        return f"{'' if plain else f'{said} = '}{self.free:,} free"
 
     @property
     def limit_text(self) -> str:
@@ -150,15 +147,11 @@ class QuotaLedger:
 
     def available(self, name: str, freed: Mapping[str, int] | None = None) -> int:
         """What it could take now, or once those amounts are freed by queue; negative if more is used than there is."""
-        gone = [(self._of(queue), amount) for queue, amount in (freed or {}).items()]
-        gone = [(node, min(amount, node.used.get(self.at, 0))) for node, amount in gone]
-        for node, amount in gone:
-            node.remove_usage(self.at, amount)
-        try:
+        with ExitStack() as gone:
+            for queue, amount in (freed or {}).items():
+                node = self._of(queue)
+                gone.enter_context(node.using({self.at: -min(amount, node.used.get(self.at, 0))}))
             return self._of(name).available(self.at)
-        finally:
-            for node, amount in gone:
-                node.add_usage(self.at, amount)
 
     def fewest_to_end(self, name: str, candidates: Sequence[QuotaHolder], short: int) -> tuple[QuotaHolder, ...]:
         """The fewest of these jobs whose end frees so many GPUs for that queue."""
@@ -178,8 +171,7 @@ class QuotaLedger:
 
     def account(self, name: str) -> QuotaAccount:
         queue = self._of(name)
-        nominal, used = queue.nominal(self.at), queue.used.get(self.at, 0)
-        free = max(0, queue.available(self.at))
+        nominal, used, free = queue.nominal(self.at), queue.used.get(self.at, 0), max(0, queue.available(self.at))
         own = max(0, nominal - used)
         return QuotaAccount(
             nominal=nominal,

@@ -35,17 +35,14 @@ class Rank(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of its pod."""
         return self.pod.name if self.pod else ""
 
     @property
     def node(self) -> str:
-        """Node of its pod."""
         return self.pod.node if self.pod else ""
 
     @property
     def phase(self) -> str:
-        """Phase of its pod; empty without one."""
         return self.pod.phase if self.pod else ""
 
     @property

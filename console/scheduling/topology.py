@@ -95,22 +95,18 @@ class HostGroup:
 
     @cached_property
     def total(self) -> int:
-        """GPUs of all its hosts, fit or not."""
         return sum(each.total for each in self.hosts)
 
     @cached_property
     def used(self) -> int:
-        """GPUs that pods hold."""
         return sum(each.used for each in self.hosts)
 
     @cached_property
     def free(self) -> int:
-        """GPUs new pods could have now."""
         return sum(each.free for each in self.hosts)
 
     @cached_property
     def out_of_use(self) -> int:
-        """GPUs that nobody has and nobody can have."""
         return self.total - self.used - self.free
 
     @cached_property
@@ -149,7 +145,6 @@ class Floor(HostGroup):
 
     @cached_property
     def subblocks(self) -> tuple[HostGroup, ...]:
-        """Subblocks of all blocks."""
         return tuple(each for block in self.blocks for each in block.subblocks)
 
     @cached_property

@@ -349,29 +349,40 @@ async def test_a_job_that_an_admission_check_rejects_is_deactivated(space: Space
     assert found == [("capacity", "Pending", "Reset to Pending after eviction. Previously: Rejected")]
 
 
-async def test_a_job_that_an_admission_check_wants_to_see_again_gives_its_quota_back(space: Space) -> None:
+@pytest.mark.parametrize("seconds", [None, 3])
+async def test_a_job_that_an_admission_check_wants_to_see_again_gives_its_quota_back(
+    space: Space, seconds: int | None
+) -> None:
+    """With a time to wait, Kueue takes the quota away only when that is over."""
     name = await space.check("capacity")
     await space.queue("team", 64, admissionChecksStrategy={"admissionChecks": [{"name": name}]})
     await space.jobset("one", "team", 2)
     await space.admission("one", "QuotaReserved")
     await checks(space, "one", 1)
-    await space.answer_checks("one", capacity={"state": "Retry", "message": "try later", "requeueAfterSeconds": 600})
-    text = 'Evicted due to AdmissionCheck in Retry state: "capacity" (try later)'
-    assert told(await space.admission("one", "Evicted"), space) == ("True", "AdmissionCheck", text)
-    lost = await space.admission("one", "QuotaReserved", "False")
-    assert told(lost, space) == ("False", "Pending", text)
-    back = await space.admission("one", "Requeued", "False")
-    assert told(back, space) == ("False", "AdmissionCheck", text)
-    workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("one")))).made
-    assert workload["spec"].get("active", True)
-    assert "requeueAt" in workload["status"]["requeueState"]
-    assert await checks(space, "one", 1) == [
-        ("capacity", "Pending", "Reset to Pending after eviction. Previously: Retry")
-    ]
-    assert workload["status"]["admissionChecks"][0]["retryCount"] == 1
-    assert workload["status"]["schedulingStats"]["evictions"] == [
-        {"count": 1, "reason": "AdmissionCheck", "underlyingCause": ""}
-    ]
+    again = {"state": "Retry", "message": "try later"}
+    await space.answer_checks("one", capacity=again if seconds is None else {**again, "requeueAfterSeconds": seconds})
+    answered = datetime.datetime.now(datetime.UTC)
+    reset = await space.wait(
+        KUEUE, "workloads", await space.workload("one"),
+        lambda item: condition(item, "Evicted").get("status") == "False",
+    )  # fmt: skip
+    assert told(condition(reset, "Evicted"), space) == (
+        "False", "QuotaReserved",
+        'Previously: Evicted due to AdmissionCheck in Retry state: "capacity" (try later)',
+    )  # fmt: skip
+    back = told(condition(reset, "Requeued"), space)
+    assert back == ("True", "BackoffFinished", "The workload backoff was finished")
+    if seconds is not None:
+        waited = datetime.datetime.fromisoformat(condition(reset, "Evicted")["lastTransitionTime"]) - answered
+        assert waited > datetime.timedelta(seconds=seconds - 2)
+    assert reset["spec"].get("active", True)
+    assert "requeueAt" not in reset["status"].get("requeueState", {})
+    (check,) = reset["status"]["admissionChecks"]
+    assert (check["state"], check["message"], check["retryCount"]) == (
+        "Pending", "Reset to Pending after eviction. Previously: Retry", 1,
+    )  # fmt: skip
+    evictions = [{"count": 1, "reason": "AdmissionCheck", "underlyingCause": ""}]
+    assert reset["status"]["schedulingStats"]["evictions"] == evictions
 
 
 def single_job(least: str) -> Object:

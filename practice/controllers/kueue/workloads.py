@@ -53,7 +53,7 @@ class Workloads(Controller):
         if is_true(workload, "DeactivationTarget"):
             self.storage.modify(WORKLOADS, *key, lambda draft: draft["spec"].update(active=False))
             return
-        if self._requeue(workload) or self._sync_checks(workload):
+        if self._waits_for_retry(workload) or self._requeue(workload) or self._sync_checks(workload):
             return
         if has_quota(workload):
             if self._obey_checks(workload):
@@ -74,6 +74,16 @@ class Workloads(Controller):
             text, cause = f"{text} due to {target['message']}", target["reason"]
         self._evict(workload, "Deactivated", text, cause=cause)
 
+    def _waits_for_retry(self, workload: Object) -> bool:
+        """Whether a check or an eviction named a time before which nothing happens: till then quota is kept as well."""
+        again, before, now = status.retry_at(workload), status.requeue_at(workload), self.clock.now()
+        if again > max(now, before):
+            moment = {"requeueAt": stamp(again)}
+            self._change(workload, lambda draft: draft["status"].setdefault("requeueState", {}).update(moment))
+        elif before > now:
+            self.look_again(key_of(workload), before - now)
+        return max(again, before) > now
+
     def _requeue(self, workload: Object) -> bool:
         """Put a Workload back into its queue when what kept it out is over."""
         again = condition(workload, "Requeued")
@@ -88,14 +98,16 @@ class Workloads(Controller):
         elif again["reason"] == "ClusterQueueStopped" and _running(cluster):
             reason, text = "ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"
         elif again["reason"] in ("PodsReadyTimeout", "AdmissionCheck"):
-            if (left := status.requeue_at(workload) - self.clock.now()) > 0:
-                self.look_again(key_of(workload), left)
-                return True
             reason, text = "BackoffFinished", "The workload backoff was finished"
         if not reason:
             return False
         now = self.clock.now()
-        self._change(workload, lambda draft: status.requeued(draft, reason, text, True, now))
+
+        def change(draft: Object) -> None:
+            draft["status"].get("requeueState", {}).pop("requeueAt", None)
+            status.requeued(draft, reason, text, True, now)
+
+        self._change(workload, change)
         return True
 
     def _sync_checks(self, workload: Object) -> bool:
@@ -109,11 +121,6 @@ class Workloads(Controller):
         required = required_checks(read_queue(cluster), flavors if admission else None)
         if required != {each.name for each in checks_of(workload)}:
             self._change(workload, lambda draft: status.sync_checks(draft, required, now))
-            return True
-        again = status.retry_at(workload)
-        if again > max(now, status.requeue_at(workload)):
-            moment = {"requeueAt": stamp(again)}
-            self._change(workload, lambda draft: draft["status"].setdefault("requeueState", {}).update(moment))
             return True
         reserved = condition(workload, "QuotaReserved")
         if is_true(workload, "Admitted") or not has_quota(workload) or reserved is None:

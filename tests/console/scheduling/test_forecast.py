@@ -187,7 +187,7 @@ def test_no_block_is_free_and_who_would_have_to_end() -> None:
     jobs = [*holding("a", 8, at="n1"), *holding("b", 8, at="n4")]
     found = told(cluster(*jobs, queues=(DOOR, queue(64, 16))), 24, topology="required")
     assert found.verdict is Verdict.WAITS
-    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 has 2, b2 has 0; a have to end first"
+    assert found.sentence == "quota is free, but no block has 3 free hosts: b1 has 2, b2 has 0; a (8) has to end first"
     assert [each.name for each in found.unblocks] == ["a"]
 
 
