@@ -98,6 +98,11 @@ class Manifest:
     text: str  # YAML; the data of a Secret is masked
 
 
+def joined(manifests: Sequence[Manifest]) -> str:
+    """All objects as one YAML text."""
+    return "\n".join(f"---\n{manifest.text.strip()}" for manifest in manifests) + "\n"
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """An installed release of the chart."""

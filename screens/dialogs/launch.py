@@ -14,6 +14,7 @@ from textual.widgets import Static, TextArea
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
 from console.kube.nested_values import overlay_values
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
+from console.launch.recipes import joined
 from console.launch.run_record import flatten_values
 from console.preflight.check import tally, unseen
 from screens import wording
@@ -31,20 +32,14 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
-    from console.launch.recipes import Draft, LaunchPlan, Manifest
+    from console.launch.recipes import LaunchPlan, Manifest
     from console.launch.run_record import RunRecord
     from console.preflight.check import Check
     from console.session import Session
     from screens.base import LiveScreen
     from screens.pages.launch import LaunchScreen
     from screens.widgets.form.model import LaunchDraft
-
-
-def joined(manifests: Sequence[Manifest]) -> str:
-    """All objects as one YAML text."""
-    return "\n".join(f"---\n{manifest.text.strip()}" for manifest in manifests) + "\n"
 
 
 class LaunchLook(Question[bool]):
@@ -153,7 +148,14 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     try:
         manifests = await session.launch.render(plan)
         _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan))
-        if not await _agreed(screen, draft, plan, manifests, checks):
+        fits = fit_words(screen.app.fleet, session.launch.drafting.ask(plan))
+        kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
+        words = [Span("✓ ", "ok"), Span("The API server accepts it. "), *plan_words(plan, draft), Span("  "), *fits]
+        words += [Span("  Creates: ", "dim"), Span(kinds)]
+        title = f"Launch {plan.name}?"
+        if failing := tally(checks).failing:
+            title = f"{wording.count(len(failing), 'check')} failed. Launch {plan.name} all the same?"
+        if not await screen.app.push_screen_wait(LaunchLook(title, words, manifests, checks)):
             screen.judge()
             return
         screen.sum_line.runs = (Span("◐ ", "waits"), Span(f"Launching {plan.name} …"))
@@ -173,30 +175,8 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     screen.app.open_page("job", plan.namespace, job, tab_of(plan.recipe))
     refused = await session.launch.refused_at_start(plan.namespace, job)
     if refused is not None:
-        words = f"{refused.sentence}. {refused.next}."
-        screen.app.notify(words, title=f"{job} gets no pods", severity="error", timeout=12, markup=False)
-
-
-async def _agreed(
-    screen: LaunchScreen,
-    draft: LaunchDraft,
-    plan: LaunchPlan,
-    manifests: tuple[Manifest, ...],
-    checks: tuple[Check, ...],
-) -> bool:
-    words = [
-        Span("✓ ", "ok"),
-        Span("The API server accepts it. "),
-        *plan_words(plan, draft),
-        Span("  "),
-        *fit_words(screen.app.fleet, screen.app.session.launch.drafting.ask(plan)),
-    ]
-    kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
-    words += [Span("  Creates: ", "dim"), Span(kinds)]
-    title = f"Launch {plan.name}?"
-    if failing := tally(checks).failing:
-        title = f"{wording.count(len(failing), 'check')} failed. Launch {plan.name} all the same?"
-    return await screen.app.push_screen_wait(LaunchLook(title, words, manifests, checks)) is True
+        why = f"{refused.sentence}. {refused.next}."
+        screen.app.notify(why, title=f"{job} gets no pods", severity="error", timeout=12, markup=False)
 
 
 async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
@@ -213,10 +193,8 @@ async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, e
 
 async def _offer_removal(screen: LaunchScreen, namespace: str, name: str) -> None:
     lines = [f"The launch of {name} in {namespace} failed, and some of its objects may still exist."]
-    agreed = await screen.app.push_screen_wait(
-        Confirm(f"Remove what is left of {name}?", lines, verb="Remove", keep="Keep it")
-    )
-    if not agreed:
+    question = Confirm(f"Remove what is left of {name}?", lines, verb="Remove", keep="Keep it")
+    if not await screen.app.push_screen_wait(question):
         return
     try:
         report = await screen.app.session.launch.stop(namespace, name)
@@ -232,47 +210,35 @@ async def apply_paste(screen: LaunchScreen, text: str) -> None:
     here = screen.draft
     if here is None or not text.strip():
         return
-    session = screen.app.session
-    read = await session.launch.drafting.paste(
-        here.recipe.id, text, variables=await session.launch.profiles.variables()
-    )
+    launch = screen.app.session.launch
+    read = await launch.drafting.paste(here.recipe.id, text, variables=await launch.profiles.variables())
     if not read.sound:
-        head = "Nothing was imported"
-        await screen.app.push_screen_wait(PasteReport(head, paste_words(read, taken=0)))
+        await screen.app.push_screen_wait(PasteReport("Nothing was imported", paste_words(read, taken=0)))
         return
     draft = screen.pick_recipe(read.recipe) if read.recipe and read.recipe != here.recipe.id else here
     if draft is None:
         return
-    taken = _fill(screen, draft, read)
+    before = dict(draft.model.texts)
+    plan, _ = draft.plan(screen.app.session.namespace)
+    queue = {"queue": plan.values["queue"]} if "queue" in plan.values else {}
+    # A command says all there is; values alone are laid over what is there.
+    below = queue if read.name or read.recipe else plan.values
+    name = screen.suggest(draft.recipe.id, read.name) if read.name else ""
+    screen.form.put_texts(draft.texts_for(overlay_values(below, read.values), name))
+    taken = sum(draft.model.texts[path] != text for path, text in before.items())
+    head = f"{draft.recipe.title}: {wording.count(taken, 'field')} filled"
     if draft is not here:
-        words = (
-            f"These are values of {draft.recipe.id}: its form was filled; the form of {here.recipe.id} was not changed."
-        )
+        words = f"These are values of {draft.recipe.id}: its form is filled; that of {here.recipe.id} is not changed."
         screen.app.notify(words, severity="warning", timeout=10, markup=False)
     here_in = screen.app.session.namespace
     if read.namespace and read.namespace != here_in:
         words = f"The text says namespace {read.namespace}; launches go to {here_in}. N, in the list, switches."
         screen.app.notify(words, severity="warning", timeout=10, markup=False)
     if read.left_out or read.notes:
-        await screen.app.push_screen_wait(PasteReport(_head(draft, taken), paste_words(read, taken=taken)))
+        await screen.app.push_screen_wait(PasteReport(head, paste_words(read, taken=taken)))
     else:
-        screen.app.notify(f"{_head(draft, taken)}; ctrl+z takes it back.", markup=False)
+        screen.app.notify(f"{head}; ctrl+z takes it back.", markup=False)
     screen.form.go(NAME)
-
-
-def _fill(screen: LaunchScreen, draft: LaunchDraft, read: Draft) -> int:
-    """A command says all there is; values alone are laid over what is there. How many fields have another text."""
-    before = dict(draft.model.texts)
-    plan, _ = draft.plan(screen.app.session.namespace)
-    queue = {"queue": plan.values["queue"]} if "queue" in plan.values else {}
-    below = queue if read.name or read.recipe else plan.values
-    name = screen.suggest(draft.recipe.id, read.name) if read.name else ""
-    screen.form.put_texts(draft.texts_for(overlay_values(below, read.values), name))
-    return sum(draft.model.texts[path] != text for path, text in before.items())
-
-
-def _head(draft: LaunchDraft, taken: int) -> str:
-    return f"{draft.recipe.title}: {wording.count(taken, 'field')} filled"
 
 
 def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
@@ -381,25 +347,18 @@ async def _lay_named(
     except ConsoleError as error:
         screen.app.notify(str(error), title="The profile was not used", severity="error", timeout=8, markup=False)
         return
-    if untouched is None or _typed(draft, draft.model.texts) == _typed(draft, untouched):
-        _lay(screen, draft, values)
-        what = wording.count(len(list(flatten_values(values))), "value")
-        screen.app.notify(f"Profile {name}: {what}.", timeout=3, markup=False)
-
-
-def _typed(draft: LaunchDraft, texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts but for the queue, which follows the cluster by itself until somebody types one."""
-    follows = {field.path for field in draft.fields if field.choices_from == "localqueues"}
-    return {path: text for path, text in texts.items() if path not in follows}
-
-
-def _lay(screen: LaunchScreen, draft: LaunchDraft, values: Mapping[str, Value]) -> None:
+    # The queue follows the cluster by itself until somebody types one.
+    now = {path: text for path, text in draft.model.texts.items() if path != draft.queue_path}
+    if untouched is not None and now != {path: untouched[path] for path in now}:
+        return
     plan, _ = draft.plan(screen.app.session.namespace)
     texts = draft.texts_for(overlay_values(plan.values, values))
     if screen.draft is draft:
         screen.form.put_texts(texts)
     else:
         draft.model.texts.update(texts)
+    what = wording.count(len(list(flatten_values(values))), "value")
+    screen.app.notify(f"Profile {name}: {what}.", timeout=3, markup=False)
 
 
 ASK_GOOGLE_AGAIN = 30.0  # seconds

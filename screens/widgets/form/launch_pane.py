@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.widgets import ContentSwitcher, TextArea
 
 from console.errors import ConsoleError
+from console.launch.recipes import joined
 from console.launch.releases import DiffKind
 from console.preflight.check import Result, tally
 from screens import wording
@@ -36,17 +37,13 @@ if TYPE_CHECKING:
     from console.launch.helm_command import HelmCommand
     from console.launch.recipes import LaunchPlan, Remark
     from console.launch.releases import ObjectDiff
-    from console.preflight.check import Check, Tally
+    from console.preflight.check import Check
     from console.session import Session
     from screens.pages.launch import LaunchScreen
+    from screens.widgets.form.model import LaunchDraft
 
 
-VIEWS = (
-    ("preview", "f2", "Preview"),
-    ("yaml", "f3", "YAML"),
-    ("diff", "f4", "Diff"),
-    ("command", "f5", "Command"),
-)
+VIEWS = (("preview", "f2", "Preview"), ("yaml", "f3", "YAML"), ("diff", "f4", "Diff"), ("command", "f5", "Command"))
 _DIFF_INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 
@@ -109,7 +106,6 @@ class CommandText(YamlText):
         return yaml_runs(text)
 
     def action_copy(self) -> None:
-        """By OSC 52, so it works over ssh too."""
         if self._command is not None:
             self.app.copy_to_clipboard(self._line)
             self.notify("The command is in the clipboard.", timeout=3)
@@ -168,10 +164,7 @@ class LaunchPane(Vertical):
 
     @property
     def keys_to(self) -> Widget:
-        views: dict[str, Widget] = {
-            "preview": self.preview, "yaml": self.yaml, "diff": self.diff, "command": self.command,
-        }  # fmt: skip
-        return views[self.here]
+        return {"preview": self.preview, "yaml": self.yaml, "diff": self.diff, "command": self.command}[self.here]
 
     def _turn_to(self, view: str) -> None:
         self.here = view
@@ -187,15 +180,14 @@ class LaunchPane(Vertical):
 
     def say_remarks(self, remarks: Sequence[Remark]) -> None:
         """What is wrong with the YAML, at its lines and below it; nothing: what it is."""
+        self.remarks = tuple(remarks)
         self.yaml.mark({remark.line for remark in remarks})
+        self.yaml_said.runs = (Span("What differs from the defaults; typing here changes the form.", "dim"),)
         if remarks:
             first = remarks[0]
             where = f"line {first.line}: " if first.line else ""
             more = f" ({len(remarks) - 1} more)" if len(remarks) > 1 else ""
-            said: tuple[Span, ...] = (Span("✗ ", "bad"), Span(f"{where}{sentence(first.message)}{more}", "bad"))
-        else:
-            said = (Span("What differs from the defaults; typing here changes the form.", "dim"),)
-        self.yaml_said.runs = said
+            self.yaml_said.runs = (Span("✗ ", "bad"), Span(f"{where}{sentence(first.message)}{more}", "bad"))
 
     @on(TextArea.Changed)
     def take_typing(self, event: TextArea.Changed) -> None:
@@ -207,7 +199,6 @@ class LaunchPane(Vertical):
             self.post_message(self.Typed(text))
 
     def begin(self) -> None:
-        self.remarks = ()
         self._anew = True
         self.say_remarks(())
 
@@ -267,35 +258,26 @@ class LaunchPane(Vertical):
         planned, draft = self._launch.plan(), self._launch.draft
         if planned is None or draft is None:
             return
-        view = self.here
-        if view == "yaml":
-            self._draw_yaml(planned[0])
-            return
-        why = wording.sentence(planned[1][0].message) if planned[1] else ""
+        view, launch, (plan, problems) = self.here, self._launch.session.launch, planned
         try:
-            await self._draw_rendered(view, planned[0], why)
+            if view == "yaml":
+                self._draw_yaml(plan)
+            elif problems:
+                self._say_instead(view, f"Not rendered: {wording.sentence(problems[0].message)}")
+            elif view == "preview":
+                self.preview.show(joined(await launch.render(plan)))
+            elif view == "diff":
+                await self._draw_diff(plan, draft)
+            else:
+                self.command.show_command(launch.drafting.command(plan))
         except ConsoleError as error:
             self._say_instead(view, wording.sentence(str(error)))
 
-    async def _draw_rendered(self, view: str, plan: LaunchPlan, why: str) -> None:
-        if why:
-            self._say_instead(view, f"Not rendered: {why}")
-        elif view == "preview":
-            manifests = await self._launch.session.launch.render(plan)
-            self.preview.show("\n".join(f"---\n{each.text.strip()}" for each in manifests) + "\n")
-        elif view == "diff":
-            await self._draw_diff(plan)
-        else:
-            self.command.show_command(self._launch.session.launch.drafting.command(plan))
-
     def _say_instead(self, view: str, sentence: str) -> None:
-        pages = {"preview": self.preview, "diff": self.diff, "command": self.command}
-        page = pages[view]
+        page = {"preview": self.preview, "diff": self.diff, "command": self.command}[view]
         page.show("\n".join(f"# {line}" for line in wrap(sentence, max(20, page.size.width - 4))))
 
-    async def _draw_diff(self, plan: LaunchPlan) -> None:
-        draft = self._launch.draft
-        assert draft is not None
+    async def _draw_diff(self, plan: LaunchPlan, draft: LaunchDraft) -> None:
         diffs = await self._launch.session.launch.drafting.diff(plan, draft.against)
         added, removed = sum(each.added for each in diffs), sum(each.removed for each in diffs)
         than = draft.against_name or "the recipe's defaults"
@@ -342,7 +324,6 @@ class LaunchPane(Vertical):
         draft.yaml = text
         kept: Mapping[str, Value] = planned[0].values
         read = self._launch.session.launch.drafting.read_yaml(draft.recipe.id, text, kept=kept)
-        self.remarks = read.problems
         self.say_remarks(read.problems)
         if read.sound:
             self._launch.form.put_texts(draft.texts_for(read.values))
@@ -350,18 +331,11 @@ class LaunchPane(Vertical):
     def forget_yaml(self) -> None:
         """The form goes on: what was typed as YAML and cannot be taken is written anew (ctrl+z there has it)."""
         if self.remarks and not self.yaml.has_focus:
-            self.remarks = ()
             self.say_remarks(())
 
 
 REST = 1.5  # seconds without a change of the form after which the checks look
 BELIEVED = 60.0  # seconds for which what was found for a plan is believed
-
-
-def tally_words(found: Tally) -> list[Span]:
-    results = dict(found.counts)
-    mark = BAD if found.failing else CARE if results.get(Result.WARN) else OK
-    return [mark, Span(" preflight: ", "dim"), Span(found.sentence), Span("  f9 shows all", "faint")]
 
 
 class PreflightLine(SentenceLine):
@@ -398,5 +372,7 @@ class PreflightLine(SentenceLine):
             self.runs = (CARE, Span(f" preflight: {error.message}", "dim"))
         else:
             self._plan, self._looked_at = plan, time.monotonic()
-            self.runs = tuple(tally_words(tally(self.checks)))
+            found = tally(self.checks)
+            mark = BAD if found.failing else CARE if dict(found.counts).get(Result.WARN) else OK
+            self.runs = (mark, Span(" preflight: ", "dim"), Span(found.sentence), Span("  f9 shows all", "faint"))
         self.display = True

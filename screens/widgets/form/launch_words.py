@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from console.kube.nested_values import get_path
 from console.kube.snapshot import WatchState
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Recipe, spell
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
     from console.launch.recipes import Draft
-    from console.scheduling.forecast import Forecast
     from screens.widgets.form.model import LaunchDraft
 
 
@@ -55,14 +53,16 @@ def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) ->
     """
     asked = ask or LaunchDemand(namespace)
     doors = rank_queues(fleet, asked)
-    there = {door: forecast(fleet, replace(asked, queue=door)) for door in doors}
+    outcomes = {}
+    for door in doors:
+        found = forecast(fleet, replace(asked, queue=door))
+        outcomes[door] = f"{found.verdict}, {found.account.sum_text}" if found.total else str(found.verdict)
     nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
     labels = _node_labels(fleet, nodes)
     accelerators = sorted({node.accelerator for node in nodes if node.accelerator})
     levels = list(dict.fromkeys(level for topology in fleet.topologies.values() for level in topology.levels))
     return {
-        "localqueues": _offer(fleet, "localqueues", doors, f"{namespace} has no LocalQueue",
-                              {name: _queue_words(found) for name, found in there.items()}),
+        "localqueues": _offer(fleet, "localqueues", doors, f"{namespace} has no LocalQueue", outcomes),
         "nodes": _offer(fleet, "nodes", [node.name for node in nodes], "No node has GPUs",
                         {node.name: node.pool for node in nodes}),
         "nodelabels": _offer(fleet, "nodes", list(labels), "No node has GPUs", labels),
@@ -75,20 +75,15 @@ def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) ->
 def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
     """Pools and reservations as labels that nodes can be chosen by, with what is free in them."""
     labels: dict[str, list[Node]] = {}
-    for node in nodes:
-        if node.pool:
-            labels.setdefault(f"cloud.google.com/gke-nodepool={node.pool}", []).append(node)
-    for node in nodes:
-        if node.reservation:
-            labels.setdefault(f"cloud.google.com/reservation-name={node.reservation}", []).append(node)
-    return {
-        label: f"{sum(map(fleet.gpus_free, of))} of {_gpus(of)} GPUs free, {wording.count(len(of), 'node')}"
-        for label, of in labels.items()
-    }
-
-
-def _gpus(nodes: Sequence[Node]) -> int:
-    return sum(node.gpus for node in nodes)
+    for label, attribute in (("gke-nodepool", "pool"), ("reservation-name", "reservation")):
+        for node in nodes:
+            if value := getattr(node, attribute):
+                labels.setdefault(f"cloud.google.com/{label}={value}", []).append(node)
+    about = {}
+    for label, of in labels.items():
+        free, total = sum(map(fleet.gpus_free, of)), sum(node.gpus for node in of)
+        about[label] = f"{free} of {total} GPUs free, {wording.count(len(of), 'node')}"
+    return about
 
 
 def _offer(
@@ -106,26 +101,14 @@ def _offer(
     return FieldChoices(kind, tuple(names), about or {}, state, why)
 
 
-def _queue_words(found: Forecast) -> str:
-    """What stands beside a LocalQueue."""
-    room = f", {found.account.sum_text}" if found.total else ""
-    return f"{found.verdict}{room}"
-
-
 def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Span]:
     """What a recipe does, needs and gives; brief: what it is called and how long it takes."""
     head = [Span(recipe.title, "strong"), Span("  ")]
     if brief:
         return [*head, Span(f"{recipe.duration}.", "dim")]
-    return [
-        *head,
-        Span(f"{wording.sentence(recipe.summary)} "),
-        Span(" Needs ", "dim"),
-        Span(f"{recipe.needs}. "),
-        Span(" Gives ", "dim"),
-        Span(f"{recipe.gives}, "),
-        Span(f"{recipe.duration}.", "dim"),
-    ]
+    needs = Span(" Needs ", "dim"), Span(f"{recipe.needs}. ")
+    gives = Span(" Gives ", "dim"), Span(f"{recipe.gives}, ")
+    return [*head, Span(f"{wording.sentence(recipe.summary)} "), *needs, *gives, Span(f"{recipe.duration}.", "dim")]
 
 
 LIST_HELP = Span(
@@ -172,14 +155,9 @@ def _rule(field: Field) -> str:
     return f"{field.rule[:1].upper()}{field.rule[1:]}."
 
 
-def value_of(plan: LaunchPlan, fields: Sequence[Field], path: str) -> object:
-    """What the plan has at that path, else the field's default."""
-    found = get_path(plan.values, path)
-    return found if found is not None else next((field.default for field in fields if field.path == path), None)
-
-
 def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Span]:
-    gpus = value_of(plan, draft.fields, "gpus")
+    field = draft.model.by_path.get("gpus")
+    gpus = plan.values.get("gpus", field.default if field else None)
     words = [Span(plan.name, "strong"), Span(f" in {plan.namespace}", "dim")]
     if isinstance(gpus, int):
         nodes = f" = {wording.count(gpus // A_NODE, 'node')} of {A_NODE}" if gpus >= A_NODE else ""
@@ -220,23 +198,13 @@ def fit_words(fleet: Fleet, ask: LaunchDemand) -> list[Span]:
     reason = found.sentence
     if reason.lower().startswith(word.lower()):
         reason = reason[len(word) :].lstrip(": ")
-    if since := _stale_since(fleet):
+    links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
+    # When the oldest part of what the light stands on was heard last, while the server is away.
+    since = min((link.last_seen or link.since for link in links if link.state is WatchState.STALE), default=0.0)
+    if since:
         about = f" (as of {wording.clock(since)[11:]}, reconnecting; {CHECK}): "
         return [Span("◌ ", "waits"), Span(word, "dim"), Span(about, "waits"), Span(f"{reason}.", "dim")]
     return [light, Span(word, ink), Span(f" ({CHECK}): ", "faint"), Span(f"{reason}.")]
-
-
-def _stale_since(fleet: Fleet) -> float:
-    """When the oldest part of what the light stands on was heard last, while the server is away; 0.0 otherwise."""
-    links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
-    return min((link.last_seen or link.since for link in links if link.state is WatchState.STALE), default=0.0)
-
-
-def note_words(notes: Sequence[str]) -> list[Span]:
-    """What the values come to, as one line."""
-    if not notes:
-        return []
-    return [Span("⚑ ", "accent"), Span(" ".join(wording.sentence(note) for note in notes))]
 
 
 def paste_words(read: Draft, *, taken: int) -> list[list[Span]]:
@@ -266,14 +234,9 @@ class AboutLine(SentenceLine):
     all: tuple[tuple[Span, ...], ...] = ()
     _highest: tuple[int, int] = (0, 0)  # width, and the lines of the longest sentence at it
 
-    def tell_all(self, sentences: Sequence[tuple[Span, ...]]) -> None:
-        if self.all != sentences:
-            self.all, self._highest = tuple(sentences), (0, 0)
-            self.refresh(layout=True)
-
     def lines_at(self, width: int) -> int:
         """As many as the longest needs."""
-        if self._highest[0] != width:
+        if self._highest[0] != width or not self._highest[1]:
             highest = max((len(folded_runs(each, width)) for each in self.all), default=0)
             self._highest = width, highest
         return max(self._highest[1], super().lines_at(width))
@@ -297,7 +260,8 @@ class LaunchHead(Vertical):
         yield from (self._about, self._fit, self._notes)
 
     def tell_recipes(self, recipes: Iterable[Recipe]) -> None:
-        self._about.tell_all(tuple(tuple(recipe_words(recipe)) for recipe in recipes))
+        self._about.all = tuple(tuple(recipe_words(recipe)) for recipe in recipes)
+        self._about.refresh(layout=True)
 
     def tell_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
         """What it does, needs and gives; brief, while somebody types."""
@@ -315,7 +279,8 @@ class LaunchHead(Vertical):
 
         It also stays from one recipe of the list to the next: the form below would jump.
         """
-        self._notes.runs = tuple(note_words(notes))
+        words = Span(" ".join(wording.sentence(note) for note in notes))
+        self._notes.runs = (Span("⚑ ", "accent"), words) if notes else ()
         stays = not sound or not self.has_class("-brief")
         self._notes.display = bool(notes) or (bool(self._notes.display) and stays)
 
