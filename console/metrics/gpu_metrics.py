@@ -135,7 +135,7 @@ class GpuMetric:
 
 
 METRICS = (
-    GpuMetric("utilization", "Utilisation", "%", lambda gpu: gpu.utilization, 0, 100, True),
+    GpuMetric("utilization", "Utilization", "%", lambda gpu: gpu.utilization, 0, 100, True),
     GpuMetric("memory", "Memory", "%", lambda gpu: gpu.memory_share, 0, 100, False),
     GpuMetric("power", "Power", "W", lambda gpu: gpu.power, 0, 1000, True),
     GpuMetric("temperature", "Temperature", "°C", lambda gpu: gpu.temperature, _COLD, _HOT, False),

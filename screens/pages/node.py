@@ -43,7 +43,7 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
         ("Machine", node.machine_type),
         ("Accelerator", node.accelerator),
         ("Zone", node.zone),
-        ("How", " ".join(part for part in (str(node.provisioning), node.reservation) if part)),
+        ("Provisioning", " ".join(part for part in (str(node.provisioning), node.reservation) if part)),
         ("Block", node.block),
         ("Subblock", node.subblock),
         ("Host", node.host),

@@ -206,7 +206,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     @property
     def host(self) -> Host | None:
         index = self._index()
-        return self._spots[index].host if index is not None else None
+        return None if index is None else self._spots[index].host
 
     def pip(self, pip: HostGpu, host: Host) -> Span:
         if pip.state is GpuState.FREE:
@@ -271,8 +271,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
 
     @property
     def _left(self) -> int:
-        block, subblock = self._place
-        return 2 + block + 1 + subblock + 2
+        return sum(self._place) + 5
 
     @property
     def _cell(self) -> int:

@@ -63,9 +63,7 @@ class YamlText(LogLines, FixedHeightView):
         return yaml_runs(text)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in {"toggle_follow", "toggle_times"}:
-            return False
-        return super().check_action(action, parameters)
+        return super().check_action(action, parameters) if action != "toggle" else parameters == ("wrap",)
 
 
 WRONG = Style(underline=True, bold=True)

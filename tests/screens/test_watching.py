@@ -53,7 +53,7 @@ async def test_gpus_worst_first_and_by_another_metric(size: tuple[int, int]) -> 
         screen = await open_tab(app, pilot, "h")
         await until(pilot, lambda: "▼" in screen_text(app))
         text = screen_text(app)
-        assert "Utilisation" in text
+        assert "Utilization" in text
         rows = [key[0] for key in cast("Any", screen.here).table.shown]
         assert rows == ["1", "0", "2"]
         assert session.gpus.readers == 1

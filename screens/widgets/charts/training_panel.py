@@ -201,10 +201,19 @@ class TrainingCharts(Plot, can_focus=True):
         Binding("end,G", "latest", "Latest", show=False, id="training.latest", key_display="end"),
         Binding("comma", "point(-1)", "Point left", show=False, id="training.point-left", key_display=","),
         Binding("full_stop", "point(1)", "Point right", show=False, id="training.point-right", key_display="."),
-        Binding("a", "axis", "Steps/time", id="training.axis", tooltip="Steps or time on the axis"),
-        Binding("g", "log", "Log", id="training.log", tooltip="Logarithmic or linear"),
-        Binding("w", "smooth", "Smooth", show=False, id="training.smooth", tooltip="Smoothed beside raw, or raw alone"),
-        Binding("z", "alone", "Large", show=False, id="training.alone", tooltip="The large chart alone, or all"),
+        Binding("a", "switch('by_time')", "Steps/time", id="training.axis", tooltip="Steps or time on the axis"),
+        Binding("g", "switch('log')", "Log", id="training.log", tooltip="Logarithmic or linear"),
+        Binding(
+            "w",
+            "switch('smooth')",
+            "Smooth",
+            show=False,
+            id="training.smooth",
+            tooltip="Smoothed beside raw, or raw alone",
+        ),
+        Binding(
+            "z", "toggle('alone')", "Large", show=False, id="training.alone", tooltip="The large chart alone, or all"
+        ),
     ]
 
     picture: reactive[TrainingChartData | None] = reactive(None, always_update=True)
@@ -263,17 +272,8 @@ class TrainingCharts(Plot, can_focus=True):
         at = (1.0 if step < 0 else 0.0) if old is None else old + step / max(1, large.width - 8)
         self.view = replace(self.view, cursor=min(1.0, max(0.0, at)))
 
-    def action_axis(self) -> None:
-        self.view = replace(self.view, by_time=not self.view.by_time)
-
-    def action_log(self) -> None:
-        self.view = replace(self.view, log=not self.view.log)
-
-    def action_smooth(self) -> None:
-        self.view = replace(self.view, smooth=not self.view.smooth)
-
-    def action_alone(self) -> None:
-        self.alone = not self.alone
+    def action_switch(self, name: str) -> None:
+        self.view = replace(self.view, **{name: not getattr(self.view, name)})
 
     def on_click(self, event: events.Click) -> None:
         """A click points, and makes a small chart the large one."""

@@ -42,7 +42,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     """The lines of a text, its own or one given by `show_text`; a row of the scroll bar is a line, folded or not."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "toggle_follow", "Pause/follow", id="log.follow", tooltip="Stop here, or follow again"),
+        Binding("space", "toggle('follow')", "Pause/follow", id="log.follow", tooltip="Stop here, or follow again"),
         Binding("up,k", "move(-1)", "Up", show=False, id="log.up"),
         Binding("down,j", "move(1)", "Down", show=False, id="log.down"),
         Binding("pageup", "page(-1)", "Page up", show=False, id="log.page-up"),
@@ -51,10 +51,10 @@ class LogLines(ScrollView, Inked, can_focus=True):
         Binding("end,G", "bottom", "Last line", show=False, id="log.bottom"),
         Binding("left", "shift(-16)", "Left", show=False, id="log.left"),
         Binding("right", "shift(16)", "Right", show=False, id="log.right"),
-        Binding("W", "toggle_wrap", "Wrap", id="log.wrap", tooltip="Fold long lines"),
-        Binding("C", "toggle_short", "Short steps", key_display="C", id="log.short",
+        Binding("W", "toggle('wrap')", "Wrap", id="log.wrap", tooltip="Fold long lines"),
+        Binding("C", "toggle('short')", "Short steps", key_display="C", id="log.short",
                 tooltip="Lines of Megatron as it 20/97  loss 10.580  gn 0.31  2.82 s  883 TF; saved as printed"),
-        Binding("T", "toggle_times", "Times", id="log.times", tooltip="Show when each line was printed"),
+        Binding("T", "toggle('times')", "Times", id="log.times", tooltip="Show when each line was printed"),
         Binding("n", "match(1)", "Next match", id="log.next"),
         Binding("N", "match(-1)", "Previous match", show=False, id="log.previous"),
     ]  # fmt: skip
@@ -292,9 +292,6 @@ class LogLines(ScrollView, Inked, can_focus=True):
             left = max(0, min(first, (first + last - room) // 2))
         self.scroll_to(x=left, animate=False, immediate=True, force=True)
 
-    def action_toggle_follow(self) -> None:
-        self.follow = not self.follow
-
     def action_move(self, lines: int) -> None:
         self.scroll_to(y=self.scroll_y + lines, animate=False, immediate=True, force=True)
 
@@ -311,15 +308,6 @@ class LogLines(ScrollView, Inked, can_focus=True):
 
     def action_shift(self, columns: int) -> None:
         self.scroll_to(x=self.scroll_x + columns, animate=False, immediate=True, force=True)
-
-    def action_toggle_wrap(self) -> None:
-        self.wrap = not self.wrap
-
-    def action_toggle_short(self) -> None:
-        self.short = not self.short
-
-    def action_toggle_times(self) -> None:
-        self.times = not self.times
 
     def watch_wrap(self) -> None:
         """The lines are folded anew, and the first visible one stays first."""

@@ -63,7 +63,7 @@ def test_the_worst_comes_first() -> None:
 
 def test_the_board_in_words() -> None:
     assert board().summary == (
-        "4 GPUs, utilisation 0 to 97 %, memory 50 %, power 150 to 900 W, temperature 60 °C, "
+        "4 GPUs, utilization 0 to 97 %, memory 50 %, power 150 to 900 W, temperature 60 °C, "
         "faults: pod 1 GPU 0 (2 uncorrected ECC errors)"
     )
     assert GpuBoard((RankGpus(0, "a", "n", problem="There is no nvidia-smi in this image."),)).summary.startswith(
