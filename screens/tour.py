@@ -127,12 +127,12 @@ class Guide:
         while page.form.here != "gpus":
             await self.press("down")
         await self.type_over("12")
-        problem = page.form.problem_of("gpus")
+        problem = page.form.model.problems.get("gpus", "")
         print_line(f"   12 GPUs: {problem}")
         if not problem:
             raise ConsoleError("The form takes 12 GPUs, which no launch can have.")
         await self.type_over("16")
-        await self.until("the form to agree", lambda: not page.form.problem_of("gpus"))
+        await self.until("the form to agree", lambda: not page.form.model.problems.get("gpus", ""))
         for path in ("name", "gpus", "queue"):
             print_line(f"   {path}: {page.form.texts[path]}")
         self.shot("launch")

@@ -163,9 +163,7 @@ _SOURCES: Mapping[str, _Source] = {
     "secrets": _Source("Secrets", Kind("secrets", "", ("v1",), True), _names, _METADATA, _OWN_SECRETS),
     "serviceaccounts": _Source("ServiceAccounts", Kind("serviceaccounts", "", ("v1",), True), _names, _METADATA),
     "priorityclasses": _Source(
-        "WorkloadPriorityClasses",
-        Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False),
-        _priorities,
+        "WorkloadPriorityClasses", Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False), _priorities
     ),
     "images": _Source("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True), _images),
 }

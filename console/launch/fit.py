@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     Values = Mapping[str, Value]
-    Found = Iterator[FieldProblem]
+    Found = Iterator[tuple[str, str]]  # path of a field, and what is wrong with it
 
 GPUS_PER_NODE = 8
 _LAYERS = {"0.6B": 28, "1.7B": 28, "4B": 36, "8B": 36, "14B": 40, "32B": 64, "A3B": 48, "A22B": 94}
@@ -37,14 +37,14 @@ _ONE_POD = {
 
 def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
     """What does not fit among complete values of a recipe whose form has these paths; the values obey the schema."""
-    found: list[FieldProblem] = [*_pods(recipe, values), *_mounts(values), *_claims(values), *_logs(values)]
+    found = [*_pods(recipe, values), *_mounts(values), *_claims(values), *_logs(values)]
     for path, rules in _RULES:
         if path in paths:
             found += rules(recipe, values)
-    first: dict[str, FieldProblem] = {}
-    for problem in found:
-        first.setdefault(problem.path, problem)
-    return tuple(first.values())
+    first: dict[str, str] = {}
+    for path, message in found:
+        first.setdefault(path, message)
+    return tuple(FieldProblem(path, message) for path, message in first.items())
 
 
 def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
@@ -100,9 +100,9 @@ def _training_notes(values: Values) -> Iterator[str]:
 def _pods(recipe: str, values: Values) -> Found:
     gpus = _int(values, "gpus")
     if gpus == 0 and recipe != "qwen3-download":
-        yield FieldProblem("gpus", "GPUs must be 1 at least; only a download needs none.")
+        yield "gpus", "GPUs must be 1 at least; only a download needs none."
     if recipe in _ONE_POD and gpus > GPUS_PER_NODE:
-        yield FieldProblem("gpus", f"GPUs must be {GPUS_PER_NODE} at most, because this recipe {_ONE_POD[recipe]}.")
+        yield "gpus", f"GPUs must be {GPUS_PER_NODE} at most, because this recipe {_ONE_POD[recipe]}."
 
 
 def _mounts(values: Values) -> Found:
@@ -110,9 +110,9 @@ def _mounts(values: Values) -> Found:
     for path, folder in _mounted(values):
         place = posixpath.normpath(folder)
         if reserved := next((each for each in _reserved(values) if f"{place}/".startswith(f"{each}/")), ""):
-            yield FieldProblem(path, f"{folder} cannot be mounted: the pods have {reserved} for themselves.")
+            yield path, f"{folder} cannot be mounted: the pods have {reserved} for themselves."
         elif place in taken:
-            yield FieldProblem(path, f"{folder} is mounted twice: by {taken[place]} and by {path}.")
+            yield path, f"{folder} is mounted twice: by {taken[place]} and by {path}."
         taken.setdefault(place, path)
 
 
@@ -143,7 +143,7 @@ def _claims(values: Values) -> Found:
         claim = str(get_path(values, path))
         by = next((other for other, claims in named.items() if claim in claims), "")
         if claim and by:
-            yield FieldProblem(path, f"The claim {claim} is mounted by {by} already: name it once.")
+            yield path, f"The claim {claim} is mounted by {by} already: name it once."
         named[path] = [claim]
     for path, title, needed in (
         ("storage.nfs", "NFS server", ()),
@@ -152,10 +152,10 @@ def _claims(values: Values) -> Found:
         if not get_path(values, f"{path}.server"):
             continue
         if not get_path(values, f"{path}.claim"):
-            yield FieldProblem(f"{path}.claim", f"The claim needs a name when the {title} is given, such as nfs-pvc.")
+            yield f"{path}.claim", f"The claim needs a name when the {title} is given, such as nfs-pvc."
         missing = [name for name in needed if not get_path(values, f"{path}.{name}")]
         if missing:
-            yield FieldProblem(f"{path}.{missing[0]}", f"The volume needs {', '.join(missing)} beside the {title}.")
+            yield f"{path}.{missing[0]}", f"The volume needs {', '.join(missing)} beside the {title}."
 
 
 def _workspace(recipe: str, values: Values) -> Found:
@@ -163,7 +163,7 @@ def _workspace(recipe: str, values: Values) -> Found:
     pods = _int(values, "gpus") // GPUS_PER_NODE
     if not _is_shared(root, values) and (pods > 1 or recipe == "qwen3-download"):
         where = ", ".join(_shared(values)) or "nothing"
-        yield FieldProblem(
+        yield (
             "recipe.workspace",
             f"Workspace {root} must lie on shared storage, which all pods see; mounted is {where}.",
         )
@@ -173,9 +173,7 @@ def _logs(values: Values) -> Found:
     folder = str(get_path(values, "storage.logs"))
     if folder and not _is_shared(folder, values):
         where = ", ".join(_shared(values)) or "nothing"
-        yield FieldProblem(
-            "storage.logs", f"Log folder {folder} must lie on a mount, or it goes with the pod; mounted is {where}."
-        )
+        yield "storage.logs", f"Log folder {folder} must lie on a mount, or it goes with the pod; mounted is {where}."
 
 
 def _is_shared(folder: str, values: Values) -> bool:
@@ -192,7 +190,7 @@ def _code(_: str, values: Values) -> Found:
     root = str(get_path(values, "recipe.workspace"))
     inside = not folder.startswith("/") or folder.startswith(f"{root}/")
     if not inside and not get_path(values, "recipe.skip.clone"):
-        yield FieldProblem(
+        yield (
             "recipe.code.folder",
             f"Code folder {folder} lies outside the workspace {root}, where index 0 would clone it for itself alone;"
             " skip the clone when the image brings it.",
@@ -208,11 +206,9 @@ def _named_model(recipe: str, values: Values) -> Found:
     whole, wanted = (_NEXT_SIZE, "Qwen3-Next") if following else (_WHOLE.get(size, size), "Qwen3")
     family, told = _FAMILY.search(named), _SIZE.search(named)
     if family and f"Qwen{family[1]}{'-Next' if family[2] else ''}" != wanted:
-        yield FieldProblem("recipe.model.id", f"Model must be a {wanted} for this recipe; {named} is not.")
+        yield "recipe.model.id", f"Model must be a {wanted} for this recipe; {named} is not."
     elif told and told[0].upper() != whole:
-        yield FieldProblem(
-            "recipe.model.id", f"Model must have the model size, {whole}; {named} has {told[0]}: change one of them."
-        )
+        yield "recipe.model.id", f"Model must have the model size, {whole}; {named} has {told[0]}: change one of them."
 
 
 def _conversion(_: str, values: Values) -> Found:
@@ -220,7 +216,7 @@ def _conversion(_: str, values: Values) -> Found:
     gpus, given = _int(values, "gpus"), get_path(values, "recipe.convert.parallel")
     converts = get_path(values, "recipe.model.size") == "A22B" and not get_path(values, "recipe.skip.conversion")
     if converts and not given and gpus % 16:
-        yield FieldProblem("gpus", f"GPUs must be a multiple of 16 to convert A22B; {gpus} are not.")
+        yield "gpus", f"GPUs must be a multiple of 16 to convert A22B; {gpus} are not."
 
 
 def _training(recipe: str, values: Values) -> Found:
@@ -230,47 +226,41 @@ def _training(recipe: str, values: Values) -> Found:
     if not gpus:
         return
     if gpus % size:
-        yield FieldProblem(
-            "gpus", f"GPUs must be a multiple of TP x PP x CP = {tp} x {pp} x {cp} = {size}; {gpus} are not."
-        )
+        yield "gpus", f"GPUs must be a multiple of TP x PP x CP = {tp} x {pp} x {cp} = {size}; {gpus} are not."
         return
     yield from _batches("recipe.train", values, gpus // size)
     if str(get_path(values, "recipe.model.size")) not in _EXPERTS:
         ep = etp = 1  # the scripts pass neither for a model without experts
     if gpus % (etp * ep * pp):
-        yield FieldProblem(
+        yield (
             "recipe.train.ep",
             f"GPUs must be a multiple of ETP x EP x PP = {etp} x {ep} x {pp} = {etp * ep * pp}; {gpus} are not.",
         )
     yield from _model(recipe, values)
     if iterations(values) < 1:
         tokens = _int(values, "recipe.train.globalBatch") * _int(values, "recipe.train.sequence")
-        yield FieldProblem("recipe.train.amount", f"Tokens must be {tokens:,} at least, which is one iteration.")
+        yield "recipe.train.amount", f"Tokens must be {tokens:,} at least, which is one iteration."
 
 
 def _model(recipe: str, values: Values) -> Found:
     size, following = str(get_path(values, "recipe.model.size")), recipe.startswith("qwen3-next")
     if following and size != "A3B":
-        yield FieldProblem(
-            "recipe.model.size", f"Model size must be A3B, the only one of Qwen3-Next; {size} was given."
-        )
+        yield "recipe.model.size", f"Model size must be A3B, the only one of Qwen3-Next; {size} was given."
         return
     ep, pp = _int(values, "recipe.train.ep"), _int(values, "recipe.train.pp")
     experts = _NEXT_EXPERTS if following else _EXPERTS.get(size, 0)
     if experts and experts % ep:
-        yield FieldProblem(
-            "recipe.train.ep", f"Expert parallel must divide the model's {experts} experts; {ep} does not."
-        )
+        yield "recipe.train.ep", f"Expert parallel must divide the model's {experts} experts; {ep} does not."
     layers = _NEXT_LAYERS if following else _LAYERS[size]
     if layers % pp and not _int(values, "recipe.train.firstStage"):
-        yield FieldProblem(
+        yield (
             "recipe.train.pp",
             f"Pipeline parallel must divide the model's {layers} layers, or the first stage be given its own;"
             f" {pp} does not.",
         )
     step = _int(values, "recipe.train.recomputeLayers")
     if get_path(values, "recipe.train.recompute") == "full" and (layers // pp) % step:
-        yield FieldProblem(
+        yield (
             "recipe.train.recomputeLayers",
             f"Recomputed layers must divide the {layers // pp} layers of a stage; {step} does not.",
         )
@@ -281,12 +271,12 @@ def _swift(recipe: str, values: Values) -> Found:
     if not gpus:
         return
     if gpus % tp:
-        yield FieldProblem("gpus", f"GPUs must be a multiple of tensor parallel {tp}; {gpus} are not.")
+        yield "gpus", f"GPUs must be a multiple of tensor parallel {tp}; {gpus} are not."
         return
     yield from _batches("recipe.swift", values, gpus // tp)
     experts = _int(values, "recipe.swift.ep") * _int(values, "recipe.swift.etp")
     if recipe != "swift-sft" and gpus % experts:
-        yield FieldProblem("recipe.swift.ep", f"GPUs must be a multiple of ETP x EP = {experts}; {gpus} are not.")
+        yield "recipe.swift.ep", f"GPUs must be a multiple of ETP x EP = {experts}; {gpus} are not."
 
 
 def _swift_image(_: str, values: Values) -> Found:
@@ -298,18 +288,16 @@ def _swift_image(_: str, values: Values) -> Found:
         and (int(cuda[1]), int(cuda[2])) < (12, 8)
         and get_path(values, "placement.accelerator") in ("", "nvidia-b200")
     ):
-        yield FieldProblem("image", f"Image must have CUDA 12.8 or newer for B200; its name says {cuda[1]}.{cuda[2]}.")
+        yield "image", f"Image must have CUDA 12.8 or newer for B200; its name says {cuda[1]}.{cuda[2]}."
     tag = re.search(r"swift(\d+\.\d+(?:\.\d+)?)", image)
     if tag and tag[1] != version:
-        yield FieldProblem(
-            "recipe.swift.version", f"SWIFT version must be {tag[1]}, as the image's name says; {version} was given."
-        )
+        yield "recipe.swift.version", f"SWIFT version must be {tag[1]}, as the image's name says; {version} was given."
 
 
 def _batches(group: str, values: Values, data_parallel: int) -> Found:
     whole, each = _int(values, f"{group}.globalBatch"), _int(values, f"{group}.batch")
     if whole % (each * data_parallel):
-        yield FieldProblem(
+        yield (
             f"{group}.globalBatch",
             f"Global batch must be a multiple of batch x data parallel = {each} x {data_parallel}"
             f" = {each * data_parallel}; {whole} is not.",

@@ -23,17 +23,7 @@ from console.launch.helm_command import (
     parse_helm_line,
 )
 from console.launch.install import NoSuchQueue, field_meant
-from console.launch.recipes import (
-    HIDDEN,
-    Draft,
-    Field,
-    FieldKind,
-    FieldProblem,
-    LaunchPlan,
-    Manifest,
-    Remark,
-    coerce,
-)
+from console.launch.recipes import HIDDEN, Draft, Field, FieldKind, FieldProblem, LaunchPlan, Manifest, Remark, coerce
 from console.launch.releases import ObjectDiff, diff_manifests
 from console.launch.schema import Schema, leaves, nearest
 from console.launch.yaml_read import LONGEST, Node, Readout, TextFault, parse_text, plain_value, read_values, schema_at

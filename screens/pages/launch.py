@@ -230,7 +230,7 @@ class LaunchScreen(LiveScreen):
             return None
         self.form.take()
         if self.form.here != self.draft.queue_path and self._follow_queue(self.draft):
-            self.form.redraw()
+            self.form.page.redraw()
         plan, unread = self.draft.plan(self.session.namespace)
         if unread:  # such a text is not in the plan, which is the same once the text is gone
             self._planned = None
@@ -312,7 +312,7 @@ class LaunchScreen(LiveScreen):
         field = self.form.model.by_path.get(self.form.here)
         if field is None:
             return super().help_about()
-        return field.title, tuple(field_facts(field, self.form.problem_of(field.path)))
+        return field.title, tuple(field_facts(field, self.form.model.problems.get(field.path, "")))
 
     # the views
 

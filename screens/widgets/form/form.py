@@ -15,6 +15,7 @@ from screens.widgets.form.editors import ChoiceList, Edited, Pasted, completed, 
 from screens.widgets.form.lines import FormLines
 from screens.widgets.form.model import COLLECTIONS, PICKED, Row, RowKind
 from screens.widgets.form.page import FormPage, FormSearch
+from screens.wording import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +47,8 @@ class Form(Vertical):
         Binding("ctrl+l", "as_text", "As text", show=False, id="form.text",
                 tooltip="All entries as one text, or one by one again"),
         Binding("f7", "fold", "Fold", show=False, id="form.fold", tooltip="Fold this section, or open it"),
-        Binding("ctrl+z", "undo", "Undo", show=False, id="form.undo", tooltip="Undo the last change"),
-        Binding("ctrl+y", "redo", "Redo", show=False, id="form.redo", tooltip="Redo the last undone change"),
+        Binding("ctrl+z", "turn_back(-1)", "Undo", show=False, id="form.undo", tooltip="Undo the last change"),
+        Binding("ctrl+y", "turn_back(1)", "Redo", show=False, id="form.redo", tooltip="Redo the last undone change"),
     ]  # fmt: skip
 
     @dataclass
@@ -100,7 +101,10 @@ class Form(Vertical):
         """Lines on which the cursor can stand."""
         return [row for row in self.page.model.rows if row.takes_keys]
 
-    def go_to(self, row: Row) -> None:
+    def _first(self) -> Row | None:
+        return next(iter(self.stops), None)
+
+    def go_to(self, row: Row | None) -> None:
         self.take()
         if row in self.page.model.rows:
             self.page.go(row)
@@ -113,9 +117,7 @@ class Form(Vertical):
         if to is None and row is None:
             return
         here = row if row in model.rows and row is not None and path in {"", row.path} else None
-        target = (
-            to or here or model.row_of(path) or model.row_of(row.path if row else "") or next(iter(self.stops), None)
-        )
+        target = to or here or model.row_of(path) or model.row_of(row.path if row else "") or self._first()
         if target is not None:
             self.page.go(target, keys=self.page.has_keys)
             self.tell()
@@ -161,14 +163,6 @@ class Form(Vertical):
         self.page.redraw(moved=hidden)
         self.tell()
 
-    def problem_of(self, path: str) -> str:
-        """What is wrong with that field; empty if nothing is."""
-        return self.page.model.problems.get(path, "")
-
-    def redraw(self) -> None:
-        """Shows texts that were put into the model from outside, where no key stands."""
-        self.page.redraw()
-
     def put_texts(self, texts: Mapping[str, str]) -> bool:
         """Types all that in one step that can be taken back; whether anything is different."""
         changed = self.model.put_all(texts)
@@ -184,15 +178,11 @@ class Form(Vertical):
         if owner and owner not in model.shown():
             model.reveal(owner)
             self.page.redraw(moved=True)
-        row = model.row_of(owner) if owner else None
-        if row is not None:
-            self.go_to(row)
+        self.go_to(model.row_of(owner) if owner else None)
 
     def resume(self) -> None:
         """Gives the keys to the line that had them last, else to the first field."""
-        row = self.page.row if self.page.row in self.stops else next(iter(self.stops), None)
-        if row is not None:
-            self.go_to(row)
+        self.go_to(self.page.row if self.page.row in self.stops else self._first())
 
     def set_advanced(self, advanced: bool) -> None:
         """Every field in sight, or only those that people change."""
@@ -205,15 +195,11 @@ class Form(Vertical):
         """The line above or below; or the choice, while a list of them is open."""
         if self.page.choices.is_open and self.page.choices.chosen:
             self.page.choices.move(step)
-            return
-        self.take()
-        self._move(step)
+        else:
+            self.action_skip(step)
 
     def action_skip(self, step: int) -> None:
         self.take()
-        self._move(step)
-
-    def _move(self, step: int) -> None:
         stops, row = self.stops, self.page.row
         if stops:
             at = stops.index(row) if row in stops else -min(step, 0) - 1
@@ -242,25 +228,21 @@ class Form(Vertical):
         elif row.kind is RowKind.SECTION:
             self._open_section(row)
         elif row.kind is RowKind.MORE:
-            self._open_rest(row)
+            seen = set(page.model.shown())
+            page.model.open_rest(row.path)
+            self.settle(next((path for path in page.model.shown() if path not in seen), ""))
         elif row.kind is RowKind.ENTRY:
             self._enter_entry(row)
         elif page.offer is not None and row.kind is RowKind.FIELD:
             self.open_choices()
         else:
-            self._move(1)
+            self.action_skip(1)
 
     def _open_section(self, row: Row) -> None:
         model = self.page.model
         model.toggle_section(row.path)
         at = model.rows.index(Row(RowKind.SECTION, row.path))
         self.settle(next(each.path for each in model.rows[at:] if each.takes_keys))
-
-    def _open_rest(self, row: Row) -> None:
-        model = self.page.model
-        seen = set(model.shown())
-        model.open_rest(row.path)
-        self.settle(next((path for path in model.shown() if path not in seen), ""))
 
     def _enter_entry(self, row: Row) -> None:
         model = self.page.model
@@ -276,7 +258,7 @@ class Form(Vertical):
             last = max(at for at, each in enumerate(rows) if each.path == row.path)
             self.go_to(next(each for each in rows[last + 1 :] + rows if each.takes_keys))
         else:
-            self._move(1)
+            self.action_skip(1)
 
     # choices
 
@@ -292,28 +274,26 @@ class Form(Vertical):
 
     def choose(self, name: str) -> None:
         row, field = self.page.row, self.page.field
-        self.page.close_choices()
+        self.page.choices.close()
         if row is None or field is None or not name:
             return
         model = self.page.model
         if self.page.offer is not None and name in self.page.offer.fills:
-            self._fill(field.path, name, self.page.offer.fills[name])
+            # All the fields that belong together, in one step that can be taken back.
+            fills = self.page.offer.fills[name]
+            texts = {path: text for path, text in fills.items() if path in model.by_path}
+            if model.put_all(texts):
+                self.settle(field.path)
+                self.page.reload()
+                self.changed()
+            self.post_message(self.Filled(name, len(texts)))
             return
         if model.put(row, completed(field, model.text_at(row), name)):
             self.page.reload()
             self.page.redraw()
             self.changed(field.path)
         if row.kind is RowKind.FIELD:
-            self._move(1)
-
-    def _fill(self, path: str, name: str, fills: Mapping[str, str]) -> None:
-        """All the fields that belong together, in one step that can be taken back."""
-        texts = {each: text for each, text in fills.items() if each in self.page.model.by_path}
-        if self.page.model.put_all(texts):
-            self.settle(path)
-            self.page.reload()
-            self.changed()
-        self.post_message(self.Filled(name, len(texts)))
+            self.action_skip(1)
 
     # entries
 
@@ -363,23 +343,23 @@ class Form(Vertical):
 
     def search(self, wanted: str) -> None:
         """Leaves only what has these words in sight."""
-        self.page.close_choices()
+        self.page.choices.close()
         row = self.page.row
         self.page.model.search(wanted, row.path if row else "")
         self.page.redraw(moved=True)
-        self.finder.tell(len(self.page.model.shown()))
+        self.finder.found.update(count(len(self.page.model.shown()), "field"))
 
     def leave_search(self, *, drop: bool) -> None:
         """From the line to the first field that was found, or back to all of them."""
         row = self.page.row
         if drop:
             self.search("")
-        target = row if drop and row in self.page.model.rows else None
-        target = target or next(iter(self.stops), None)
+        target = row if drop and row in self.page.model.rows else self._first()
         if target is not None:
             self.page.go(target)
             self.tell()
-            self.finder.rest()
+            if not self.finder.input.value.strip():
+                self.finder.close()
 
     # typing
 
@@ -405,18 +385,15 @@ class Form(Vertical):
     @on(Pasted)
     def take_paste(self, event: Pasted) -> None:
         """Several lines pasted into a list or map are its entries; all else is for whoever shows the form."""
-        row = self.page.row
+        row = self._entry()
         lines = [text.strip() for text in event.text.strip().splitlines() if text.strip()]
-        if row is None or row.kind is not RowKind.ENTRY or not self._are_entries(row, lines):
+        other = any(text.startswith("helm ") or text.endswith(("\\", ":")) or ": " in text for text in lines)
+        if row is None or other:
             return
-        event.stop()
-        self.settle(to=self.model.add_entries(row, lines))
-        self.changed(row.path)
-
-    def _are_entries(self, row: Row, lines: list[str]) -> bool:
-        if any(text.startswith("helm ") or text.endswith(("\\", ":")) or ": " in text for text in lines):
-            return False
-        return self.page.model.by_path[row.path].kind is FieldKind.LIST or all("=" in text for text in lines)
+        if self.page.model.by_path[row.path].kind is FieldKind.LIST or all("=" in text for text in lines):
+            event.stop()
+            self.settle(to=self.model.add_entries(row, lines))
+            self.changed(row.path)
 
     def changed(self, path: str = "") -> None:
         """Says that the model holds other texts."""
@@ -426,7 +403,8 @@ class Form(Vertical):
     def tell(self) -> None:
         """Help follows the cursor; keys for entries work only on entries."""
         if self.page.row is not None and self.page.has_keys:
-            self.post_message(self.Entered(self.page.field, self.problem_of(self.page.row.path)))
+            problem = self.page.model.problems.get(self.page.row.path, "")
+            self.post_message(self.Entered(self.page.field, problem))
             self.refresh_bindings()
 
     def action_reset(self) -> None:
@@ -435,22 +413,16 @@ class Form(Vertical):
             self.settle(to=self.page.model.row_of(field.path))
             self.changed(field.path)
 
-    def action_undo(self) -> None:
-        self._turn_back(self.model.undo())
-
-    def action_redo(self) -> None:
-        self._turn_back(self.model.redo())
-
-    def _turn_back(self, path: str | None) -> None:
-        if path is None:
-            return
-        self.settle(path)
-        self.changed()
+    def action_turn_back(self, step: int) -> None:
+        path = self.model.turn_back(step)
+        if path is not None:
+            self.settle(path)
+            self.changed()
 
     def action_leave(self) -> None:
         """Closes the list of choices, then the search; then it is for whoever shows the form."""
         if self.page.choices.is_open:
-            self.page.close_choices()
+            self.page.choices.close()
         elif self.page.model.wanted:
             self.finder.close()
             self.leave_search(drop=True)
@@ -487,4 +459,4 @@ class Form(Vertical):
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
         """A list of choices belongs to the keys."""
         self.take()
-        self.page.close_choices()
+        self.page.choices.close()

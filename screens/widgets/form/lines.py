@@ -77,11 +77,6 @@ def picked_pieces(typed: str, words: Sequence[str], yes_or_no: bool, width: int)
     return [Span(f"●{word}  ") if word == typed else Span(f"○{word}  ", "faint") for word in words]
 
 
-def offer_for(field: Field, offers: Mapping[str, FieldChoices]) -> FieldChoices | None:
-    """What the cluster has to choose from for a field."""
-    return offers.get(field.choices_from) if field.choices_from else None
-
-
 def placeholder(field: Field) -> str:
     """What stands greyed in an empty value."""
     example = field.examples[0] if field.examples else ""
@@ -109,11 +104,13 @@ def row_runs(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], wid
     if row.kind is RowKind.MORE:
         return [Span(" " * 3), Span(f"+ {wording.count(row.number, 'more field')}", "dim"), Span("  ⏎", "faint")]
     field, columns = model.by_path[row.path], Columns(width)
-    value = _value_runs(model, row, field, room_for(model, row, offers, columns))
+    room = room_for(model, row, offers, columns)
+    value = _value_runs(model, row, field, room)
     if row.number:
         return [Span(" " * columns.value), *_cut(value, width - columns.value)]
-    room = room_for(model, row, offers, columns)
-    runs = [*_title_runs(model, row, columns, here=here), *_padded(value, room)]
+    value = _cut(value, room)
+    pad = Span(" " * (room - sum(cell_len(run.text) for run in value)))
+    runs = [*_title_runs(model, row, columns, here=here), *value, pad]
     left = width - columns.value - room - 2
     note = note_run(model, field, offers, left)
     return [*runs, Span("  "), Span(fit(note.text, left), note.ink)] if note.text and left > 0 else runs
@@ -124,7 +121,7 @@ def section_runs(model: FormModel, row: Row, width: int) -> list[Span]:
     if row.path == MENTIONS:
         words = ", ".join(f"“{word}”" for word in model.wanted.split())
         return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]
-    changed = model.changed_in(row.path)
+    changed = sum(model.is_changed(field.path) for field in model.of(row.path))
     said = f"{changed} changed" if changed else ""
     wrong = sum(field.path in model.problems for field in model.of(row.path))
     bad = [Span(f" ✗ {wrong} ", "bad")] if wrong else []
@@ -155,7 +152,9 @@ def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Spa
     text = model.text_at(row)
     if not text:
         return [Span(placeholder(field), "faint")]
-    return [Span(shown_text(field, text), "strong" if _differs(model, row, text) else "dim")]
+    had = model.defaults[row.path].split("\n")
+    differs = text not in had if row.kind is RowKind.ENTRY else model.is_changed(row.path)
+    return [Span(shown_text(field, text), "strong" if differs else "dim")]
 
 
 def _text_runs(model: FormModel, row: Row) -> list[Span]:
@@ -167,13 +166,6 @@ def _text_runs(model: FormModel, row: Row) -> list[Span]:
     return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
 
 
-def _differs(model: FormModel, row: Row, text: str) -> bool:
-    """Of a list or map only the entries that the default has not."""
-    if row.kind is RowKind.ENTRY:
-        return text not in model.defaults[row.path].split("\n")
-    return model.is_changed(row.path)
-
-
 def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:
     """What stands beside a value: what is wrong, else what the cluster says of it, its unit and its default.
 
@@ -183,7 +175,7 @@ def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices],
     if problem:
         return Span(sentence(problem).removeprefix(field.title).lstrip(), "bad")
     words = [field.unit] if field.unit and field.unit.lower() != field.title.lower() else []
-    offer = offer_for(field, offers)
+    offer = offers.get(field.choices_from)
     text = model.texts[field.path]
     if offer is not None:
         about = offer.about.get(text, "")
@@ -220,11 +212,6 @@ def _default_words(model: FormModel, field: Field) -> str:
     if field.kind is FieldKind.BOOLEAN:
         default = "yes" if default == "true" else "no"
     return f"default {sentence(default)}" if default else "default: none"
-
-
-def _padded(runs: Sequence[Span], width: int) -> list[Span]:
-    cut = _cut(runs, width)
-    return [*cut, Span(" " * (width - sum(cell_len(run.text) for run in cut)))]
 
 
 def _cut(runs: Sequence[Span], width: int) -> list[Span]:
@@ -303,22 +290,17 @@ class FormLines(FixedHeightView, Inked):
         width = self.room
         at = y + int(self.scroll_y)
         if self.model is None or at >= len(self.model.rows):
-            return Strip.blank(width, self._ground)
+            return Strip.blank(width, self._on_ground(""))
         row = self.model.rows[at]
         here = self.here is not None and self.here.path == row.path and self.here.kind is row.kind
         runs = row_runs(self.model, row, self.offers, width, here=here)
-        return line(runs, width, self._ink_here)
+        return line(runs, width, self._on_ground)
 
-    @property
-    def _ground(self) -> Style:
-        if "" not in self._mixes:
-            self._mixes[""] = self.rich_style  # costs more than the rest of a line
-        return self._mixes[""]
-
-    def _ink_here(self, name: str) -> Style:
+    def _on_ground(self, name: str) -> Style:
+        """An ink on the ground; mixing costs more than the rest of a line."""
         name = name or "text"
         if name not in self._mixes:
-            self._mixes[name] = self._ground + self.ink(name)
+            self._mixes[name] = self.rich_style + self.ink(name)
         return self._mixes[name]
 
     def notify_style_update(self) -> None:

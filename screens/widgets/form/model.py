@@ -15,7 +15,7 @@ from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Recipe, changed, coerce, spell
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from console.scheduling.queue_choice import QueueChoice
 
@@ -114,7 +114,6 @@ class FormModel:
         if whole == self.texts:
             return False
         self._remember(("", 0))
-        self._forth.clear()
         self.texts = whole
         self.lay_out()
         return True
@@ -128,32 +127,27 @@ class FormModel:
         self.lay_out(path)
         return True
 
-    def add_entry(self, row: Row, text: str = "") -> Row:
-        self._insert(row.path, row.number + 1, [text])
-        return Row(RowKind.ENTRY, row.path, row.number + 1)
+    def add_entry(self, row: Row) -> Row:
+        """An empty one below this one."""
+        return self._replace_entries(row, row.number + 1, row.number + 1, [""])
 
     def add_entries(self, row: Row, texts: Sequence[str]) -> Row:
         """Entries in this one's place if it is empty, else below it."""
-        empty = not self.text_at(row).strip()
-        at = row.number if empty else row.number + 1
-        self._insert(row.path, at, texts, instead=empty)
-        return Row(RowKind.ENTRY, row.path, at + len(texts) - 1)
-
-    def _insert(self, path: str, at: int, texts: Sequence[str], *, instead: bool = False) -> None:
-        self._remember((path, -1))
-        entries = self.entries(path)
-        entries[at : at + instead] = texts
-        self.texts[path] = "\n".join(entries)
-        self.lay_out(path)
+        start = row.number + bool(self.text_at(row).strip())
+        return self._replace_entries(row, start, row.number + 1, texts)
 
     def remove_entry(self, row: Row) -> Row:
         """Without that entry; where the cursor goes."""
+        return self._replace_entries(row, row.number, row.number + 1, [])
+
+    def _replace_entries(self, row: Row, start: int, end: int, texts: Sequence[str]) -> Row:
         self._remember((row.path, -1))
         entries = self.entries(row.path)
-        del entries[row.number]
+        entries[start:end] = texts
         self.texts[row.path] = "\n".join(entries)
         self.lay_out(row.path)
-        return Row(RowKind.ENTRY, row.path, max(0, min(row.number, len(entries) - 1)))
+        at = start + len(texts) - 1 if texts else min(start, len(entries) - 1)
+        return Row(RowKind.ENTRY, row.path, max(0, at))
 
     # steps back
 
@@ -167,14 +161,9 @@ class FormModel:
         if self._back and self._back[-1].place[1] >= 0:
             self._back[-1] = _Before(self._back[-1].texts, ("", -1))
 
-    def undo(self) -> str | None:
-        """Takes the last step back; the path it was made at ("" for many), None if there is none."""
-        return self._swap(self._back, self._forth)
-
-    def redo(self) -> str | None:
-        return self._swap(self._forth, self._back)
-
-    def _swap(self, source: list[_Before], other: list[_Before]) -> str | None:
+    def turn_back(self, step: int) -> str | None:
+        """Takes the last step back (-1), or makes it again (1); the path it was made at, None if there is none."""
+        source, other = (self._back, self._forth) if step < 0 else (self._forth, self._back)
         while source:
             before = source.pop()
             if before.texts == self.texts:
@@ -188,10 +177,6 @@ class FormModel:
 
     # the lines in which it is shown
 
-    def is_text(self, path: str) -> bool:
-        """Whether that field is typed as lines of one text."""
-        return self.by_path[path].kind in TEXTS or path in self._as_text
-
     def toggle_text(self, path: str) -> bool:
         """Entries as one text, or one by one again; False for a field that has none."""
         if self.by_path[path].kind not in COLLECTIONS:
@@ -204,7 +189,7 @@ class FormModel:
         """Opens a folded section with all its fields, or folds it."""
         if self.is_folded(group):
             self._folded.discard(group)
-            if not self._plain(group):
+            if not any(self._shown(field, "", opened=False) for field in self.of(group)):
                 self._opened.add(group)
         else:
             self._folded.add(group)
@@ -235,10 +220,6 @@ class FormModel:
     def of(self, group: str) -> list[Field]:
         return [field for field in self.fields if field.group == group]
 
-    def changed_in(self, group: str) -> int:
-        """How many fields of a section are not the default."""
-        return sum(self.is_changed(field.path) for field in self.of(group))
-
     def reveal(self, path: str) -> None:
         field = self.by_path[path]
         self.wanted = "" if self.wanted and not self._found(field) else self.wanted
@@ -258,15 +239,11 @@ class FormModel:
         """The first line of a field in sight."""
         return next((row for row in self.rows if row.path == path and row.takes_keys), None)
 
-    def owner(self, path: str, among: Collection[str] | None = None) -> str:
+    def owner(self, path: str) -> str:
         """The path of the field that holds this path; empty if none does."""
-        known = self.by_path if among is None else among
-        while path and path not in known:
+        while path and path not in self.by_path:
             path = path.rpartition(".")[0]
         return path
-
-    def _plain(self, group: str) -> bool:
-        return any(self._shown(field, "", opened=False) for field in self.of(group))
 
     def _shown(self, field: Field, keep: str, *, opened: bool = True) -> bool:
         return (
@@ -294,15 +271,12 @@ class FormModel:
     def _search_rows(self) -> Iterator[Row]:
         named = [field for field in self.fields if self._found(field, helped=False)]
         told = [field for field in self.fields if field not in named and self._found(field)]
-        group = None
-        for field in named:
-            if field.group != group:
-                group = field.group
-                yield Row(RowKind.SECTION, group)
-            yield from self._field_rows(field)
-        if told:
-            yield Row(RowKind.SECTION, MENTIONS)
-        for field in told:
+        head = None
+        for field in (*named, *told):
+            group = MENTIONS if field in told else field.group
+            if group != head:
+                head = group
+                yield Row(RowKind.SECTION, head)
             yield from self._field_rows(field)
 
     def _found(self, field: Field, *, helped: bool = True) -> bool:
@@ -310,7 +284,7 @@ class FormModel:
         return all(word in text for word in self.wanted.split())
 
     def _field_rows(self, field: Field) -> Iterator[Row]:
-        if self.is_text(field.path):
+        if field.kind in TEXTS or field.path in self._as_text:
             lines = self.texts[field.path].count("\n") + 1
             yield from (Row(RowKind.TEXT, field.path, index) for index in range(min(lines, TALLEST)))
         elif field.kind in COLLECTIONS:
@@ -397,7 +371,11 @@ class LaunchDraft:
             given = get_path(values, field.path)
             if given is None:
                 continue
-            whole = _laid(field, given)
+            whole = given
+            if field.kind is FieldKind.MAP and isinstance(given, dict) and isinstance(field.default, dict):
+                # Only the names that differ are given, None for those that go.
+                laid = overlay_values(field.default, given)
+                whole = {name: item for name, item in laid.items() if item is not None}
             text = texts[field.path] = spell(field, whole)
             try:
                 same = coerce(field, text) == whole
@@ -411,13 +389,6 @@ class LaunchDraft:
         """Paths of values that this recipe has no field for."""
         known = {field.path for field in self.fields}
         return tuple(path for path in _leaves(values, known) if path not in known)
-
-
-def _laid(field: Field, given: Value) -> Value:
-    """The whole value: of a map only the names that differ are given, None for those that go."""
-    if field.kind is FieldKind.MAP and isinstance(given, dict) and isinstance(field.default, dict):
-        return {name: item for name, item in overlay_values(field.default, given).items() if item is not None}
-    return given
 
 
 def _leaves(values: Mapping[str, Value], known: set[str], above: str = "") -> list[str]:

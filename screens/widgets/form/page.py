@@ -11,9 +11,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from console.launch.recipes import FieldKind
-from screens import wording
 from screens.widgets.form.editors import ChoiceList, Editor, Line, Lines
-from screens.widgets.form.lines import Columns, FormLines, offer_for, placeholder, room_for, row_runs
+from screens.widgets.form.lines import Columns, FormLines, placeholder, room_for, row_runs
 from screens.widgets.form.model import PICKED, TALLEST, FormModel, Row, RowKind
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from console.launch.choices import FieldChoices
     from console.launch.recipes import Field
     from screens.widgets.form.form import Form
-    from screens.wording import Span
 
 
 class SearchInput(Input):
@@ -62,12 +60,12 @@ class FormSearch(Horizontal):
         super().__init__()
         self._form = form
         self.input = SearchInput(form)
-        self._found = Static("", classes="found", markup=False)
+        self.found = Static("", classes="found", markup=False)
 
     def compose(self) -> ComposeResult:
         yield Static("/", classes="slash")
         yield self.input
-        yield self._found
+        yield self.found
 
     def open(self) -> None:
         """Takes the keys; the words of the last search are still there."""
@@ -78,14 +76,6 @@ class FormSearch(Horizontal):
         self.display = False
         with self.input.prevent(Input.Changed):
             self.input.value = ""
-
-    def rest(self) -> None:
-        """Stays in sight only while it holds words."""
-        if not self.input.value.strip():
-            self.close()
-
-    def tell(self, found: int) -> None:
-        self._found.update(wording.count(found, "field"))
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
@@ -134,17 +124,13 @@ class FormPage(Widget):
     @property
     def offer(self) -> FieldChoices | None:
         """What the cluster has to choose from for the field with the cursor."""
-        field = self.field
-        return offer_for(field, self.offers) if field is not None else None
+        return self.offers.get(self.field.choices_from) if self.field is not None else None
 
     def open_choices(self, offer: FieldChoices, typed: str, *, narrow: bool) -> None:
         """Drops the list down under the line with the cursor."""
         self.offer_was_shown = True
         self.choices.open(offer, typed, narrow=narrow)
         self.put_editor()
-
-    def close_choices(self) -> None:
-        self.choices.close()
 
     def show(self, model: FormModel) -> None:
         """Draws another model, with no cursor."""
@@ -208,7 +194,7 @@ class FormPage(Widget):
     def _load(self, row: Row) -> Editor:
         field = self.model.by_path.get(row.path)
         if row.kind in (RowKind.SECTION, RowKind.MORE) or field is None:
-            self._line.load_handle(self._handle_runs(row))
+            self._line.load_handle(row_runs(self.model, row, self.offers, self.lines.room, here=True))
             return self._line
         text = self.model.text_at(row)
         if field.kind in PICKED:
@@ -219,9 +205,6 @@ class FormPage(Widget):
             return self._text
         self._line.load(text, names=self._names(), secret=field.secret, placeholder=placeholder(field))
         return self._line
-
-    def _handle_runs(self, row: Row) -> list[Span]:
-        return row_runs(self.model, row, self.offers, self.lines.room, here=True)
 
     def _names(self) -> tuple[str, ...]:
         whole = self.field is not None and self.field.kind is not FieldKind.MAP
@@ -235,9 +218,8 @@ class FormPage(Widget):
             editor.display = True
 
     def _height(self, row: Row) -> int:
-        if row.kind is not RowKind.TEXT:
-            return 1
-        return min(TALLEST, self.model.texts[row.path].count("\n") + 1)
+        lines = self.model.texts[row.path].count("\n") + 1 if row.kind is RowKind.TEXT else 1
+        return min(TALLEST, lines)
 
     # where the editor floats
 
@@ -255,7 +237,7 @@ class FormPage(Widget):
         columns = Columns(width)
         y = self.model.rows.index(row) - int(self.lines.scroll_y)
         if row.path not in self.model.by_path:
-            self._line.load_handle(self._handle_runs(row))
+            self._load(row)
             place = (0, y, width, 1)
         else:
             room = room_for(self.model, row, self.offers, columns)
@@ -263,14 +245,11 @@ class FormPage(Widget):
             editor.set_class(self.model.is_changed(row.path), "-changed")
         self._put(editor, *place)
         if self.choices.is_open:
-            self._put_choices(columns, y)
-
-    def _put_choices(self, columns: Columns, y: int) -> None:
-        wide = max(20, self.size.width - columns.value - 2)
-        high = self.choices.lines_in(wide)
-        below = self.size.height - y - 1
-        top = y + 1 if below >= high or below >= y else max(0, y - high)
-        self._put(self.choices, columns.value, top, wide, high)
+            wide = max(20, self.size.width - columns.value - 2)
+            high = self.choices.lines_in(wide)
+            below = self.size.height - y - 1
+            top = y + 1 if below >= high or below >= y else max(0, y - high)
+            self._put(self.choices, columns.value, top, wide, high)
 
     @staticmethod
     def _put(widget: Widget, x: int, y: int, width: int, height: int) -> None:
