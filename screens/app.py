@@ -57,6 +57,16 @@ def page(module: str, name: str) -> Callable[..., Screen[Any]]:
     return made
 
 
+MORE = {
+    "alarms": "the last alarms of all jobs that are watched",
+    "preflight": "what a launch needs of cluster and project, checked together",
+    "images": "image builds as they run, and what the registries hold",
+    "storage": "buckets and file systems around the cluster",
+    "clusters": "Google's clusters that the login may see",
+    "nodepools": "node pools as Google has them, and running operations",
+    "leftovers": "what deleted releases left in the cluster",
+}
+"""Pages that are no tab, and what is on them."""
 PAGES: dict[str, Callable[..., Screen[Any]]] = {name: page(name, name.title().replace("_", "")) for name in PAGE_NAMES}
 PAGE_KEYS = (
     Binding("A", "open_page('alarms')", "Alarms", show=False, key_display="A", id="app.alarms",
@@ -97,6 +107,7 @@ class ConsoleApp(KeyOrderedApp):
     PALETTE = Palette
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(key, f"switch_mode('{mode}')", name, show=False, id=f"app.{mode}") for mode, key, name in TABS),
+        Binding("0", "more", "More", show=False, id="app.more", tooltip="The pages that are no tab"),
         Binding("question_mark", "help", "Help", key_display="?", id="app.help", tooltip="All keys that work here"),
         Binding("colon", "command_palette", "Commands", key_display=":", id="app.commands",
                 tooltip="Find a command by name"),
@@ -346,6 +357,13 @@ class ConsoleApp(KeyOrderedApp):
         groups = key_groups(self.screen)
         title, told = self.screen.help_about() if isinstance(self.screen, LiveScreen) else ("", ())
         self.push_screen(HelpScreen([KeyGroup(title, told), *groups] if told else groups))
+
+    @work(group="actions")
+    async def action_more(self) -> None:
+        """Ask for one of the pages that are no tab."""
+        choices = [Choice(name, what, present=False) for name, what in MORE.items()]
+        if name := await self.push_screen_wait(Pick("Which page?", choices)):
+            self.action_open_page(name)
 
     @work(group="actions")
     async def action_pick(self, what: str) -> None:

@@ -242,7 +242,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         app, session = self.app, self.app.session if self.app.connected else None
         launching = app.current_mode == "launch"  # where launches go matters there, not what lists show
         title = Title(
-            tabs=app.TABS,
+            tabs=(*app.TABS, ("more", "0", "More")),
             here=app.current_mode,
             trail=tuple(page.crumb for page in app.screen_stack if isinstance(page, LiveScreen) and page.crumb),
             cluster=session.context if session else app.settings.context,
@@ -395,4 +395,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             self.call_later(self.app.run_action, action, node)
 
     def action_open_tab(self, mode: str) -> None:
-        self.app.call_later(self.app.action_switch_mode, mode)  # it may end this very screen
+        if mode == "more":
+            self.app.action_more()
+        else:
+            self.app.call_later(self.app.action_switch_mode, mode)  # it may end this very screen

@@ -264,7 +264,7 @@ async def test_tabs_keep_their_digits_while_they_fit() -> None:
         await pilot.resize_terminal(80, 24)
         bar.title = replace(bar.title, trail=("a4-highgpu-8g-a4-pool",))
         await until(pilot, lambda: "1 Fleet › a4-highgpu-8g-a4-pool  2  3  4 " in text_of(bar))
-        await pilot.resize_terminal(160, 24)
+        await pilot.resize_terminal(175, 24)
         await until(pilot, lambda: " 1 Fleet " in text_of(bar) and "no change for 1 min" in text_of(bar))
 
 
@@ -351,3 +351,12 @@ async def test_the_palette_opens_any_object_by_its_name(typed: str, crumb: str) 
         await until(pilot, lambda: crumb in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LiveScreen) and app.screen.crumb == crumb)
+
+
+async def test_the_pages_that_are_no_tab_are_behind_one_key() -> None:
+    async with console(size=(150, 35)) as (app, pilot, _):
+        assert "0 More" in text_of(app.screen.query_one(TitleBar))
+        await pilot.press("0")
+        await until(pilot, lambda: "Which page?" in screen_text(app))
+        await pilot.press(*"alarms", "enter")
+        await until(pilot, lambda: type(app.screen).__name__ == "AlarmsScreen")
