@@ -73,7 +73,6 @@ def nothing_more() -> None:
 
 
 def run(options: Options) -> int:
-    """Open the console, or run a plain command."""
     from screens.cli import command_line
 
     others: dict[str, Callable[[Any], int]] = {

@@ -31,7 +31,6 @@ def health_code(health: Health) -> int:
 
 
 def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
-    """An alarm for programs, with what to do next."""
     made: dict[str, object] = msgspec.to_builtins(alarm)
     return made | {"next": with_namespace_option(alarm.next_step, session.watch.namespace_option(alarm.namespace))}
 

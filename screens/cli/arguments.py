@@ -100,52 +100,25 @@ def _in_order(options: type[Options]) -> list[str]:
     return list(names)
 
 
-def speed(text: str) -> float:
-    """How much faster than life."""
-    number = float(text)
-    if not 0 < number <= 1000:
-        raise argparse.ArgumentTypeError("a number above 0, at most 1000")
+def _number(kind: type[int] | type[float], fits: Callable[[float], bool], words: str) -> Callable[[str], Any]:
+    """The type of an argument: a number that fits; `words`: what it has to be."""
+
+    def number(text: str) -> float:
+        found = kind(text)
+        if not fits(found):
+            raise argparse.ArgumentTypeError(words)
+        return found
+
+    number.__name__ = kind.__name__  # argparse names it where the text is no number at all
     return number
 
 
-def count(text: str) -> int:
-    """A number of things, or the index of one."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("a whole number, not below 0")
-    return number
-
-
-def above_zero(text: str) -> float:
-    """A limit without an upper one."""
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError("a number above 0")
-    return number
-
-
-def positive(text: str) -> int:
-    """A number of things."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("a number above 0")
-    return number
-
-
-def seconds_of_a_day(text: str) -> float:
-    """A time limit."""
-    seconds = float(text)
-    if not 0 < seconds <= 86400:
-        raise argparse.ArgumentTypeError("seconds above 0, at most a day")
-    return seconds
-
-
-def seconds_of_an_hour(text: str) -> float:
-    """How long something is looked at."""
-    number = float(text)
-    if not 0 < number <= 3600:
-        raise argparse.ArgumentTypeError("seconds above 0, at most 3600")
-    return number
+speed = _number(float, lambda number: 0 < number <= 1000, "a number above 0, at most 1000")
+count = _number(int, lambda number: number >= 0, "a whole number, not below 0")
+positive = _number(int, lambda number: number >= 1, "a number above 0")
+above_zero = _number(float, lambda number: 0 < number < float("inf"), "a number above 0")
+seconds_of_a_day = _number(float, lambda number: 0 < number <= 86400, "seconds above 0, at most a day")
+seconds_of_an_hour = _number(float, lambda number: 0 < number <= 3600, "seconds above 0, at most 3600")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +170,6 @@ class JsonOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOptions(Options):
-    """A job and a pod of it."""
-
     job: str = word("JOB", help="or pod/NAME, without an index")
     rank_text: str = word("POD", nargs="?", help="index of the pod in the job (0), or REPLICATED/INDEX")
 

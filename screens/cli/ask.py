@@ -28,7 +28,6 @@ async def ask_line(question: str) -> str | None:
 
 
 def is_interactive() -> bool:
-    """Whether somebody sits there who can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -44,7 +43,6 @@ async def confirm(
 
 
 async def read_stdin() -> AsyncIterator[bytes]:
-    """Standard input as it comes, to its end."""
     descriptor = sys.stdin.fileno()
     while True:
         await _ready(descriptor)
@@ -55,7 +53,6 @@ async def read_stdin() -> AsyncIterator[bytes]:
 
 
 async def _ready(descriptor: int) -> None:
-    """Until there is something to read, or the end."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:

@@ -40,7 +40,6 @@ SERVICE = "container.googleapis.com"
 
 
 async def enable(options: ClustersOptions) -> int:
-    """Ask, then enable it."""
     if len(options.words) != 1:
         raise BadInput("Name one project.", "a4 clusters enable PROJECT")
     project = options.words[0]
@@ -56,7 +55,6 @@ async def enable(options: ClustersOptions) -> int:
 
 
 async def clusters(options: ClustersOptions) -> int:
-    """List the clusters, or do one of the other actions."""
     if options.action != "list":
         return await {"token": _token, "connect": _connect, "enable": enable}[options.action](options)
     if options.words:
@@ -125,7 +123,6 @@ async def _connect(options: ClustersOptions) -> int:
 
 
 async def nodepools(options: Options) -> int:
-    """The pools as Google and the cluster know them."""
     snapshot = await _poll(options)
     cluster = snapshot.cluster
     if options.json:
@@ -159,7 +156,6 @@ def _pool_json(facts: PoolStatus) -> dict[str, Any]:
 
 
 async def operations(options: Options) -> int:
-    """What Google does to the cluster, and lately did."""
     snapshot = await _poll(options)
     if why := dict(snapshot.unread).get("operations"):
         raise ConsoleError(why)
@@ -173,7 +169,6 @@ async def _poll(options: Options) -> PoolsSnapshot:
 
 
 async def resize(options: ResizeOptions) -> int:
-    """Another size of a pool, or other limits of its autoscaling."""
     limits = _limits(options.limits)
     if (options.nodes is None) == (limits is None):
         raise BadInput("Give the number of nodes, or --limits LEAST:MOST.", "a4 resize --help")
@@ -224,7 +219,6 @@ def _limits(text: str) -> tuple[int, int] | None:
 
 
 async def report(options: ReportOptions) -> int:
-    """Report the host of a node as faulty."""
     async with open_session(options, ("nodes", "pods")) as session:
         session.google.node_pools.reportable(options.node, options.fault)
         pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]

@@ -178,12 +178,10 @@ class CommandParser:
     def parse_known_args(
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse does."""
         return self.parser.parse_known_args(args, namespace)
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Of the whole command line."""
     parser = Parser(
         prog="a4",
         argument_default=argparse.SUPPRESS,

@@ -24,7 +24,6 @@ def report(error: BaseException) -> str:
 
 
 def cleaned(text: str) -> str:
-    """A report as it may be shown and kept."""
     from console.logs.redact import redact
     from screens.wording import for_terminal
 
@@ -56,7 +55,6 @@ def _unraisable(found: Any) -> None:
 
 
 def install() -> None:
-    """From now on, whatever fails is said so."""
     sys.excepthook, sys.unraisablehook = _unhandled, _unraisable
     import threading
 
@@ -68,8 +66,6 @@ def install_log() -> None:
     import logging
 
     class Cleaned(logging.Handler):
-        """Writes to standard error."""
-
         def emit(self, record: logging.LogRecord) -> None:
             _write(cleaned(self.format(record)))
 

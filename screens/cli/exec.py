@@ -111,7 +111,6 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
 
 
 def show_group(group: OutputGroup, *, bold: bool) -> None:
-    """Ranks that said the same, and what they said."""
     title = group.words + (f", exit code {group.code}" if group.code else "")
     mark = "✗ " if group.code else "≠ " if group.differs else ""
     ink = ";31" if group.code else ";33" if group.differs else ""
@@ -171,7 +170,6 @@ PATIENCE = 300.0
 
 
 async def shell(options: ShellOptions) -> int:
-    """Open it; gives the shell's exit code."""
     async with open_session(options, KINDS) as session:
         rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no shell can be opened in it")

@@ -39,8 +39,6 @@ _FORMS = "Write a4 cp JOB:POD:PATH HERE, or a4 cp HERE JOB:POD:PATH; a path with
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy that was asked for."""
-
     rank: Rank
     source: str
     target: str
@@ -139,7 +137,6 @@ def print_outcome(outcome: CopyReport | ConsoleError, before: str) -> None:
 
 
 def summary(report: CopyReport) -> str:
-    """One line."""
     files = wording.count(report.files, "file")
     sent = report.bytes - report.resumed
     rate = f", {size(int(sent / report.seconds))}/s" if report.seconds > 0 and sent > 0 else ""

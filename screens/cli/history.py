@@ -63,7 +63,6 @@ async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
 
 
 def _of_word(runs: Sequence[RunRecord], word: str) -> RunRecord:
-    """The run that a word which is no recipe's name means."""
     found = find_run(runs, word)
     if found is None:
         what = f"no run {word} in the history" if word.isdecimal() else f"neither a recipe nor a run {word}"
@@ -101,7 +100,6 @@ async def complete(session: Session) -> None:
 
 
 def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
-    """The run that was named."""
     found = find_run(runs, word)
     if found is None:
         raise NotThere(f"There is no run {word} in the history.", "a4 history lists them.")
@@ -115,7 +113,6 @@ def as_item(run: RunRecord, now: float) -> dict[str, Any]:
 
 
 def show_runs(runs: Sequence[RunRecord], note: str, namespace: str, *, as_json: bool) -> int:
-    """All of them, newest first."""
     now = time.time()
     told = {"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]}
     where = f" in namespace {namespace}" if namespace else ""
@@ -149,7 +146,6 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
 
 
 def figures(run: RunRecord) -> list[str]:
-    """What was measured, in lines."""
     found = []
     if run.peak_busbw is not None:
         average = f", average {run.average_busbw:.1f}" if run.average_busbw is not None else ""
@@ -163,7 +159,6 @@ def figures(run: RunRecord) -> list[str]:
 
 
 def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> int:
-    """Values in which two runs differ."""
     found = differences(before, after)
     if as_json:
         print_json({"before": before.number, "after": after.number, "differences": found})
@@ -184,7 +179,6 @@ def default(text: str | None) -> str:
 
 
 async def forget(kept: History, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
-    """Drop runs from the memory."""
     chosen = {pick(runs, word).number for word in options.forgotten}
     gone = await kept.forget(sorted(chosen))
     told = {"forgotten": sorted(chosen) if gone else []}

@@ -32,14 +32,12 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def project_of(projects: Sequence[str]) -> str:
-    """The project that was named; empty: the cluster's."""
     if len(projects) > 1:
         raise BadInput("One project at a time.", "Name --project once.")
     return projects[0] if projects else ""
 
 
 async def images(options: ImagesOptions) -> int:
-    """What the registries hold, and what can be built; or make a repository."""
     async with google_of(options) as google:
         if options.action == "create":
             return await _create(google.images, options)
@@ -76,7 +74,6 @@ async def _create(images: Images, options: ImagesOptions) -> int:
 
 
 def seconds_of(text: str) -> int:
-    """A time as it is written; BadInput."""
     found = _TIME.match(text.strip())
     if found is None:
         raise BadInput(f"{text} is not a valid time.", "Write 30m, 2h or seconds.")
@@ -109,7 +106,6 @@ async def plan_of(images: Images, options: BuildOptions) -> BuildPlan:
 
 
 async def build(options: BuildOptions) -> int:
-    """Ask for a build; with --wait, follow it."""
     async with google_of(options) as google:
         images = google.images
         plan = await plan_of(images, options)
@@ -142,12 +138,10 @@ async def _follow(images: Images, begun: Build, options: BuildOptions) -> int:
 
 
 def as_item(build: Build) -> dict[str, Any]:
-    """A build as JSON."""
     return {**asdict(build), "seconds": build.seconds(time.time())}
 
 
 async def builds(options: BuildsOptions) -> int:
-    """The latest builds, or one."""
     async with google_of(options) as google:
         project = project_of(options.projects)
         if options.name:
@@ -159,7 +153,6 @@ async def builds(options: BuildsOptions) -> int:
 
 
 async def build_log(options: BuildLogOptions) -> int:
-    """The lines of a build's log."""
     async with google_of(options) as google:
         project, region = project_of(options.projects), options.region
         log = google.images.log(options.name, follow=options.follow, project=project, location=region)
@@ -171,7 +164,6 @@ async def build_log(options: BuildLogOptions) -> int:
 
 
 async def build_cancel(options: BuildCancelOptions) -> int:
-    """Ask, then end it."""
     async with google_of(options) as google:
         images, project = google.images, project_of(options.projects)
         found = await images.look(options.name, project, options.region)
@@ -191,8 +183,6 @@ def projects_option() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhereOptions(Options):
-    """Whose images and builds."""
-
     projects: tuple[str, ...] = projects_option()
     region: str = option("--region", metavar="R", help="instead of the cluster's")
     json: bool = json_flag()

@@ -62,7 +62,6 @@ _LONGEST = 1 << 20
 
 
 async def recipes(options: Options) -> int:
-    """Print what can be launched; needs no cluster."""
     found = catalog().recipes()
     if options.json:
         print_json(found)
@@ -240,7 +239,6 @@ def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
 
 
 async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
-    """What would be created, and whether it would fit."""
     manifests = await session.launch.render(plan)
     fits = await expected(session, plan)
     if as_json:
@@ -259,12 +257,10 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
 
 
 async def expected(session: Session, plan: LaunchPlan) -> Forecast:
-    """What would become of the plan, by the cluster as it is now."""
     return forecast(await session.wait_until_listed(*FIT_KINDS), session.launch.drafting.ask(plan))
 
 
 def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
-    """The helm command of the plan."""
     command = session.launch.drafting.command(plan)
     if as_json:
         print_json(command)

@@ -49,7 +49,6 @@ def layout_of(name: str) -> Layout[Any]:
 
 
 async def show_list(options: ListOptions) -> int:
-    """List once, as a table or as JSON."""
     layout = layout_of(options.command)
     kinds = (layout.kind, *layout.uses)
     async with open_session(options, kinds, brief=True) as session:
@@ -121,7 +120,6 @@ def unread(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
 
 
 def print_rows(layout: Layout[Any], rows: list[Any], what: str) -> None:
-    """The rows as a table, or one line where there are none."""
     if rows:
         print_table(*as_text(layout.columns, rows))
     else:

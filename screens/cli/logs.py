@@ -10,6 +10,7 @@ The last lines of each rank, of a log that may be kept from long before them, an
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import sys
 import time
@@ -17,10 +18,10 @@ from collections import defaultdict, deque
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -52,25 +53,6 @@ _QUIET = 0.3
 """Seconds without a line after which all that was there has come, once every rank is connected."""
 
 
-class LastLines:
-    """The last lines of each rank: what is kept of a log may begin long before them."""
-
-    def __init__(self, number: int) -> None:
-        self._ranks: dict[int, deque[tuple[int, RankLine]]] = defaultdict(lambda: deque(maxlen=max(0, number)))
-        self._seen = 0
-
-    def add(self, lines: list[RankLine]) -> None:
-        """Lines in the order of time."""
-        for line in lines:
-            self._ranks[line.rank].append((self._seen, line))
-            self._seen += 1
-
-    @property
-    def lines(self) -> list[RankLine]:
-        """Those of all ranks, in the order in which they came."""
-        return [line for _, line in sorted((each for rank in self._ranks.values() for each in rank), key=itemgetter(0))]
-
-
 async def tail_then_follow(
     lines: AsyncGenerator[list[RankLine], None], log: JobLog, number: int, *, follow: bool
 ) -> AsyncGenerator[list[RankLine], None]:
@@ -79,16 +61,21 @@ async def tail_then_follow(
     What is kept on this machine, and what was printed since without being read, both come first, and neither says where
     it ends: lines are held until no more come, or for `CATCHES_UP`.
     """
-    last = LastLines(number)
+    last: dict[int, deque[tuple[int, RankLine]]] = defaultdict(lambda: deque(maxlen=number))
     new: list[RankLine] = []
+    places = itertools.count()
     began, until = time.time(), time.monotonic() + CATCHES_UP
     coming = _next(lines)
     try:
         while await _more_is_there(coming, log, until if follow else None) and (batch := coming.result()) is not None:
-            last.add([line for line in batch if not follow or line.time < began])
-            new += [line for line in batch if follow and line.time >= began]
+            for line in batch:
+                if follow and line.time >= began:
+                    new.append(line)
+                else:
+                    last[line.rank].append((next(places), line))
             coming = _next(lines)
-        yield [*last.lines, *new]
+        in_order = sorted(chain.from_iterable(last.values()), key=itemgetter(0))
+        yield [*(line for _, line in in_order), *new]
         while (batch := await coming) is not None:
             yield batch
             coming = _next(lines)
@@ -137,11 +124,6 @@ SETTLES = 5.0
 """Seconds after which a line that is followed by consensus is printed, though not all ranks have said it."""
 
 
-def printer_of(log: JobLog | PreviousLogs, options: LogsOptions) -> Printer | AgreedPrinter:
-    """How lines are written."""
-    return AgreedPrinter(log, options) if options.consensus else Printer(log, options)
-
-
 class Printer:
     """Writes each line, with its rank in front if there are several."""
 
@@ -150,7 +132,6 @@ class Printer:
         self._line: Callable[[RankLine], str] = self._json if options.json else self._text
 
     def take(self, lines: list[RankLine]) -> None:
-        """Lines in the order of time."""
         if lines:
             sys.stdout.write("".join(map(self._line, lines)))
             sys.stdout.flush()
@@ -182,7 +163,6 @@ class AgreedPrinter:
         self._any = self._caught_up = False
 
     def take(self, lines: list[RankLine]) -> None:
-        """Lines in the order of time."""
         self._consensus.add(lines)
         now = time.monotonic()
         self._held += [(now, line) for line in self._consensus.lines[self._taken :]]
@@ -210,7 +190,6 @@ class AgreedPrinter:
         self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
 
     def end(self) -> None:
-        """What was held back."""
         self._print(float("inf"))
 
     def _print(self, before: float) -> None:
@@ -242,10 +221,17 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
     """Print them, and of which ranks there is none; NotFound if there is of nobody."""
     wanted = None if options.all else {options.rank or 0}
     runs = await session.logs.previous(session.namespace, options.job, wanted, tail=options.tail)
-    _check(runs, options)
+    if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
+        there = f"Its pods are 0 to {runs.ranks - 1}." if runs.ranks else ""
+        raise NotThere(f"{options.job} has no pod {options.rank}.", there)
+    if len(runs.without) == runs.asked:
+        reasons = "; ".join(dict.fromkeys(why for _, why in runs.without)) or "it has no pods"
+        who = f"No pod of {options.job} has a" if options.all else f"Pod {options.rank or 0} of {options.job} has no"
+        now = f"a4 logs {options.job} {'--all' if options.all else options.rank or 0}"
+        raise NotFound(f"{who} previous run: {reasons}.", f"Its last run: {now}")
     if runs.gone:
         warn(f"{options.job} is not in the cluster any more: this is the log kept in {session.logs.folder}.")
-    printer = printer_of(runs, options)
+    printer = (AgreedPrinter if options.consensus else Printer)(runs, options)
     every = runs.lines
     while lines := list(islice(every, AT_ONCE)):
         printer.take([line for line in lines if picks(line)])
@@ -254,24 +240,11 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
     return 0
 
 
-def _check(runs: PreviousLogs, options: LogsOptions) -> None:
-    if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
-        raise NotThere(
-            f"{options.job} has no pod {options.rank}.", f"Its pods are 0 to {runs.ranks - 1}." if runs.ranks else ""
-        )
-    if len(runs.without) == runs.asked:
-        reasons = "; ".join(dict.fromkeys(why for _, why in runs.without)) or "it has no pods"
-        who = f"No pod of {options.job} has a" if options.all else f"Pod {options.rank or 0} of {options.job} has no"
-        now = f"a4 logs {options.job} {'--all' if options.all else options.rank or 0}"
-        raise NotFound(f"{who} previous run: {reasons}.", f"Its last run: {now}")
-
-
 def _tell(runs: PreviousLogs, options: LogsOptions) -> None:
     """How much of the job that was."""
     said = f"previous run: {runs.coverage.sentence}"
     if options.json:
-        fields = {"words": said, **msgspec.to_builtins(runs.coverage)}
-        sys.stdout.write(msgspec.json.encode({"coverage": fields}).decode() + "\n")
+        _print_coverage(said, runs.coverage)
     elif options.all:
         warn(said)
     reasons: dict[str, list[int]] = {}
@@ -281,6 +254,11 @@ def _tell(runs: PreviousLogs, options: LogsOptions) -> None:
         warn(f"{format_pods(*numbers)}: {why}")
 
 
+def _print_coverage(words: str, coverage: Any) -> None:
+    fields = {"words": words, **msgspec.to_builtins(coverage)}
+    print_line(msgspec.json.encode({"coverage": fields}).decode())
+
+
 CLEAR = "\x1b[K"
 """Clears the terminal's line from the cursor on: a progress bar stands where the next line, or itself, comes."""
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
@@ -288,7 +266,6 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 async def logs(options: LogsOptions) -> int:
-    """Print the log of a rank, or of all of them."""
     if options.all and options.rank is not None:
         raise BadInput(f"Both pod {options.rank} and all pods were named.", "Leave one of them out.")
     if options.previous and options.follow:
@@ -297,14 +274,11 @@ async def logs(options: LogsOptions) -> int:
         pass_raw()
     picks = LineSelection(options)
     async with open_session(options, KINDS) as session:
-        fleet = session.fleet
         if options.previous:
             return await print_previous(session, options, picks)
         if not options.all and not picks.needed:
-            pod: Pod | None = None
             with suppress(NotFound):  # then there may be what was kept
-                pod = pod_of_rank(fleet, session.namespace, options.job, options.rank or 0)
-            if pod is not None:
+                pod = pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)
                 return await one_rank(session, pod, options)
         async with session.logs.job(session.namespace, options.job, tail=options.tail, once=not options.follow) as log:
             await log.ready.wait()
@@ -364,7 +338,6 @@ def check_rank(log: JobLog, session: Session, options: LogsOptions) -> None:
 
 
 def others(log: JobLog, name: str, rank: int) -> str:
-    """What else can be read of the job."""
     hints = [] if log.gone else [f"Why: a4 why {name}"]
     if any(part.rank != rank for part in log.parts):
         hints.append(f"What other pods printed: a4 logs {name} --all")
@@ -392,8 +365,6 @@ async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
 
 
 class LineSelection:
-    """Which lines are wanted."""
-
     def __init__(self, options: LogsOptions) -> None:
         """Raises BadInput for what cannot be understood."""
         self.needed = bool(options.since or options.grep or options.level or options.consensus or options.json)
@@ -405,7 +376,6 @@ class LineSelection:
             raise BadInput(f"--grep {options.grep!r} is not a regular expression: {error}.") from error
 
     def __call__(self, line: RankLine) -> bool:
-        """Whether this one is."""
         return (
             line.time >= self._since
             and (self._grep is None or self._grep.search(line.text) is not None)
@@ -427,7 +397,7 @@ def moment(text: str) -> float:
 async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> None:
     """Print every selected line, and at the end how much of the job's logs that was."""
     wanted = None if options.all else {options.rank or 0}
-    printer = printer_of(log, options)
+    printer = (AgreedPrinter if options.consensus else Printer)(log, options)
     async with aclosing(log.lines(wanted)) as lines:
         tail = lines if options.tail is None else tail_then_follow(lines, log, options.tail, follow=options.follow)
         async with aclosing(with_pauses(tail) if options.consensus and options.follow else tail) as batches:
@@ -437,8 +407,7 @@ async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> 
     printer.end()
     coverage = log.coverage
     if options.json:
-        fields = {"words": coverage.sentence, **msgspec.to_builtins(coverage)}
-        sys.stdout.write(msgspec.json.encode({"coverage": fields}).decode() + "\n")
+        _print_coverage(coverage.sentence, coverage)
     elif options.all:
         warn(coverage.sentence + (f" ({coverage.why})" if coverage.why else ""))
         for gap in coverage.gaps:

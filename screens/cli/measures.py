@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.attach.exec_many import QuickTest
-from console.errors import BadInput, NotFound, Unreadable
+from console.errors import BadInput, ConsoleError, NotFound, Unreadable
 from console.kube.find_job import find_job
 from console.metrics.export import curve_svg, nccl_json, rows_csv, track_csv, track_json, track_svg
 from console.metrics.health import job_health
@@ -60,7 +60,6 @@ KINDS = ("jobsets", "jobs", "pods", "nodes")
 
 
 async def nccl(options: NcclOptions) -> int:
-    """Print the tables of a job's tests, and their verdict."""
     async with open_session(options, KINDS, listed=False) as session:
         if options.by_node:
             await session.measures.test_history.read()
@@ -70,9 +69,7 @@ async def nccl(options: NcclOptions) -> int:
         job = await _measured(session, options.job)
         kept = await session.measures.test_history.read()
         if not job.tests:
-            _unreadable(job, "nccl")
-            _raise_unread(job)
-            raise NotFound(f"{options.job} has printed no table of nccl-tests.", f"Its log: a4 logs {options.job}")
+            raise _nothing(options.job, job, "nccl", "table of nccl-tests")
         line = options.pass_line or session.measures.pass_line
         other = _other(options.compare, kept, job.tests[-1]) if options.compare else None
         await _print_tests(job.tests, kept, other, line, options)
@@ -82,14 +79,11 @@ async def nccl(options: NcclOptions) -> int:
 
 
 async def training(options: TrainingOptions) -> int:
-    """Print how far a job's training is, how fast, and what happened on the way."""
     async with open_session(options, KINDS) as session:
         job = await _measured(session, options.job)
         track = job.track
         if track is None or track.last is None:
-            _unreadable(job, "training")
-            _raise_unread(job)
-            raise NotFound(f"{options.job} has printed no step of training.", f"Its log: a4 logs {options.job}")
+            raise _nothing(options.job, job, "training", "step of training")
         now = time.time()
         health = _health(session, options.job, track, now)
         if options.json:
@@ -120,10 +114,10 @@ async def _measured(session: Session, name: str) -> JobMeasures:
     return job
 
 
-def _raise_unread(job: JobMeasures) -> None:
-    """Nothing was found, but not everything was read."""
-    if job.unread:
-        raise job.unread[0]
+def _nothing(name: str, job: JobMeasures, what: str, called: str) -> ConsoleError:
+    """What is raised where nothing was found: why not everything was read, if so it was."""
+    _unreadable(job, what)
+    return job.unread[0] if job.unread else NotFound(f"{name} has printed no {called}.", f"Its log: a4 logs {name}")
 
 
 def _unread(job: JobMeasures) -> int:
@@ -254,7 +248,6 @@ def _say_test(
 
 
 def _sizes(test: NcclTest) -> str:
-    """The smallest and the largest message that was measured."""
     sizes = [row.size for row in test.rows]
     return f"{wording.size(min(sizes))} to {wording.size(max(sizes))}" if sizes else "no row was read"
 
@@ -395,8 +388,6 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultOptions(Options):
-    """A job, and how what it measured is to be written."""
-
     job: str = word("JOB")
     json: bool = json_flag(apart="form")
     csv: bool = flag("--csv", apart="form", help="as CSV")

@@ -93,7 +93,7 @@ def _tell(told: dict[str, str], text: str) -> None:
 _REWORDED = (
     (re.compile(r"argument (.+): not allowed with argument (.+)"), r"\1 cannot be used with \2"),
     (re.compile(r"argument (.+): expected .*"), r"\1 needs a value"),
-    (re.compile(r"argument (.+): invalid (?:int|count|positive) value: (.+)"), r"\1 has to be a whole number, not \2"),
+    (re.compile(r"argument (.+): invalid int value: (.+)"), r"\1 has to be a whole number, not \2"),
     (re.compile(r"argument (.+): invalid \w+ value: (.+)"), r"\1 has to be a number, not \2"),
     (re.compile(r"argument (.+?): ((?:a|seconds) .+)"), r"\1 has to be \2"),
     (re.compile(r"argument (.+?): (.+)"), r"\1: \2"),

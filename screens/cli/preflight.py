@@ -26,7 +26,6 @@ KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourcefla
 
 
 async def preflight(options: PreflightOptions) -> int:
-    """Look, and say what was found."""
     async with open_session(options, KINDS, listed=False) as session:
         plan = await make_plan(session, options) if options.recipe else None
         if plan is None and (options.set or options.values or options.name):

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 async def profiles(options: ProfilesOptions) -> int:
-    """List profiles, or do what was asked with one."""
     from console.launch.profiles import Profiles
 
     kept = Profiles(catalog)
@@ -48,7 +47,6 @@ async def show_all(kept: Profiles, *, as_json: bool) -> int:
 
 
 async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
-    """One of them; what is wrong in it is named."""
     profile = await kept.read(name)
     default = await kept.default() == name
     if as_json:

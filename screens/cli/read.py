@@ -284,7 +284,6 @@ def _without_collector() -> Iterator[None]:
 
 
 def is_well(reading: LogReading) -> bool:
-    """Whether no test failed and no failure is named."""
     return not reading.failures and all(test.ok is not False for test in reading.nccl)
 
 
@@ -350,7 +349,6 @@ class ReadingPrinter:
         self._steps[at] = min(self._steps[at], *(place for place in places if place is not None), len(run.steps))
 
     def end(self, reading: LogReading) -> None:
-        """Say how it ended."""
         if reading.from_json:
             self._whole(reading.from_json)
         for at, test in enumerate(reading.growing_tests):
@@ -369,7 +367,6 @@ class ReadingPrinter:
             )
 
     def _whole(self, test: NcclTest) -> None:
-        """A test that came as JSON."""
         print_line(_test_title(test))
         print_line(
             "\n".join([*([_ROW_TITLES] if test.rows else ()), *_rows(test.rows), _test_end(test, len(test.rows))])

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 async def releases(options: ReleasesOptions) -> int:
-    """List releases, or the revisions of one."""
     async with open_session(options, ()) as session:
         if options.name:
             found = await session.launch.releases.history(session.namespace, options.name)
@@ -29,7 +28,6 @@ async def releases(options: ReleasesOptions) -> int:
 
 
 async def upgrade(options: UpgradeOptions) -> int:
-    """Give a release other values, or say what that would do."""
     async with open_session(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
         plan = await releases.plan(where, name)
@@ -43,7 +41,6 @@ async def upgrade(options: UpgradeOptions) -> int:
 
 
 async def rollback(options: RollbackOptions) -> int:
-    """Go back to an earlier revision, or say what that would do."""
     async with open_session(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
         revision = options.revision or await releases.revision_before(where, name)

@@ -199,7 +199,6 @@ STEP_KEYS = ("name", "state", "seconds", "found", "fix")
 
 
 def show_step(step: Step) -> None:
-    """One line, and one more for the fix."""
     took = f"{1000 * step.seconds:6.0f} ms" if step.state is not StepState.SKIPPED else " " * 9
     print_line(f"{MARKS[step.state]} {step.title:16} {took}  {step.found}")
     if step.fix:
@@ -209,8 +208,6 @@ def show_step(step: Step) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyOptions(Options):
-    """How a pod is set up for ssh."""
-
     identity: Path | None = option(
         "--identity", type=Path, metavar="FILE", default=None, help="a key to use instead of the one a4 chooses"
     )

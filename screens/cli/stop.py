@@ -27,7 +27,6 @@ KINDS = ("jobsets", "pods")
 
 
 async def stop(options: StopOptions) -> int:
-    """Stop what was named, and report what was deleted and what stays."""
     if options.leftovers:
         return await leftovers(options)
     if not options.jobs:
@@ -75,7 +74,6 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
 
 
 def print_plans(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:
-    """What would go and what would stay."""
     if as_json:
         print_json(plans[0] if len(plans) == 1 else plans)
         return 0

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 async def buckets(options: BucketsOptions) -> int:
-    """The buckets of the project."""
     async with google_of(options) as google:
         region = await google.storage.region()
         found = await google.storage.buckets(project_of(options.projects))
@@ -39,7 +38,6 @@ async def buckets(options: BucketsOptions) -> int:
 
 
 async def list_place(options: LsOptions) -> int:
-    """What is in a folder."""
     if (remote := parse_remote_path(options.place)) is not None:
         return await list_folder(remote, options, options.container)
     if not options.place.strip().startswith("gs:"):
@@ -69,7 +67,6 @@ async def list_place(options: LsOptions) -> int:
 
 
 async def get(options: GetOptions) -> int:
-    """Bring an object or a folder here."""
     place = gcs_place(options.place)
     async with google_of(options) as google:
         with bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
@@ -83,7 +80,6 @@ async def get(options: GetOptions) -> int:
 
 
 async def store_logs(options: StoreLogsOptions) -> int:
-    """Put a job's logs into a bucket."""
     place = gcs_place(options.place)
     if not place.folder:
         raise BadInput(f"{place} is a whole bucket.", f"Name a folder, such as {place}testbed-logs.")

@@ -22,12 +22,10 @@ class GuardedStream:
         self.unguarded = stream
 
     def write(self, text: str) -> int:
-        """Write the text, without anything in it that a terminal would obey."""
         self.unguarded.write(for_terminal(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write them all."""
         self.write("".join(lines))
 
     def __getattr__(self, name: str) -> Any:

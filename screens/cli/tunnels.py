@@ -130,7 +130,6 @@ def _teller(first: Tunnel) -> Callable[[Tunnel], None]:
 
 
 async def tunnels(options: TunnelsOptions) -> int:
-    """List, stop, or show and forget profiles."""
     return await {"list": _list, "stop": _stop, "profiles": _profiles, "forget": _forget}[options.action](options)
 
 

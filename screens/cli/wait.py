@@ -67,15 +67,12 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is waited for."""
-
     text: str
     what: str
     """ "busbw", "step", "loss", "running" or "done"."""
     holds: Callable[[float], bool] = lambda _: False
 
     def reached(self, value: float | None, *, up: bool = False, done: bool = False) -> bool:
-        """Whether it is so."""
         if self.what == "done":
             return done
         if self.what == "running":
@@ -141,7 +138,6 @@ def _texts(wanted: tuple[Condition, ...]) -> str:
 async def _until(
     session: Session, options: WaitOptions, wanted: tuple[Condition, ...], watched: JobMonitor
 ) -> tuple[int, str]:
-    """The exit code and why."""
     key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
     replay = _Replay()
     while True:

@@ -38,7 +38,6 @@ LONGEST = 5.0  # seconds that reading the end of the log of a job that is done m
 
 
 async def why(options: WhyOptions) -> int:
-    """Print the card of the first failure, and why the job is as it is now."""
     async with open_session(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
         fleet = session.fleet
         job = fleet.jobsets.get((session.namespace, options.job))
@@ -133,7 +132,6 @@ async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) ->
 
 
 def _words(health: Health, report: AlarmReport) -> str:
-    """How it is, after its name."""
     state = {JobState.RUNNING: "runs", JobState.SUCCEEDED: "is done", "diverged": "diverged"}.get(
         health.state, f"is {health.state}"
     )

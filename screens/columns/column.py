@@ -47,7 +47,6 @@ class Column(Struct, Generic[RowT], frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called in code."""
         return self.title or self.key
 
     @property
@@ -66,7 +65,6 @@ class Column(Struct, Generic[RowT], frozen=True):
         return max(self.width or self.least, len(self.title) + (self.sort is not None))
 
     def at(self, row: RowT, width: int) -> Cell:
-        """The cell of that row in a column of that width."""
         return self.drawn(row, width) if self.drawn else self.cell(row)
 
 

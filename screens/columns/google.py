@@ -43,7 +43,6 @@ def _cluster_status(row: ClusterRow) -> Cell:
 
 
 def _entrance(row: ClusterRow) -> Cell:
-    """How it can be reached."""
     cluster = row.cluster
     if cluster is None:
         return ""
@@ -55,7 +54,6 @@ def _entrance(row: ClusterRow) -> Cell:
 
 
 def _cluster_why(row: ClusterRow) -> Cell:
-    """Where one is, or what is wrong."""
     if row.error is not None:
         return Span(sentence(row.error.message), "dim")
     if row.here:
@@ -81,7 +79,6 @@ POOL_GLYPHS = {"ok": OK, "busy": WAITS, "bad": BAD}
 
 
 def _pool_state(facts: PoolStatus) -> Cell:
-    """What is wrong or under way."""
     said = "; ".join(facts.sentences) or facts.pool.status.lower().replace("_", " ")
     ink = {"ok": "dim", "busy": "waits", "bad": "bad"}[facts.state]
     return [POOL_GLYPHS[facts.state], Span(f" {sentence(said)}", ink)]
@@ -207,7 +204,6 @@ def _match(near: bool, region: str) -> str:
 
 
 def _match_cell(place: Place) -> Cell:
-    """In words, with a mark."""
     if not place.match:
         return ""
     return [OK if place.near else WAITS, Span(f" {place.match}", "" if place.near else "waits")]
@@ -223,7 +219,6 @@ def _place_state(place: Place) -> Cell:
 
 
 def _address_cell(place: Place) -> Cell:
-    """Where it is mounted from; why it could not be read."""
     if isinstance(place.error, ApiDisabled):
         return Span(f"{place.error.service} is not enabled", "bad")
     return Span(sentence(place.error.message), "bad") if place.error else Span(place.address, "dim")

@@ -56,12 +56,10 @@ class JobLine:
 
     @cached_property
     def why(self) -> Why:
-        """Why it does not run, or not well."""
         return why_jobset(self.jobset, self.fleet)
 
     @cached_property
     def health(self) -> Health:
-        """How it is, in one word and one sentence."""
         return job_health(
             self.jobset, self.fleet, alarms=self.alarms, late=self.late, heard=self.heard, glance=self.glance,
             faults=self.faults,
@@ -103,7 +101,6 @@ def ranks_cell(line: JobLine) -> Cell:
 
 
 def attempt_cell(line: JobLine) -> Cell:
-    """Which attempt this is, of how many."""
     jobset = line.jobset
     if not jobset.restarts and not jobset.max_restarts:
         return Span("1", "dim")
@@ -176,7 +173,6 @@ def glance_words(glance: JobProgress) -> list[Span]:
 
 
 def progress_cell(line: JobLine) -> Cell:
-    """How far it is, and how long it will take."""
     glance = line.glance
     if glance is None or line.jobset.finished:
         return ""

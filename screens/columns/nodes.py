@@ -82,7 +82,6 @@ def _google(pool: Pool) -> list[Span]:
 
 
 def _empty(pool: Pool) -> str:
-    """Why a pool that is well has no machine."""
     assert pool.facts is not None
     google = pool.facts.pool
     if pool.requests:

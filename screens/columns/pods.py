@@ -27,7 +27,6 @@ def ready_cell(pod: Pod) -> Cell:
 
 
 def restarts_cell(pod: Pod) -> Cell:
-    """Restarts, marked when there were any."""
     restarts = pod.restarts
     return Span(str(restarts), "waits") if restarts else Span("0", "faint")
 

@@ -68,8 +68,6 @@ def share_of(used: int, nominal: int) -> str:
 
 
 class QueueLine(Struct, frozen=True):
-    """A ClusterQueue and its account in one snapshot."""
-
     queue: ClusterQueue
     account: QuotaAccount
     local_queues: tuple[LocalQueue, ...] = ()  # as JSON lists them; the page has a table of them
@@ -94,7 +92,6 @@ class WorkloadLine:
 
     @cached_property
     def why(self) -> Why:
-        """Why it waits."""
         return why(self.workload, self.fleet)
 
     @property

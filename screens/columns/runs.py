@@ -50,7 +50,6 @@ def outcome_cell(run: RunRecord) -> list[Span]:
 
 
 def took_cell(run: RunRecord, now: float) -> Cell:
-    """How long it ran; bright while it does."""
     seconds = run.seconds(now)
     return "" if seconds is None else Span(wording.age(seconds), "" if run.open else "dim")
 

@@ -28,12 +28,10 @@ def ports_cell(tunnel: Tunnel) -> Cell:
 
 
 def _sent(tunnel: Tunnel) -> int:
-    """Bytes to the pod, through all its ports."""
     return sum(each.sent for each in tunnel.listeners)
 
 
 def _received(tunnel: Tunnel) -> int:
-    """Bytes from the pod, through all its ports."""
     return sum(each.received for each in tunnel.listeners)
 
 
@@ -42,7 +40,6 @@ def open_now(tunnel: Tunnel) -> int:
 
 
 def _bytes_cell(amount: int) -> Cell:
-    """An amount, faint where there is none."""
     return wording.size(amount) if amount else Span("0", "faint")
 
 
