@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class ChoicesState(StrEnum):
-    """Whether the list of choices is complete."""
-
     LISTED = "listed"
     NOT_ALLOWED = "not allowed"  # there may be some, and this account may not see them
     ABSENT = "absent"  # the cluster does not serve the kind
@@ -149,8 +147,6 @@ _OWN_SECRETS = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-tok
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the choices for one kind of field come from."""
-
     noun: str
     kind: Kind
     read: Callable[[Sequence[_Item]], Named]

@@ -159,11 +159,9 @@ class TranslatedValues:
         self.values.append((path, value))
 
     def leave_out(self, path: str, why: str) -> None:
-        """One value of theirs that is not taken."""
         self.left_out.append(Remark(path, f"{path} was not imported: {why}."))
 
     def note(self, path: str, words: str) -> None:
-        """Something to know of what was taken."""
         self.notes.append(Remark(path, words))
 
 
@@ -364,7 +362,6 @@ MISSING = object()  # nothing stands there, not even null
 
 
 def deep_merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    """The values of `above` into `below`, level by level."""
     for name, value in above.items():
         under = below.get(name)
         if isinstance(value, Mapping) and isinstance(under, dict):

@@ -239,7 +239,6 @@ class Helm:
         return await self._do(namespace, name, work, f"The objects of {name} could not be read")
 
     async def history(self, *, name: str, namespace: str) -> tuple[Release, ...]:
-        """Every revision of a release that Helm still knows, oldest first."""
 
         def work(config: Config) -> tuple[Release, ...]:
             return tuple(sorted(map(_release, config.history(name)), key=lambda each: each.revision))

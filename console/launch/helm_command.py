@@ -228,8 +228,6 @@ _LONGEST_LIST = 1000
 
 @dataclass(frozen=True, slots=True)
 class HelmSetting:
-    """One value the line sets."""
-
     way: KeyPath
     value: Any  # text, number, truth, None, list or map; of --set-file the file's path
     file: bool = False
@@ -237,7 +235,6 @@ class HelmSetting:
 
     @property
     def path(self) -> str:
-        """The way as a person writes it."""
         return format_key_path(self.way)
 
 
@@ -286,7 +283,6 @@ def _after_verb(words: list[CommandWord]) -> list[CommandWord] | None:
 
 
 def _sort(words: list[CommandWord], given: dict[str, list[CommandWord]], places: list[CommandWord]) -> None:
-    """Options with their words, and the words that belong to none."""
     left = list(words)
     while left:
         word = left.pop(0)

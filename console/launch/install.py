@@ -194,7 +194,6 @@ class ChartCatalog:
         return parse_recipes(self.schema)
 
     def recipes(self) -> tuple[Recipe, ...]:
-        """Every recipe, in the order they are offered."""
         return self._recipes
 
     def recipe(self, word: str) -> Recipe:
@@ -273,11 +272,9 @@ class ChartCatalog:
             raise BadInput(" ".join(problem.message for problem in problems))
 
     def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
-        """Nested values of `path=value` settings."""
         return parse_sets(self.fields(recipe), settings)
 
     def values_file(self, recipe: str) -> str:
-        """Every value of a recipe at its default, explained, as YAML."""
         found = self.recipe(recipe)
         return write_defaults(found, self.fields(found.id))
 
@@ -313,7 +310,6 @@ class Launcher:
     who: Callable[[], Awaitable[str]] | None = None  # as whom it is launched; None: nobody is named
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
-        """The objects the plan would make; the cluster is not asked."""
         manifests = [Manifest(*kind_and_name(text), text=masked(text)) for text in await self._rendered(plan)]
         return tuple(sorted(manifests, key=lambda manifest: (manifest.kind != "JobSet", manifest.kind)))
 

@@ -79,7 +79,6 @@ class Launching:
 
     @cached_property
     def runs(self) -> Runs:
-        """What was launched, and what became of it."""
         from console.launch.runs import Runs
 
         made = Runs(self._cluster, self._catalogue, self._launcher, self._alarms)
@@ -88,14 +87,12 @@ class Launching:
 
     @cached_property
     def profiles(self) -> Profiles:
-        """Values that are laid under every form."""
         from console.launch.profiles import Profiles
 
         return Profiles(self._catalogue)
 
     @cached_property
     def stopping(self) -> Stopping:
-        """What stopping would remove and leave, and what releases left behind."""
         from console.launch.stop import Stopping
 
         return Stopping(self._cluster, self._launcher)
@@ -113,7 +110,6 @@ class Launching:
         return self._catalogue().fields(recipe)
 
     def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
-        """Why a plan cannot be launched; empty if it can, as far as its values say."""
         return self._catalogue().problems(plan)
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
@@ -122,11 +118,9 @@ class Launching:
         return self._catalogue().notes(plan, practice=practice)
 
     def suggest_name(self, recipe: str) -> str:
-        """A valid name that says who and what."""
         return self._catalogue().suggest_name(recipe, login_name())
 
     def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
-        """Nested values of `path=value` settings; raises BadInput."""
         return self._catalogue().set_values(recipe, settings)
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
@@ -134,7 +128,6 @@ class Launching:
         return await self._launcher().render(plan)
 
     async def check(self, plan: LaunchPlan) -> None:
-        """Let the API server and its webhooks judge a plan, without making anything."""
         await self._launcher().check(plan)
 
     async def install(self, plan: LaunchPlan) -> str:

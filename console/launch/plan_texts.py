@@ -194,7 +194,6 @@ class PlanTexts:
                 yield path, part, value
 
     def _ordered(self, values: Mapping[str, Value], without: Sequence[str] = ()) -> dict[str, Value]:
-        """In the order of the schema."""
         ordered: dict[str, Value] = {}
         for path, _, value in self._named(values):
             if path not in without:
@@ -266,7 +265,6 @@ class PlanTexts:
         )
 
     def _recipe(self, word: str, otherwise: str) -> tuple[str, list[Remark]]:
-        """The recipe a text names, or else the form's."""
         try:
             return self._catalogue.recipe(word or otherwise).id, []
         except BadInput as error:

@@ -52,8 +52,6 @@ def usual_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One profile, as it was read."""
-
     name: str
     values: Mapping[str, Value]  # nested; only what can be used
     places: Mapping[str, str] = field(default_factory=dict)
@@ -122,7 +120,6 @@ class Profiles:
         return await asyncio.to_thread(self._change, name, settings, unset)
 
     async def delete(self, name: str) -> None:
-        """Remove a profile; BadInput if there is none."""
         await self.read(name)
         await asyncio.to_thread(self._path(name).unlink)
         if await self.default() == name:

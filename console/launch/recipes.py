@@ -18,8 +18,6 @@ from console.logs.redact import looks_confidential
 
 
 class FieldKind(StrEnum):
-    """How a value is typed."""
-
     TEXT = "text"
     INTEGER = "integer"
     NUMBER = "number"
@@ -33,8 +31,6 @@ class FieldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Something that can be launched."""
-
     id: str  # also the name of its script: "nccl-all-reduce"
     title: str
     code: str  # short for the id in scripts: "W03"; screens do not show it
@@ -71,8 +67,6 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """Why a value cannot be used."""
-
     path: str  # a field's path, "name" or "namespace"; empty: the values as a whole
     message: str  # one sentence
     keys: tuple[str | int, ...] = dataclass_field(default=(), compare=False)
@@ -91,8 +85,6 @@ class LaunchPlan:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object of a release, as it would be or is installed."""
-
     kind: str
     name: str
     text: str  # YAML; the data of a Secret is masked
@@ -105,8 +97,6 @@ def joined(manifests: Sequence[Manifest]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """An installed release of the chart."""
-
     namespace: str
     name: str
     recipe: str  # empty for a release that was not launched from here
@@ -274,5 +264,4 @@ class Draft:
 
     @property
     def sound(self) -> bool:
-        """Whether the values can be used."""
         return not self.problems

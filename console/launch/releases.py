@@ -67,7 +67,6 @@ class ReleaseChange:
 
     @property
     def refused(self) -> tuple[ObjectChange, ...]:
-        """Objects that stand in its way."""
         return tuple(each for each in self.objects if each.refused)
 
     @property
@@ -76,8 +75,6 @@ class ReleaseChange:
 
 
 class Releases:
-    """Releases of the chart on one cluster."""
-
     def __init__(self, cluster: WatchedCluster, launcher: Callable[[], Launcher]) -> None:
         self._cluster, self._launcher = cluster, launcher
 
@@ -85,7 +82,6 @@ class Releases:
         return await self._launcher().releases(namespace)
 
     async def history(self, namespace: str, name: str) -> tuple[Release, ...]:
-        """Every revision of a release, oldest first."""
         return await self._launcher().helm.history(name=name, namespace=namespace)
 
     async def plan(self, namespace: str, name: str) -> LaunchPlan:
@@ -257,8 +253,6 @@ _AROUND = 3  # lines shown before and after a change
 
 
 class DiffKind(StrEnum):
-    """Whether an object is added, changed or removed."""
-
     SAME = "same"
     CHANGED = "changed"
     ADDED = "added"

@@ -123,7 +123,6 @@ class History:
         await self._do(work, None, writes=True)
 
     async def forget(self, numbers: Iterable[int]) -> int:
-        """Drop these runs; how many went."""
         wanted = tuple(numbers)
 
         def work(connection: sqlite3.Connection) -> int:
@@ -239,7 +238,6 @@ class History:
         return connection
 
     def __del__(self) -> None:
-        """Whoever drops it unclosed leaves no open file."""
         self._close()
 
     def _close(self, for_good: bool = False) -> None:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """The outcome of a run."""
-
     WAITING = "waiting"  # launched, and in its queue
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -78,12 +76,10 @@ class RunRecord:
 
     @property
     def open(self) -> bool:
-        """Whether something may still become of it."""
         return self.outcome in OPEN
 
     @property
     def measured(self) -> bool:
-        """Whether any figure of it is known."""
         return self.peak_busbw is not None or self.loss is not None
 
     @property

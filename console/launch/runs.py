@@ -137,7 +137,6 @@ class Runs:
 
     @property
     def history(self) -> History:
-        """The memory of the cluster of now."""
         folder = self._target.cluster.practice_folder
         place = folder / "history.db" if folder else usual_place()
         return self._histories.setdefault(place, History(place))
@@ -148,7 +147,6 @@ class Runs:
         return next((each.note for each in self._histories.values() if each.note), "")
 
     def on_context_changed(self) -> None:
-        """The cluster is another one from here on."""
         self._open, self._asked, self._alive, self._missed = {}, 0.0, set(), {}
 
     # what was
@@ -174,7 +172,6 @@ class Runs:
         return next(((run.name, run.values) for run in await self.all(recipe)), None)
 
     async def forget(self, numbers: Iterable[int]) -> int:
-        """Drop these runs from the memory; how many went. Jobs are not touched."""
         wanted = set(numbers)
         for number in wanted:
             self._open.pop(number, None)
@@ -236,12 +233,10 @@ class Runs:
             await self._write(run, with_final_outcome(ended, late=late))
 
     def _with_alarms(self, run: RunRecord) -> RunRecord:
-        """The run with the alarms that this session heard."""
         heard = self._alarms(*run.key, run.launched)
         return replace(run, alarms=merge_alarms(run.alarms, heard)) if heard else run
 
     async def changed(self, plan: LaunchPlan) -> None:
-        """A job was given other values while it runs."""
         values, left_out = without_secrets(self._catalogue().fields(plan.recipe), plan.values)
         for run in await self._following((plan.namespace, plan.name), fresh=True):
             await self._write(run, replace(run, values=values, left_out=left_out))

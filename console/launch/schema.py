@@ -23,7 +23,6 @@ Schema = Mapping[str, Any]  # a parsed JSON schema, or a part of one
 
 
 def parse_recipes(schema: Schema) -> tuple[Recipe, ...]:
-    """The recipes, in the order of the schema's own list."""
     words = ("title", "code", "summary", "needs", "gives", "duration", "suffix")
     return tuple(Recipe(id, *(str(option[word]) for word in words)) for id, option in _recipe_options(schema).items())
 
@@ -44,7 +43,6 @@ def recipe_changes(schema: Schema, recipe: str) -> dict[str, Value]:
 
 
 def recipe_launchers(schema: Schema, recipe: str) -> tuple[str, ...]:
-    """The scripts that a recipe's own launcher needs beside it."""
     return tuple(_recipe_options(schema)[recipe].get("launchers", ()))
 
 

@@ -79,8 +79,6 @@ def _held(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str]:
 
 
 class Stopping:
-    """What can be stopped on one cluster, and removed after it."""
-
     def __init__(self, cluster: WatchedCluster, launcher: Callable[[], Launcher]) -> None:
         self._cluster, self._launcher = cluster, launcher
 
@@ -172,8 +170,6 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class ChartObject:
-    """One object that carries the chart's labels."""
-
     kind: str
     namespace: str
     name: str

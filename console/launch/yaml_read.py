@@ -71,7 +71,6 @@ class _Reader:
         self._out = out
 
     def group(self, node: Node, part: Schema, keys: Keys, kept: Mapping[str, Value]) -> dict[str, Value]:
-        """A map whose names the schema knows one by one."""
         values: dict[str, Value] = {}
         for entry in node.entries or ():
             way = (*keys, entry.name)
@@ -140,7 +139,6 @@ def plain_value(node: Node, part: Schema) -> Value:
 
 
 def _inner(part: Schema, key: str | int) -> Schema:
-    """The schema of what lies in a list or in a map."""
     found = part.get("items") if isinstance(key, int) else part.get("properties", {}).get(key)
     if found is None and not isinstance(key, int):
         found = part.get("additionalProperties")
@@ -199,8 +197,6 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name of a map and its value."""
-
     name: str
     key: Node
     value: Node

@@ -50,7 +50,6 @@ def _map_lines(values: Mapping[str, Value]) -> list[str]:
 
 
 def entry_lines(name: str, value: Value) -> list[str]:
-    """One name and its value, not indented."""
     key = _single(name)
     if isinstance(value, Mapping) and value:
         return [f"{key}:", *_indented(_map_lines(value))]
@@ -61,7 +60,6 @@ def entry_lines(name: str, value: Value) -> list[str]:
 
 
 def item_lines(item: Value) -> list[str]:
-    """One entry of a list, not indented."""
     if isinstance(item, Mapping) and item:
         inner = _map_lines(item)
     elif isinstance(item, Sequence) and not isinstance(item, str) and item:
@@ -111,12 +109,10 @@ class _Edits:
         self.made.append((start, end, text))
 
     def remove_lines(self, start: int, end: int) -> None:
-        """From the start of the first line to that of the line after the last."""
         first = self.text.rfind("\n", 0, start) + 1
         self.made.append((first, self.after(end), ""))
 
     def after(self, place: int) -> int:
-        """Where the next line begins."""
         end = self.text.find("\n", place)
         return len(self.text) if end < 0 else end + 1
 

@@ -85,7 +85,6 @@ class AskBuild(Question["BuildPlan | None"]):
         self._tell()
 
     def plan(self) -> tuple[BuildPlan, str]:
-        """The plan as it is typed, and what is wrong with it."""
         typed = {each.name or "": each.value.strip() for each in self.query(Input)}
         machine, time = typed.pop(MACHINE), _TIME.match(typed.pop(TIME))
         changed = {
@@ -111,7 +110,6 @@ class AskBuild(Question["BuildPlan | None"]):
         self.action_take()
 
     def action_take(self) -> None:
-        """The answer, if nothing is wrong with it."""
         plan, wrong = self.plan()
         if wrong:
             self.query_one("#wrong", Static).update(wrong)

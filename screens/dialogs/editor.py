@@ -73,7 +73,6 @@ class EditorDialog(Question[Editor | None]):
         self._host, self._editors = host, editors
 
     def compose(self) -> ComposeResult:
-        """The name, the editors, and the way by hand of the one under the cursor."""
         host = self._host
         with Vertical() as box:
             box.border_title = Content(host.host)
@@ -105,12 +104,10 @@ class EditorDialog(Question[Editor | None]):
         self.dismiss(self.table.row)
 
     def action_copy_command(self) -> None:
-        """The ssh command, to the clipboard (OSC 52)."""
         self.app.copy_to_clipboard(" ".join(self._host.command))
         self.notify("The ssh command is copied.", timeout=2)
 
     def action_copy_link(self) -> None:
-        """The editor's link, to the clipboard (OSC 52)."""
         editor = self.table.row
         if editor is not None and editor.link:
             self.app.copy_to_clipboard(editor.link)

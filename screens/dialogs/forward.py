@@ -88,7 +88,6 @@ OFFERED = "8888"
 
 
 async def forward_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """Ask for ports and open them to a rank of a job."""
     await ask_and_open(screen, RankAddress(line.jobset.namespace, line.jobset.name, rank.number))
 
 
@@ -109,7 +108,6 @@ async def ask_and_open(screen: LiveScreen, address: RankAddress) -> None:
 
 
 async def open_ports(screen: LiveScreen, address: RankAddress, ports: Sequence[str], keep: bool) -> None:
-    """Open a tunnel and say where its ports are."""
     with screen.report_errors(f"No tunnel to {address}"):
         tunnel, notes = await screen.session.tunnels.open(address, ports, keep=keep)
         lines = [f"{each}." for each in tunnel.listeners] + list(notes)

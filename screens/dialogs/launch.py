@@ -65,7 +65,6 @@ class LaunchLook(Question[bool]):
         self._question, self._words, self._manifests = title, tuple(words), manifests
 
     def compose(self) -> ComposeResult:
-        """The sentence, the checks that fail or learnt nothing, the objects, the keys."""
         with Vertical() as box:
             box.border_title = Content(self._question)
             yield SentenceLine()

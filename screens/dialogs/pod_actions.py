@@ -32,8 +32,6 @@ Key = tuple[str, ...]
 
 
 class PodActions(LiveScreen):
-    """A screen with pods to choose from."""
-
     CHANGES_CLUSTER = frozenset({"delete_pods", "copy_to"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="pods.log", tooltip="Follow what its container prints"),
@@ -162,7 +160,6 @@ def told(pod: Pod) -> str:
 
 
 def consequences(pods: list[Pod]) -> list[str]:
-    """What follows from deleting them."""
     jobs = sorted({pod.jobset for pod in pods if pod.jobset and not pod.finished})
     if jobs:
         return [" ", f"{', '.join(jobs)} counts this as a failure and may restart all its pods."]
@@ -191,7 +188,6 @@ class RankAction:
 
     @property
     def action(self) -> str:
-        """As a binding names it."""
         return f"on_rank('{self.name}')"
 
     def refusal(self, rank: Rank) -> str:
@@ -239,7 +235,6 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
 
 
 async def shell_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """A shell in the pod of a job's rank."""
     await open_shell(screen, line.jobset.namespace, rank.name, title=f"pod {rank.number} of {line.jobset.name}")
 
 

@@ -89,8 +89,6 @@ class Confirm(Question[bool]):
 
 
 class Prompt(Question[str | None]):
-    """Asks for a line; None if it is cancelled."""
-
     DEFAULT_CSS = """
     Prompt > Vertical { width: 70; max-width: 90%; padding: 1 2; }
     Prompt Input { padding: 0; margin-top: 1; }
@@ -168,7 +166,6 @@ class Pick(Question[str | None]):
             self.call_after_refresh(table.move_to, (present.value,))
 
     def action_step(self, lines: int) -> None:
-        """Move in the list while typing."""
         self.query_one(ChoiceTable).action_step(lines)
 
     @on(Input.Changed)
@@ -198,7 +195,6 @@ class WorkDialog(Question[None]):
     busy = False
 
     def stopped_words(self) -> str:
-        """What is said once it was stopped."""
         raise NotImplementedError
 
     def action_leave(self) -> None:

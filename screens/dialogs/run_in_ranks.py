@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 def group_lines(group: OutputGroup) -> list[str]:
-    """A heading with the ranks, and what they said."""
     glyph = "✗" if group.code else "≠" if group.differs else "●"
     ended = f", exit code {group.code}" if group.code else ""
     lines = group.said.splitlines()
@@ -91,7 +90,6 @@ class ExecAll(WorkDialog):
         self.command.focus()
 
     def action_page(self, way: int) -> None:
-        """Read on while the command line has the keys."""
         self.output.scroll_relative(y=way * max(1, self.output.size.height - 1), animate=False)
 
     def stopped_words(self) -> str:
@@ -158,7 +156,6 @@ class QuickNccl(WorkDialog):
         self._complaint = ""  # what it last said beside its table
 
     def compose(self) -> ComposeResult:
-        """What it will do or does, the table, the keys."""
         with Vertical() as box:
             box.border_title = Content(self._title)
             yield SentenceLine(id="status")

@@ -38,8 +38,6 @@ FORM_KEYS = frozenset({"ctrl+d", "ctrl+f", "enter", "up", "down", "ctrl+n", "ctr
 
 @dataclass
 class Edited(Message):
-    """What stands in an editor has changed."""
-
     editor: Widget
 
     @property
@@ -136,19 +134,16 @@ class Line(Input, Inked, inherit_bindings=False):
 
     @on(Input.Changed)
     def tell(self, event: Input.Changed) -> None:
-        """One message for every kind of editor."""
         event.stop()
         self.post_message(Edited(self))
 
     # words
 
     def turn(self, step: int) -> None:
-        """The next or previous word, round the end."""
         at = self._words.index(self.value) if self.value in self._words else -1
         self.typed = self._words[(at + step) % len(self._words)]
 
     def _begin_with(self, letter: str) -> None:
-        """The next word that begins with that letter."""
         names = ("yes", "no") if self._yes_or_no else self._words
         at = self._words.index(self.value) + 1 if self.value in self._words else 0
         order = [*range(at, len(names)), *range(at)]
@@ -173,7 +168,6 @@ class Line(Input, Inked, inherit_bindings=False):
             self._begin_with(event.character.lower())
 
     def action_cursor_right(self, select: bool = False) -> None:
-        """To the right; or the next word, or into what is folded."""
         if self._words:
             self.turn(1)
         elif self.is_handle:
@@ -182,14 +176,12 @@ class Line(Input, Inked, inherit_bindings=False):
             super().action_cursor_right(select)
 
     def action_cursor_left(self, select: bool = False) -> None:
-        """To the left; or the previous word."""
         if self._words:
             self.turn(-1)
         elif not self.is_handle:
             super().action_cursor_left(select)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A word is not edited letter by letter."""
         if (self._words or self.is_handle) and action.startswith(("delete_", "cut", "copy", "paste")):
             return False
         return super().check_action(action, parameters)
@@ -207,7 +199,6 @@ class Line(Input, Inked, inherit_bindings=False):
         self.post_message(events.Paste(self.app.clipboard))
 
     def on_click(self, event: events.Click) -> None:
-        """A click is the next word, or opens what is folded."""
         if self._words:
             event.stop()
             self.turn(1)
@@ -216,7 +207,6 @@ class Line(Input, Inked, inherit_bindings=False):
             self._form.action_enter()
 
     def render_line(self, y: int) -> Strip:
-        """The text, the words, or the line under the cursor."""
         ground, width = self.rich_style, self.size.width
         if self._handle is not None:
             under = self.ground("cursor")
@@ -260,7 +250,6 @@ class Lines(TextArea, inherit_bindings=False):
 
     @on(TextArea.Changed)
     def tell(self, event: TextArea.Changed) -> None:
-        """One message for every kind of editor."""
         event.stop()
         self.post_message(Edited(self))
 
@@ -306,14 +295,12 @@ class ChoiceList(Inked):
 
     @property
     def chosen(self) -> str:
-        """The name under the cursor; empty if there is none."""
         return self._names[self._at] if self._names else ""
 
     def lines_in(self, width: int) -> int:
         return min(TALLEST, len(self._names) or len(self._why(width)))
 
     def _why(self, width: int) -> list[str]:
-        """Why there is nothing, line by line."""
         why = self._offer.why if self._offer else ""
         return wrap(why or "No choices.", max(10, width - 2))
 
@@ -344,7 +331,6 @@ class ChoiceList(Inked):
         self.display = False
 
     def move(self, step: int) -> None:
-        """The name below or above, round the end."""
         if self._names:
             self._at = (self._at + step) % len(self._names)
             self._keep_in_view()

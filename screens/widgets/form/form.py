@@ -98,7 +98,6 @@ class Form(Vertical):
 
     @property
     def stops(self) -> list[Row]:
-        """Lines on which the cursor can stand."""
         return [row for row in self.page.model.rows if row.takes_keys]
 
     def _first(self) -> Row | None:
@@ -126,7 +125,6 @@ class Form(Vertical):
 
     @property
     def texts(self) -> dict[str, str]:
-        """What stands in every field, by path, in sight or not."""
         return dict(self.model.texts)
 
     @property
@@ -185,14 +183,12 @@ class Form(Vertical):
         self.go_to(self.page.row if self.page.row in self.stops else self._first())
 
     def set_advanced(self, advanced: bool) -> None:
-        """Every field in sight, or only those that people change."""
         self.model.set_advanced(advanced, self.here)
         self.settle(self.here)
 
     # moves
 
     def action_step(self, step: int) -> None:
-        """The line above or below; or the choice, while a list of them is open."""
         if self.page.choices.is_open and self.page.choices.chosen:
             self.page.choices.move(step)
         else:
@@ -313,7 +309,6 @@ class Form(Vertical):
             self.changed(row.path)
 
     def action_as_text(self) -> None:
-        """All entries of this field as one text, or one by one again."""
         field = self.page.field
         if field is not None and self.model.toggle_text(field.path):
             self.settle(to=self.page.model.row_of(field.path))
@@ -327,7 +322,6 @@ class Form(Vertical):
             self._open_section(row)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys for entries only where there are any."""
         if action in {"add", "remove"}:
             return self._entry() is not None
         if action == "as_text":
@@ -364,7 +358,6 @@ class Form(Vertical):
     # typing
 
     def take(self) -> bool:
-        """What stands in the editor into the model."""
         field = self.page.field
         if not self.page.take() or field is None:
             return False
@@ -373,7 +366,6 @@ class Form(Vertical):
 
     @on(Edited)
     def take_edit(self, event: Edited) -> None:
-        """A key was pressed in an editor."""
         event.stop()
         row, field = self.page.row, self.page.field
         if not self.take() or row is None or field is None:
@@ -396,7 +388,6 @@ class Form(Vertical):
             self.changed(row.path)
 
     def changed(self, path: str = "") -> None:
-        """Says that the model holds other texts."""
         self.post_message(self.Changed(path, self.page.model.texts.get(path, "")))
         self.tell()
 
@@ -433,7 +424,6 @@ class Form(Vertical):
 
     @on(FormLines.Clicked)
     def take_click(self, event: FormLines.Clicked) -> None:
-        """A click puts the cursor there; on a section it folds or opens it."""
         event.stop()
         row = event.row
         self.take()

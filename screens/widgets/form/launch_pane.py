@@ -56,7 +56,6 @@ class DiffText(YamlText):
     ]  # fmt: skip
 
     def paint(self, text: str, whole: str) -> list[Span]:
-        """The mark says it; the colour says it again."""
         ink = _DIFF_INKS.get(whole[:1], "")
         return [Span(text, ink)] if ink else yaml_runs(text)
 
@@ -70,8 +69,6 @@ class DiffText(YamlText):
 
 
 class CommandText(YamlText):
-    """The helm command; c copies it."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "copy", "Copy", id="command.copy", tooltip="The command, into this machine's clipboard"),
         Binding("i", "turn", "All in one line", id="command.inline",
@@ -127,8 +124,6 @@ class LaunchPane(Vertical):
 
     @dataclass
     class Typed(Message):
-        """Somebody typed into the YAML."""
-
         text: str
 
     def __init__(self, launch: LaunchScreen) -> None:
@@ -191,7 +186,6 @@ class LaunchPane(Vertical):
 
     @on(TextArea.Changed)
     def take_typing(self, event: TextArea.Changed) -> None:
-        """Only what a person types counts."""
         event.stop()
         text = self.yaml.text
         if text != self._shown:
@@ -241,7 +235,6 @@ class LaunchPane(Vertical):
         self.draw()
 
     def leave(self) -> None:
-        """The keys go back to the form."""
         if not self._launch.has_class("-wide"):
             self.show(False)
         self._launch.form.resume()

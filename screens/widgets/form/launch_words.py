@@ -118,7 +118,6 @@ LIST_HELP = Span(
 
 
 def help_words(field: Field | None, problem: str) -> list[Span]:
-    """Help for one field: what is wrong with it first."""
     if field is None:
         return [Span("⏎ opens this. ctrl+t shows all fields of all sections, ctrl+f searches in them.", "dim")]
     wrong = [Span(f"✗ {wording.sentence(problem)}  ", "bad")] if problem else []
@@ -166,7 +165,6 @@ def plan_words(plan: LaunchPlan, draft: LaunchDraft) -> list[Span]:
 
 
 def sum_words(plan: LaunchPlan, draft: LaunchDraft, problems: Sequence[FieldProblem]) -> list[Span]:
-    """What would be created, or how many fields need a look first."""
     if problems:
         titles = {"": "the values as a whole", "namespace": "Namespace"}
         titles |= {path: field.title for path, field in draft.model.by_path.items()}
@@ -208,7 +206,6 @@ def fit_words(fleet: Fleet, ask: LaunchDemand) -> list[Span]:
 
 
 def paste_words(read: Draft, *, taken: int) -> list[list[Span]]:
-    """What came of a paste, a line each."""
     lines = [[Span("✗ ", "bad"), Span(str(remark))] for remark in read.problems]
     if read.problems:
         lines.append([Span("The form is as it was; correct the text and paste it again.", "dim")])
@@ -235,7 +232,6 @@ class AboutLine(SentenceLine):
     _highest: tuple[int, int] = (0, 0)  # width, and the lines of the longest sentence at it
 
     def lines_at(self, width: int) -> int:
-        """As many as the longest needs."""
         if self._highest[0] != width or not self._highest[1]:
             highest = max((len(folded_runs(each, width)) for each in self.all), default=0)
             self._highest = width, highest
@@ -264,7 +260,6 @@ class LaunchHead(Vertical):
         self._about.refresh(layout=True)
 
     def tell_recipe(self, recipe: Recipe, *, brief: bool, read_only: bool) -> None:
-        """What it does, needs and gives; brief, while somebody types."""
         self.set_class(brief, "-brief")
         first = (READ_ONLY,) if read_only else ()
         self._about.runs = (*first, *recipe_words(recipe, brief=brief))

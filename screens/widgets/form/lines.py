@@ -36,8 +36,6 @@ NONE_LISTED = "▾"  # behind a value for which the cluster has something to cho
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where things stand in a form of that width."""
-
     width: int
 
     @property
@@ -46,13 +44,11 @@ class Columns:
 
     @property
     def room(self) -> int:
-        """How wide values are, beside which something may stand."""
         left = self.width - self.value
         return max(8, left - 2) if left < 34 else min(56, max(22, left * 11 // 20))
 
     @property
     def spare(self) -> int:
-        """How wide the words beside a value may be."""
         return max(0, self.width - self.value - self.room - 2)
 
 
@@ -78,7 +74,6 @@ def picked_pieces(typed: str, words: Sequence[str], yes_or_no: bool, width: int)
 
 
 def placeholder(field: Field) -> str:
-    """What stands greyed in an empty value."""
     example = field.examples[0] if field.examples else ""
     if field.kind in COLLECTIONS:
         plain = "NAME=text" if field.kind is FieldKind.MAP else "one"
@@ -96,7 +91,6 @@ def shown_text(field: Field, text: str) -> str:
 
 
 def row_runs(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], width: int, *, here: bool) -> list[Span]:
-    """One line of the form, from its left edge to its right."""
     if row.kind is RowKind.GAP:
         return []
     if row.kind is RowKind.SECTION:
@@ -117,7 +111,6 @@ def row_runs(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], wid
 
 
 def section_runs(model: FormModel, row: Row, width: int) -> list[Span]:
-    """A section's line: open with a rule, folded with what is in it."""
     if row.path == MENTIONS:
         words = ", ".join(f"“{word}”" for word in model.wanted.split())
         return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]

@@ -29,8 +29,6 @@ MENTIONS = "Mentioned in the help of"  # section of what a search finds in descr
 
 
 class RowKind(Enum):
-    """What one line of the form is."""
-
     SECTION = auto()
     FIELD = auto()
     ENTRY = auto()
@@ -40,8 +38,6 @@ class RowKind(Enum):
 
 
 class Row(NamedTuple):
-    """One line of the form."""
-
     kind: RowKind
     path: str  # a field's path, or a section's title
     number: int = 0  # which entry, or which line of a text
@@ -49,7 +45,6 @@ class Row(NamedTuple):
 
     @property
     def takes_keys(self) -> bool:
-        """Whether the cursor can stand here."""
         if self.kind is RowKind.SECTION:
             return self.folded
         return self.kind is not RowKind.GAP and not (self.kind is RowKind.TEXT and self.number)
@@ -186,7 +181,6 @@ class FormModel:
         return True
 
     def toggle_section(self, group: str, keep: str = "") -> None:
-        """Opens a folded section with all its fields, or folds it."""
         if self.is_folded(group):
             self._folded.discard(group)
             if not any(self._shown(field, "", opened=False) for field in self.of(group)):
@@ -197,7 +191,6 @@ class FormModel:
         self.lay_out(keep)
 
     def open_rest(self, group: str) -> None:
-        """Puts the advanced fields of a section in sight too."""
         self._opened.add(group)
         self.lay_out()
 
@@ -214,7 +207,6 @@ class FormModel:
         self.lay_out(keep)
 
     def is_folded(self, group: str) -> bool:
-        """Whether the fields of that section are out of sight."""
         return group in self._folded or not any(self._shown(field, "") for field in self.of(group))
 
     def of(self, group: str) -> list[Field]:
@@ -231,12 +223,10 @@ class FormModel:
         self.rows = list(self._search_rows() if self.wanted else self._section_rows(keep))
 
     def shown(self) -> tuple[str, ...]:
-        """Paths of the fields in sight, from top to bottom."""
         kinds = (RowKind.SECTION, RowKind.MORE, RowKind.GAP)
         return tuple(dict.fromkeys(row.path for row in self.rows if row.kind not in kinds))
 
     def row_of(self, path: str) -> Row | None:
-        """The first line of a field in sight."""
         return next((row for row in self.rows if row.path == path and row.takes_keys), None)
 
     def owner(self, path: str) -> str:
@@ -296,8 +286,6 @@ class FormModel:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """What the launch screen's form is to hold when it opens."""
-
     recipe: str
     values: Mapping[str, Value] = dataclass_field(default_factory=dict)
     """As in LaunchPlan: nested, only what differs from the recipe's defaults."""
@@ -352,7 +340,6 @@ class LaunchDraft:
         return True
 
     def rename(self, name: str) -> None:
-        """Another name stands there from the start."""
         self.model.texts[NAME] = self.model.defaults[NAME] = name
 
     def plan(self, namespace: str) -> tuple[LaunchPlan, tuple[FieldProblem, ...]]:

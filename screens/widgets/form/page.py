@@ -68,7 +68,6 @@ class FormSearch(Horizontal):
         yield self.found
 
     def open(self) -> None:
-        """Takes the keys; the words of the last search are still there."""
         self.display = True
         self.input.focus()
 
@@ -79,7 +78,6 @@ class FormSearch(Horizontal):
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
-        """Searches as the words are typed."""
         event.stop()
         if self.input.has_focus:
             self._form.search(event.value)
@@ -127,13 +125,11 @@ class FormPage(Widget):
         return self.offers.get(self.field.choices_from) if self.field is not None else None
 
     def open_choices(self, offer: FieldChoices, typed: str, *, narrow: bool) -> None:
-        """Drops the list down under the line with the cursor."""
         self.offer_was_shown = True
         self.choices.open(offer, typed, narrow=narrow)
         self.put_editor()
 
     def show(self, model: FormModel) -> None:
-        """Draws another model, with no cursor."""
         self.model = self.lines.model = model
         self.row = self.lines.here = None
         self.choices.close()
@@ -142,7 +138,6 @@ class FormPage(Widget):
         self.lines.measure()
 
     def offered(self, offers: Mapping[str, FieldChoices]) -> None:
-        """The cluster has others to choose from now."""
         self.offers = self.lines.offers = offers
         self.lines.repaint_changed()
         if self.choices.is_open and self.offer is not None:
@@ -187,7 +182,6 @@ class FormPage(Widget):
             self._line.choose_all()
 
     def reload(self) -> None:
-        """The model holds another text for the line with the cursor."""
         if self.row is not None:
             self._load(self.row)
 
@@ -263,12 +257,10 @@ class FormPage(Widget):
 
     @on(FormLines.Scrolled)
     def follow_lines(self, event: FormLines.Scrolled) -> None:
-        """The editor stays on its line."""
         event.stop()
         self.put_editor()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel over what floats moves the lines."""
         event.stop()
         self.lines.scroll_relative(y=3, animate=False)
 
