@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import errno
 import hashlib
-import io
 import os
-import queue
 import shutil
+import socket
 import stat
 import tarfile
 import threading
@@ -22,8 +21,6 @@ from console.errors import BadInput, ConsoleError, CopyFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-
-    from typing_extensions import Buffer
 
 
 SUFFIX = ".a4-part"  # end of the names of what is not whole yet
@@ -263,7 +260,6 @@ _PIECE = 1 << 18
 _NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _REFUSED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
 _LONGEST_NAME = 1 << 16
-_WAITING = 64  # pieces that may wait for the disk
 _TYPES = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.FOLDER: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
 
 
@@ -310,36 +306,6 @@ async def _content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
     yield bytes(_padded(size) - size)
 
 
-class _Pipe(io.RawIOBase):
-    """Bytes from the event loop to a thread, a few pieces at a time."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.room = asyncio.Semaphore(_WAITING)
-        self._loop = loop
-        self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._rest = memoryview(b"")
-        self._over = False
-
-    def put(self, data: bytes) -> None:
-        """Hand on a piece; an empty one is the end."""
-        self._pieces.put(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer) -> int:
-        """Wait for bytes; called by the thread."""
-        if not self._rest and not self._over:
-            self._rest = memoryview(self._pieces.get())
-            self._over = not self._rest
-            self._loop.call_soon_threadsafe(self.room.release)
-        into = memoryview(buffer)
-        size = min(len(self._rest), len(into))
-        into[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size
-
-
 class _Header(tarfile.TarInfo):
     """A header whose names, attributes and maps of holes cannot fill the memory: the library reads them whole."""
 
@@ -368,20 +334,20 @@ class Unpacking:
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
         """Until the stream ends. Raises what the stream raises, and CopyFailed when this machine's disk is full."""
         loop = asyncio.get_running_loop()
-        pipe = _Pipe(loop)
-        taking = asyncio.create_task(asyncio.to_thread(self._take, io.BufferedReader(pipe, _PIECE), loop))
-        taking.add_done_callback(lambda _: pipe.room.release())
+        ours, theirs = socket.socketpair()  # what the thread has not taken yet keeps the sender waiting
+        ours.setblocking(False)
+        taking = asyncio.create_task(asyncio.to_thread(self._take, os.fdopen(theirs.detach(), "rb", _PIECE), loop))
         try:
             async for data in chunks:
                 self._most -= len(data)
                 if self._most < 0:
                     raise CopyFailed("The container sends far more than the sizes it listed: the copy was stopped.")
-                await pipe.room.acquire()
-                if taking.done():
+                try:
+                    await loop.sock_sendall(ours, data)
+                except ConnectionError:  # the thread has ended, and says why
                     break
-                pipe.put(data)
         finally:
-            pipe.put(b"")
+            ours.close()
             await taking
 
     def _take(self, source: IO[bytes], loop: asyncio.AbstractEventLoop) -> None:

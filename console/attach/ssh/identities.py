@@ -95,7 +95,7 @@ def find(places: SshPaths) -> list[Identity]:
     """All that can be used without a question, most wanted first: the agent's, the files', ours."""
     files = list(_files(places))
     by_key = {each.public: each.path for each in files}
-    held = [_held(places, public, comment, by_key) for public, comment in _agent()]
+    held = [Identity(key, words, by_key.get(key) or _file_of(places, key), agent=True) for key, words in _agent()]
     held.sort(key=lambda each: each.needs_hand)
     known = {each.public for each in held}
     return [*held, *(each for each in files if each.public not in known)]
@@ -116,22 +116,16 @@ def _agent() -> Iterator[tuple[str, str]]:
             yield public, comment
 
 
-def _held(places: SshPaths, public: str, comment: str, by_key: dict[str, str]) -> Identity:
-    """A key of the agent: named by its own file where there is one, else by a file of its public half."""
-    path = by_key.get(public) or _file_of(places, public)
-    if not path:
-        name = fingerprint(public).removeprefix("SHA256:").replace("/", "_").replace("+", "-")
-        path = str(places.own / f"agent-{name}.pub")
-    return Identity(public, comment, path, agent=True)
-
-
 def _file_of(places: SshPaths, public: str) -> str:
-    """The public file in ~/.ssh of a key whose private half asks for a passphrase, or is elsewhere."""
+    """The file that stands for a key of the agent: its own in ~/.ssh if its private half asks for a passphrase, or is
+    elsewhere; else one of ours with its public half.
+    """
     for path in sorted(places.user.glob("*.pub")):
         if path.is_file() and public_of(_text(path))[0] == public:
             private = path.with_suffix("")
             return str(private if private.is_file() else path)
-    return ""
+    name = fingerprint(public).removeprefix("SHA256:").replace("/", "_").replace("+", "-")
+    return str(places.own / f"agent-{name}.pub")
 
 
 def _files(places: SshPaths) -> Iterator[Identity]:
