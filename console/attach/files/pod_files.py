@@ -105,7 +105,7 @@ class PodFiles:
         """What a script printed, and what it complained of; raises when it ends badly, or not within the limit (s)."""
         from console.kube.exec import BEGINS, BEGUN
 
-        out, complaints, loop = bytearray(), self._complaints(what), asyncio.get_running_loop()
+        answer, loop = self._answer(what), asyncio.get_running_loop()
         ends, pieces, silent = loop.time() + (limit or 0.0), 0, limit is not None and limit > BEGINS
         try:
             async with (
@@ -119,42 +119,30 @@ class PodFiles:
                     if silent:
                         silent = False
                         clock.reschedule(ends)
-                    if channel != 1:
-                        complaints.add(data)
+                    before = len(answer.out)
+                    answer.add(channel, data)
+                    if channel != 1 or not limit:
                         continue
-                    if limit and (
-                        not out or (limit == LISTING and len(out) // MEASURE < (len(out) + len(data)) // MEASURE)
-                    ):
-                        clock.reschedule(min(ends, loop.time() + FLOW))
-                    self._add(out, data, what)
                     pieces += 1
-                    if limit and pieces > PIECES and len(out) < SMALL * pieces:
+                    if not before or (limit == LISTING and before // MEASURE < len(answer.out) // MEASURE):
+                        clock.reschedule(min(ends, loop.time() + FLOW))
+                    if pieces > PIECES and len(answer.out) < SMALL * pieces:
                         raise CopyFailed(
-                            f"Could not {what} in {self.where}: it answers in pieces of a few bytes, without an end.",
+                            f"{answer.failed}: it answers in pieces of a few bytes, without an end.",
                             "Check that container: a4 doctor, a4 facts.",
                         )
         except TimeoutError as error:
-            raise CopyFailed(
-                f"Could not {what} in {self.where}: "
-                + (f"the answer did not end, or go on, within {FLOW:g} s." if out
-                   else f"no answer within {BEGINS if silent else limit:g} s."),
-                "Check that container and its file system: a4 doctor, a4 facts.",
-            ) from error  # fmt: skip
-        self._check(process.code, complaints.text, what, path)
-        return bytes(out), complaints.text
+            late = f"no answer within {BEGINS if silent else limit:g} s."
+            why = f"the answer did not end, or go on, within {FLOW:g} s." if answer.out else late
+            hint = "Check that container and its file system: a4 doctor, a4 facts."
+            raise CopyFailed(f"{answer.failed}: {why}", hint) from error
+        self._check(process.code, answer, path)
+        return bytes(answer.out), answer.complaint
 
-    def _complaints(self, what: str) -> _Complaints:
-        return _Complaints(f"Could not {what} in {self.where}")
+    def _answer(self, what: str) -> _Answer:
+        return _Answer(f"Could not {what} in {self.where}")
 
-    def _add(self, out: bytearray, data: bytes, what: str) -> None:
-        if len(out) + len(data) > MAX_ANSWER:
-            raise CopyFailed(
-                f"Could not {what} in {self.where}: the answer is longer than {MAX_ANSWER >> 20} MiB.",
-                "Name a folder with fewer files, or pack it into one file there (tar).",
-            )
-        out += data
-
-    def _check(self, code: int | None, complaint: str, what: str, path: str) -> None:
+    def _check(self, code: int | None, answer: _Answer, path: str) -> None:
         if code == scripts.MISSING:
             raise NotFound(f"There is no {path} in {self.where}.")
         if code == scripts.FORBIDDEN:
@@ -165,7 +153,7 @@ class PodFiles:
         if code in _KILLED:
             raise Unreachable(f"The copy process was killed in {self.where} (exit code {code}).")
         if code:
-            raise failure(f"Could not {what} in {self.where}", complaint, code)
+            raise failure(answer.failed, answer.complaint, code)
 
     async def stat(self, path: str) -> PathInfo:
         """What is there; NotFound if its folder is missing too."""
@@ -190,22 +178,17 @@ class PodFiles:
 
     async def tree(self, folder: str) -> tuple[list[FileEntry], list[CopyProblem]]:
         """Everything below a folder, and what could not be seen or has no content to copy."""
-        out = bytearray()
         what = f"list {folder}"
-        complaints = self._complaints(what)
-        async with self.start(
-            ("sh", "-c", scripts.TREE, "sh", folder), stdin=None, doing=f"{what} in {self.where}"
-        ) as process:
+        answer = self._answer(what)
+        argv = ("sh", "-c", scripts.TREE, "sh", folder)
+        async with self.start(argv, stdin=None, doing=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
-                if channel == 1:
-                    self._add(out, data, what)
-                else:
-                    complaints.add(data)
-        if process.code == scripts.FORBIDDEN or (process.code and not out):
-            self._check(process.code, complaints.text, what, folder)
-        problems = [CopyProblem("", line.strip()) for line in complaints.text.splitlines() if line.strip()]
+                answer.add(channel, data)
+        if process.code == scripts.FORBIDDEN or (process.code and not answer.out):
+            self._check(process.code, answer, folder)
+        problems = [CopyProblem("", line.strip()) for line in answer.complaint.splitlines() if line.strip()]
         entries = []
-        for entry in scripts.tree(bytes(out)):
+        for entry in scripts.tree(bytes(answer.out)):
             if entry.kind is EntryKind.OTHER:
                 problems.append(CopyProblem(entry.path, "It is a device, pipe or socket, which has no content."))
             elif _unsendable(entry.path):
@@ -223,15 +206,15 @@ class PodFiles:
     async def _bytes(
         self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
     ) -> AsyncGenerator[bytes, None]:
-        complaints = self._complaints(what)
+        answer = self._answer(what)
         async with self.start(argv, stdin=stdin, doing=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
                 if channel == 1:
                     yield data
                 else:
-                    complaints.add(data)
+                    answer.add(channel, data)
         if not (lenient and process.code in _PARTLY):
-            self._check(process.code, complaints.text, what, path)
+            self._check(process.code, answer, path)
 
     async def size(self, path: str) -> int:
         out, _ = await self._run(scripts.SIZE, path, what=f"inspect {path}", path=path, limit=QUICK)
@@ -266,12 +249,13 @@ class PodFiles:
             if len(names) > 1:
                 listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
                 argv = ("sh", "-c", scripts.SUMS, "sh", folder, str(len(listed)))
-                out = bytearray()
                 what = f"compare {folder}"
-                async with aclosing(self._bytes(argv, listed, what, folder, lenient=True)) as answer:
-                    async for data in answer:
-                        self._add(out, data, what)
-                found = {name.removeprefix("./"): value for name, value in scripts.checksums(bytes(out)).items()}
+                answer = self._answer(what)
+                async with aclosing(self._bytes(argv, listed, what, folder, lenient=True)) as pieces:
+                    async for data in pieces:
+                        answer.add(1, data)
+                sums = scripts.checksums(bytes(answer.out))
+                found = {name.removeprefix("./"): value for name, value in sums.items()}
             for name in names:
                 if name not in found and len(names) - len(found) <= 3:  # a name that is printed in an odd way
                     out_one, _ = await self._run(
@@ -336,22 +320,31 @@ class PodFiles:
         await self._run(scripts.DELETE, whole, what=f"delete {whole}", path=whole)
 
 
-class _Complaints:
-    """The beginning of what a command writes to its standard error."""
+class _Answer:
+    """What a command prints: all of its output, and the beginning of what it writes to its standard error."""
 
     def __init__(self, failed: str) -> None:
-        self._failed = failed
-        self._count = 0
-        self.text = ""
+        self.failed = failed  # how an error begins
+        self.out = bytearray()
+        self.complaint = ""
+        self._complained = 0
 
-    def add(self, data: bytes) -> None:
+    def add(self, channel: int, data: bytes) -> None:
         """One more piece; CopyFailed once there are too many."""
-        self._count += len(data)
-        if self._count > MAX_COMPLAINTS:
-            last = self.text.partition("\n")[0][:200]
-            raise CopyFailed(f"{self._failed}: it printed more than {MAX_COMPLAINTS >> 20} MiB of errors: {last}")
-        if len(self.text) < _LONGEST_COMPLAINT:
-            self.text = (self.text + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
+        if channel == 1:
+            if len(self.out) + len(data) > MAX_ANSWER:
+                raise CopyFailed(
+                    f"{self.failed}: the answer is longer than {MAX_ANSWER >> 20} MiB.",
+                    "Name a folder with fewer files, or pack it into one file there (tar).",
+                )
+            self.out += data
+            return
+        self._complained += len(data)
+        if self._complained > MAX_COMPLAINTS:
+            last = self.complaint.partition("\n")[0][:200]
+            raise CopyFailed(f"{self.failed}: it printed more than {MAX_COMPLAINTS >> 20} MiB of errors: {last}")
+        if len(self.complaint) < _LONGEST_COMPLAINT:
+            self.complaint = (self.complaint + data.decode(errors="replace"))[:_LONGEST_COMPLAINT]
 
 
 @asynccontextmanager
