@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound
@@ -99,19 +98,13 @@ if TYPE_CHECKING:
     Key = tuple[str, str]
 
 
-@dataclass(slots=True)
-class _Shared:
-    log: JobLog
-    readers: int = 0
-
-
 class Logs:
     def __init__(self, cluster: WatchedCluster, streams: OpenStream | None = None, folder: Path | None = None) -> None:
         """`streams` opens the log of a container, the cluster's own unless given; `folder` is where logs are kept."""
         self._cluster = cluster
         self._streams = streams or self._open_stream
         self._folder = folder
-        self._shared: dict[Key, _Shared] = {}
+        self._shared: dict[Key, JobLog] = {}
         self._swept = False
         self._closing: list[asyncio.Task[None]] = []
 
@@ -170,22 +163,22 @@ class Logs:
         given; `once`: what there is now, not followed; `chosen`: of so many ranks those that are read.
         """
         key = namespace, name
-        shared = self._shared.get(key)
-        if shared is None:
+        log = self._shared.get(key)
+        if log is None:
             log = JobLog(self._cluster, key, self._streams, self.folder, tail=tail, once=once, chosen=chosen)
-            shared = self._shared[key] = _Shared(log)
+            self._shared[key] = log
             log.start()
-        shared.readers += 1
+        log.readers += 1
         if not self._swept:
             self._swept = True
             await asyncio.to_thread(delete_old_logs, self.folder)
         try:
-            yield shared.log
+            yield log
         finally:
-            shared.readers -= 1
-            if not shared.readers and self._shared.get(key) is shared:
+            log.readers -= 1
+            if not log.readers and self._shared.get(key) is log:
                 del self._shared[key]
-                await shared.log.close()
+                await log.close()
 
     async def previous(
         self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
@@ -194,21 +187,21 @@ class Logs:
 
         NotFound if there is no such job, nor anything kept of one.
         """
-        shared = self._shared.get((namespace, name))
+        log = self._shared.get((namespace, name))
         finder = PreviousLogReader(self._cluster, self._streams, self.folder, (namespace, name))
-        return await finder.read(wanted, tail, shared.log.parts if shared else ())
+        return await finder.read(wanted, tail, log.parts if log else ())
 
     async def first_failure(self, namespace: str, name: str) -> FailureCard | None:
         """The first failure, eviction or preemption of a job's latest attempt that had one; None if none had."""
-        shared = self._shared.get((namespace, name))
+        log = self._shared.get((namespace, name))
         return await failure_card(
-            self._cluster, self._streams, self.folder, (namespace, name), shared.log.parts if shared else ()
+            self._cluster, self._streams, self.folder, (namespace, name), log.parts if log else ()
         )
 
     def on_context_changed(self) -> None:
         """The cluster is another one from here on: its jobs are not those that were followed."""
         shared, self._shared = list(self._shared.values()), {}
-        self._closing += [asyncio.create_task(each.log.close()) for each in shared]
+        self._closing += [asyncio.create_task(each.close()) for each in shared]
 
     async def close(self) -> None:
         """End everything, and write what is not written."""

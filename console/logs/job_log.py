@@ -165,6 +165,7 @@ class JobLog:
         self._listeners: list[ChangeSubscription] = []
         self._keeping = asyncio.Lock()
         self.closed = False
+        self.readers = 0  # how many share it
 
     # life
 

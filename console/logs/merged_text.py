@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from console.logs.filter import matching_lines, passing_lines
-from console.logs.text import WIDEST, TextRow
+from console.logs.text import WIDEST, Text, TextRow
 
 if TYPE_CHECKING:
     import re
@@ -105,18 +105,18 @@ SLICE = 20_000  # lines that one step looks at
 CUT = b" (the line goes on)"
 
 
-class MergedText:
+class MergedText(Text):
     """`parts` gives the parts as they are at each moment; `label` says whose a part is."""
 
     def __init__(self, parts: Callable[[], Sequence[LogSegment]], label: Callable[[LogSegment], str]) -> None:
-        self.note = ""
         self._get = parts
         self._label = label
         self._parts: list[LogSegment] = list(parts())
-        self._keep: LineFilter | None = None
-        self._pattern: re.Pattern[bytes] | None = None
-        self._kept: dict[int, FilteredLines] = {}
-        self._matches: dict[int, FilteredLines] = {}
+        super().__init__()
+
+    def again(self) -> None:
+        self._kept_of: dict[int, FilteredLines] = {}
+        self._matches_of: dict[int, FilteredLines] = {}
 
     def renew(self) -> None:
         """Take up parts that are new, and leave out those that are no longer wanted."""
@@ -125,7 +125,7 @@ class MergedText:
     def _shown(self) -> Sequence[TimedLines]:
         if self._keep is None:
             return self._parts
-        return [self._pick(self._kept, part) for part in self._parts]
+        return [self._pick(self._kept_of, part) for part in self._parts]
 
     @staticmethod
     def _pick(picks: dict[int, FilteredLines], part: LogSegment) -> FilteredLines:
@@ -156,25 +156,22 @@ class MergedText:
 
     # filter and search
 
-    def apply_filter(self, keep: LineFilter | None) -> None:
-        self._keep, self._kept, self._matches = keep, {}, {}
-
     def seek(self, pattern: re.Pattern[bytes] | None) -> None:
-        self._pattern, self._matches = pattern, {}
+        self._pattern, self._matches_of = pattern, {}
 
     def advance(self) -> bool:
         more = False
         each = max(500, SLICE // max(1, len(self._parts)))
         for part in self._parts:
             if self._keep is not None:
-                kept = self._pick(self._kept, part)
+                kept = self._pick(self._kept_of, part)
                 more |= _look(part, kept, each, self._keep)
             if self._pattern is not None:
-                more |= _look(part, self._pick(self._matches, part), each, self._keep, self._pattern)
+                more |= _look(part, self._pick(self._matches_of, part), each, self._keep, self._pattern)
         return more
 
     def _found(self) -> list[FilteredLines]:
-        return [self._pick(self._matches, part) for part in self._parts]
+        return [self._pick(self._matches_of, part) for part in self._parts]
 
     @property
     def found(self) -> int:

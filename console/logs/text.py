@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from console.errors import NotFound, Unreadable
 from console.logs.filter import LONGEST, matching_lines, passing_lines
@@ -57,63 +57,17 @@ class LineFilter:
         return ", ".join(filter(None, said))
 
 
-class Text(Protocol):
+class Text(ABC):
     """Lines by number; there may be millions, and more at any time.
 
     After `apply_filter` or `seek`, `advance` has to be called until it returns False. It may run in another thread, and
     has to be called again for lines that came later.
     """
 
-    note: str  # what is to be said of the text itself, such as how far it has been read; empty: nothing
-
-    def __len__(self) -> int:
-        """Lines that are shown: those the filter let through so far."""
-
-    def total(self) -> int:
-        """All lines there are, shown or not."""
-
-    def page(self, start: int, stop: int) -> list[TextRow]: ...
-
-    def apply_filter(self, keep: LineFilter | None) -> None:
-        """Show only these lines; None: all."""
-
-    def seek(self, pattern: re.Pattern[bytes] | None) -> None: ...
-
-    def advance(self) -> bool:
-        """Look at some more lines; whether there are still more."""
-
-    @property
-    def found(self) -> int:
-        """How many lines match the search, as far as they were looked at."""
-
-    def place(self, match: int) -> int:
-        """The number of the line that match stands in."""
-
-    def nearest(self, line: int) -> int:
-        """The first match in that line or after it; `found` if there is none."""
-
-
-class SearchedText(ABC):
-    """A text that is looked through from its beginning for a filter and a search."""
-
     def __init__(self) -> None:
-        self.note = ""
+        self.note = ""  # what is to be said of the text itself, such as how far it has been read; empty: nothing
         self._keep: LineFilter | None = None
         self._pattern: re.Pattern[bytes] | None = None
-        self.again()
-
-    @abstractmethod
-    def total(self) -> int: ...
-
-    def __len__(self) -> int:
-        return self.total() if self._keep is None else len(self._kept)
-
-    def apply_filter(self, keep: LineFilter | None) -> None:
-        self._keep = keep
-        self.again()
-
-    def seek(self, pattern: re.Pattern[bytes] | None) -> None:
-        self._pattern = pattern
         self.again()
 
     def again(self) -> None:
@@ -122,12 +76,45 @@ class SearchedText(ABC):
         """Lines that the filter keeps, and those in which the search text stands: by number, or by where they begin."""
         self._seen = 0
 
+    def __len__(self) -> int:
+        """Lines that are shown: those the filter let through so far."""
+        return self.total() if self._keep is None else len(self._kept)
+
+    @abstractmethod
+    def total(self) -> int:
+        """All lines there are, shown or not."""
+
+    @abstractmethod
+    def page(self, start: int, stop: int) -> list[TextRow]: ...
+
+    def apply_filter(self, keep: LineFilter | None) -> None:
+        """Show only these lines; None: all."""
+        self._keep = keep
+        self.again()
+
+    def seek(self, pattern: re.Pattern[bytes] | None) -> None:
+        self._pattern = pattern
+        self.again()
+
+    @abstractmethod
+    def advance(self) -> bool:
+        """Look at some more lines; whether there are still more."""
+
     @property
     def found(self) -> int:
+        """How many lines match the search, as far as they were looked at."""
         return len(self._matches)
 
+    @abstractmethod
+    def place(self, match: int) -> int:
+        """The number of the line that match stands in."""
 
-class ListText(SearchedText):
+    @abstractmethod
+    def nearest(self, line: int) -> int:
+        """The first match in that line or after it; `found` if there is none."""
+
+
+class ListText(Text):
     """A text whose lines are in a list that grows at its end: what `row` gives."""
 
     @abstractmethod
@@ -169,7 +156,7 @@ BLOCK = 1 << 18
 STEP = 1 << 25  # bytes that one step counts or searches
 
 
-class FileText(SearchedText):
+class FileText(Text):
     """The lines of a file of any size, which may grow; raises NotFound and Unreadable.
 
     It is mapped, never read as a whole, and opened at once: counted and searched as one looks at it. What is kept is

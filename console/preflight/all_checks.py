@@ -30,10 +30,13 @@ if TYPE_CHECKING:
 class Spec:
     id: str
     title: str
-    area: str
     look: Callable[[CheckContext], Awaitable[Verdict]]
     fix: str  # what mends it, where the check itself knows nothing better
     command: str = ""
+
+    @property
+    def area(self) -> str:
+        return next(area for area, ids in _AREAS.items() if self.id in ids)
 
 
 STOPS_A_LAUNCH = frozenset({
@@ -43,8 +46,21 @@ STOPS_A_LAUNCH = frozenset({
 """Checks whose failure means that the pods of a launch would not come to work. The others tell of the cluster as a
 whole, of what comes with time, or of what the API server refuses by itself."""
 
-_CLUSTER, _MACHINES, _STORAGE, _QUEUES = "cluster", "machines", "storage", "queues"
-_IMAGES, _NETWORK, _PROJECT, _RELEASE = "images", "network", "project", "release"
+
+_AREAS = {
+    "cluster": ("P01", "P02", "P03", "P33"),
+    "machines": ("P04", "P05", "P06", "P07", "P08", "P13", "P29"),
+    "storage": ("P09", "P10", "P11", "P12", "P19", "P20", "P21", "P22"),
+    "queues": ("P14", "P15", "P16", "P17", "P18"),
+    "images": ("P23", "P24", "P25"),
+    "network": ("P26", "P27", "P28"),
+    "project": ("P30", "P31", "P32", "P35"),
+    "release": ("P34", "P36"),
+}
+
+
+def _update(flags: str) -> str:
+    return f"gcloud container clusters update NAME {flags}"
 
 
 def _release(name: str, version: str) -> str:
@@ -53,128 +69,93 @@ def _release(name: str, version: str) -> str:
 
 
 CHECKS: tuple[Spec, ...] = (
-    Spec("P01", "Cluster reachable", _CLUSTER, cluster.reached, "Connect to it: `a4 clusters` lists them, C switches."),
-    Spec("P02", "GKE version", _CLUSTER, cluster.version, "Upgrade the control plane, then the node pools."),
-    Spec("P03", "Regional Standard cluster", _CLUSTER, cluster.regional, "Make another cluster."),
-    Spec("P04", "A4 node pool", _MACHINES, machines.a4_pool, "Add a node pool of a4-highgpu-8g, or nodes to it."),
-    Spec("P05", "Dense deployment", _MACHINES, machines.dense, "Take the machines from a dense reservation."),
-    Spec(
-        "P06",
-        "GPUs ready and free",
-        _MACHINES,
-        machines.free_gpus,
-        "Wait for machines; see `a4 nodes` for what is wrong.",
-    ),
-    Spec("P07", "GPU taint tolerated", _MACHINES, machines.taints, "Add a toleration under placement.tolerations."),
+    Spec("P01", "Cluster reachable", cluster.reached, "Connect to it: `a4 clusters` lists them, C switches."),
+    Spec("P02", "GKE version", cluster.version, "Upgrade the control plane, then the node pools."),
+    Spec("P03", "Regional Standard cluster", cluster.regional, "Make another cluster."),
+    Spec("P04", "A4 node pool", machines.a4_pool, "Add a node pool of a4-highgpu-8g, or nodes to it."),
+    Spec("P05", "Dense deployment", machines.dense, "Take the machines from a dense reservation."),
+    Spec("P06", "GPUs ready and free", machines.free_gpus, "Wait for machines; see `a4 nodes` for what is wrong."),
+    Spec("P07", "GPU taint tolerated", machines.taints, "Add a toleration under placement.tolerations."),
     Spec(
         "P08",
         "Workload Identity Federation",
-        _MACHINES,
         machines.workload_identity,
         "Set the cluster's workload pool and GKE_METADATA on its node pools.",
     ),
     Spec(
         "P09",
         "GCS FUSE CSI driver",
-        _STORAGE,
         storage.fuse,
         "Enable the add-on.",
-        "gcloud container clusters update NAME --update-addons=GcsFuseCsiDriver=ENABLED",
+        _update("--update-addons=GcsFuseCsiDriver=ENABLED"),
     ),
     Spec(
         "P10",
         "GCS FUSE in the host network",
-        _STORAGE,
         storage.fuse_on_host,
         "Upgrade the cluster, or launch without the host's network.",
     ),
-    Spec(
-        "P11",
-        "Bucket in the same region",
-        _STORAGE,
-        storage.bucket_near,
-        "Use or make a bucket in the cluster's region.",
-    ),
+    Spec("P11", "Bucket in the same region", storage.bucket_near, "Use or make a bucket in the cluster's region."),
     Spec(
         "P12",
         "Bucket access of the pods",
-        _STORAGE,
         storage.bucket_access,
         "Give the pods' account Storage Object Admin and Legacy Bucket Reader on it.",
     ),
     Spec(
         "P13",
         "DCGM metrics",
-        _MACHINES,
         machines.dcgm,
         "Switch on DCGM in the cluster's monitoring.",
-        "gcloud container clusters update NAME --monitoring=SYSTEM,DCGM",
+        _update("--monitoring=SYSTEM,DCGM"),
     ),
-    Spec("P14", "JobSet", _QUEUES, queues.jobset, "Install JobSet.", _release("jobset", "v0.12.0")),
-    Spec("P15", "Kueue", _QUEUES, queues.kueue, "Install Kueue.", _release("kueue", "v0.18.4")),
-    Spec("P16", "LocalQueue", _QUEUES, queues.local_queue, "Create the LocalQueue, or choose one that is there."),
-    Spec("P17", "Quota", _QUEUES, queues.quota, "Raise the ClusterQueue's nominalQuota, or take fewer GPUs."),
+    Spec("P14", "JobSet", queues.jobset, "Install JobSet.", _release("jobset", "v0.12.0")),
+    Spec("P15", "Kueue", queues.kueue, "Install Kueue.", _release("kueue", "v0.18.4")),
+    Spec("P16", "LocalQueue", queues.local_queue, "Create the LocalQueue, or choose one that is there."),
+    Spec("P17", "Quota", queues.quota, "Raise the ClusterQueue's nominalQuota, or take fewer GPUs."),
     Spec(
         "P18",
         "Topology-aware scheduling",
-        _QUEUES,
         queues.topology,
         "Create a Topology and name it in the ResourceFlavor; or ask for no topology.",
     ),
-    Spec("P19", "Filestore", _STORAGE, storage.nfs, "Make the instance or the claim, in the cluster's network."),
+    Spec("P19", "Filestore", storage.nfs, "Make the instance or the claim, in the cluster's network."),
     Spec(
         "P20",
         "Filestore CSI driver",
-        _STORAGE,
         storage.nfs_driver,
         "Enable the add-on.",
-        "gcloud container clusters update NAME --update-addons=GcpFilestoreCsiDriver=ENABLED",
+        _update("--update-addons=GcpFilestoreCsiDriver=ENABLED"),
     ),
     Spec(
         "P21",
         "Lustre CSI driver, legacy port",
-        _STORAGE,
         storage.lustre_driver,
         "Enable the add-on with the legacy port.",
-        "gcloud container clusters update NAME --enable-lustre-csi-driver --enable-legacy-lustre-port",
+        _update("--enable-lustre-csi-driver --enable-legacy-lustre-port"),
     ),
+    Spec("P22", "Lustre instance", storage.lustre, "Make an instance in the cluster's network, or choose one."),
+    Spec("P23", "Image", images.image_there, "Build it, name another, or give the nodes the right to read it."),
+    Spec("P24", "Image fits B200", images.fits_b200, "Take an image with CUDA 12.8 or newer, and sshd."),
+    Spec("P25", "gIB image", images.gib, "Name another tag of gIB."),
+    Spec("P26", "Egress", network.egress, "Set up Cloud NAT, or take an image that has all it needs."),
+    Spec("P27", "Multi-network", network.interfaces, "Create the Network objects, or launch with the host's network."),
+    Spec("P28", "Ports between pods", network.policies, "Allow these ports between pods of the namespace."),
+    Spec("P29", "Local SSD", machines.local_ssd, "Use a pool with local SSDs, or drop the mount."),
+    Spec("P30", "Google services enabled", images.services, "Enable them."),
+    Spec("P31", "Image repository", images.repository, "Create the repository."),
     Spec(
-        "P22", "Lustre instance", _STORAGE, storage.lustre, "Make an instance in the cluster's network, or choose one."
+        "P32", "Rights to build images", images.build_rights, "Ask for Cloud Build Editor and Artifact Registry Writer."
     ),
-    Spec(
-        "P23", "Image", _IMAGES, images.image_there, "Build it, name another, or give the nodes the right to read it."
-    ),
-    Spec("P24", "Image fits B200", _IMAGES, images.fits_b200, "Take an image with CUDA 12.8 or newer, and sshd."),
-    Spec("P25", "gIB image", _IMAGES, images.gib, "Name another tag of gIB."),
-    Spec("P26", "Egress", _NETWORK, network.egress, "Set up Cloud NAT, or take an image that has all it needs."),
-    Spec(
-        "P27",
-        "Multi-network",
-        _NETWORK,
-        network.interfaces,
-        "Create the Network objects, or launch with the host's network.",
-    ),
-    Spec("P28", "Ports between pods", _NETWORK, network.policies, "Allow these ports between pods of the namespace."),
-    Spec("P29", "Local SSD", _MACHINES, machines.local_ssd, "Use a pool with local SSDs, or drop the mount."),
-    Spec("P30", "Google services enabled", _PROJECT, images.services, "Enable them."),
-    Spec("P31", "Image repository", _PROJECT, images.repository, "Create the repository."),
-    Spec(
-        "P32",
-        "Rights to build images",
-        _PROJECT,
-        images.build_rights,
-        "Ask for Cloud Build Editor and Artifact Registry Writer.",
-    ),
-    Spec("P33", "Rights in the namespace", _CLUSTER, cluster.rights, "Ask for the role Kubernetes Engine Developer."),
-    Spec("P34", "Name is free", _RELEASE, cluster.name_free, "Launch under another name, or stop what has this one."),
+    Spec("P33", "Rights in the namespace", cluster.rights, "Ask for the role Kubernetes Engine Developer."),
+    Spec("P34", "Name is free", cluster.name_free, "Launch under another name, or stop what has this one."),
     Spec(
         "P35",
         "Rights to create clusters",
-        _PROJECT,
         cluster.builder_roles,
         "Ask for Kubernetes Engine Admin, Project IAM Admin and Service Account Admin.",
     ),
-    Spec("P36", "Objects it names", _RELEASE, cluster.named, "Create it, or name one that is there."),
+    Spec("P36", "Objects it names", cluster.named, "Create it, or name one that is there."),
 )
 
 BY_NAME = {name_of(each.title): each for each in CHECKS} | {each.id.lower(): each for each in CHECKS}
