@@ -101,18 +101,14 @@ def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> 
     found = []
     for event in told:
         rank = names.get(event.object_name[:-_RANDOM], -1)
-        if rank >= 0 and _stopped(event) and event.object_name not in theirs:
+        stopped = event.kind == "Pod" and event.reason == "Killing" and event.message.startswith("Stopping container")
+        if rank >= 0 and stopped and event.object_name not in theirs:  # stopped: its pod goes; not: a probe failed
             # A pod lives in one attempt; one that nothing else is told of is older than all that is.
             attempt, moment = _attempt(jobset, restarts, seen.get(event.object_name, 0.0)), _moment(event)
             if moment + (_MARGIN if many else 0.0) < limits.get(attempt, float("inf")):
                 ending = RankFailure(attempt, rank, event.object_name, message=DELETED, time=moment, cause="deletion")
                 found.append(replace(ending, uid=event.object_uid))
     return found
-
-
-def _stopped(event: Event) -> bool:
-    """Whether a pod's container was told to stop, as it is where its pod goes, not where a probe failed."""
-    return event.kind == "Pod" and event.reason == "Killing" and event.message.startswith("Stopping container")
 
 
 def _attempt(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int:

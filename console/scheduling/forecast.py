@@ -223,9 +223,7 @@ def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     tainted = {each: ledger(fleet, each).flavor.untolerated_taint(ask.tolerations) for each in labelled}
     if all(tainted.values()):
         taints = ", ".join(f"{taint} of {flavor}" for flavor, taint in tainted.items())
-        return Forecast(
-            Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement", need=ask.gpus
-        )
+        return Forecast(Verdict.NEVER, f"its pods do not tolerate {taints}: see Tolerations, under Placement")
     found = [_in_flavor(fleet, queue, flavor, ask) for flavor in labelled if not tainted[flavor]]
     best = min(found, key=lambda each: (_BEST_FIRST.index(each.verdict), each.short_by))
     if selects_namespace(queue.namespaces, ask.namespace) is None:
@@ -235,8 +233,9 @@ def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
 
 
 def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> Forecast:
-    have = account(fleet, queue.name, flavor)
+    have, priority = account(fleet, queue.name, flavor), _priority(fleet, ask)
     own = max(0, have.nominal - have.used)
+    ahead = (each for each in queue_order(fleet, queue.name).pending if each.priority >= priority)
     draft = Forecast(
         Verdict.NOW,
         "",
@@ -245,7 +244,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
         total=have.total,
         account=have,
         borrows=max(0, ask.gpus - own) if have.total > have.nominal else 0,
-        ahead=_ahead(fleet, queue, ask),
+        ahead=tuple(quota_holder_of(each, fleet) for each in ahead),
     )
     if ask.gpus > have.total:
         words = f"needs {ask.gpus} GPUs, but {queue.name} can have at most {have.limit_text}"
@@ -321,13 +320,6 @@ def _priority(fleet: Fleet, ask: LaunchDemand) -> int:
     """What its priority class is worth, as far as another workload shows it; 0 for none."""
     same = (each.priority for each in fleet.workloads.values() if each.priority_class == ask.priority_class)
     return next(same, 0) if ask.priority_class else 0
-
-
-def _ahead(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand) -> tuple[QuotaHolder, ...]:
-    """Those that wait in its queue already, with its priority or a higher one."""
-    priority = _priority(fleet, ask)
-    waiting = queue_order(fleet, queue.name).pending
-    return tuple(quota_holder_of(each, fleet) for each in waiting if each.priority >= priority)
 
 
 def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, draft: Forecast) -> Forecast:

@@ -32,7 +32,7 @@ _TOKENS = {
     "PendingEvaluation": Category.NOT_EVALUATED,
 }
 _TEXTS = (
-    (re.compile(r"pending the preemption of \d+"), Category.PREEMPTING),
+    (re.compile(r"pending the preemption of \d+|will fit after these preemptions complete"), Category.PREEMPTING),
     (re.compile(r"queue \S+ is stopped|queue is stopped"), Category.STOPPED),
     (re.compile(r"queue \S+ (doesn't exist|not found)|queue doesn't exist"), Category.MISSING_QUEUE),
     (re.compile(r"queue \S+ is inactive"), Category.INACTIVE_QUEUE),
@@ -77,17 +77,13 @@ def read_message(workload: Workload) -> KueueMessage:
     if reserved is None or reserved.is_true:
         return KueueMessage()
     text = reserved.message
-    category = _TOKENS.get(reserved.reason) or _category_of(text)
+    named = (category for pattern, category in _TEXTS if pattern.search(text.lower()))
+    category = _TOKENS.get(reserved.reason) or next(named, None)
     clauses = [*_MORE.findall(text), *((resource, flavor, "") for resource, flavor, _ in _OVER.findall(text))]
     resource, flavor, more = next((each for each in clauses if each[0] == GPU), clauses[0] if clauses else ("", "", ""))
     fits = _FITS.search(text)
     room = int(fits.group(1) or 0) if fits else -1
     return KueueMessage(category, text, resource, flavor, more, room)
-
-
-def _category_of(text: str) -> Category | None:
-    words = text.lower()
-    return next((category for pattern, category in _TEXTS if pattern.search(words)), None)
 
 
 _PREEMPTOR = re.compile(

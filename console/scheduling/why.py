@@ -216,7 +216,9 @@ def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft
 def _named(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
     """What Kueue says, put into words; None where only arithmetic can tell."""
     wish = topology_demand_of(workload)
-    if said.category in {Category.QUOTA, Category.EXCEEDS} and not _overtaken(draft, said):
+    fits = draft.account is not None and 0 < draft.need <= draft.account.free
+    overtaken = fits and not said.more and not said.resource  # Kueue gave no number, and quota is there by now
+    if said.category in {Category.QUOTA, Category.EXCEEDS} and not overtaken:
         return _quota(workload, fleet, said, draft)
     if said.category is Category.TOPOLOGY and wish:
         return explain_topology(wish, fleet, said, draft)
@@ -238,12 +240,6 @@ def _named(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> 
         return None
     text = f" ({said.text})" if said.text and said.category not in {Category.PODS_NOT_READY, Category.STOPPED} else ""
     return replace(draft, sentence=plain[said.category] + text, category=said.category)
-
-
-def _overtaken(draft: Why, said: KueueMessage) -> bool:
-    """Whether Kueue gave no number and the arithmetic says that quota is no longer what is missing."""
-    fits = draft.account is not None and draft.need and draft.need <= draft.account.free
-    return bool(fits) and not said.more and not said.resource
 
 
 def _explained_by_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from console.kube.objects.event import Event
     from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Container, Pod
+    from console.kube.objects.pod import Container
     from console.kube.snapshot import Fleet
     from console.scheduling.ranks import Rank
 
@@ -166,16 +166,12 @@ def _failed(jobset: JobSet, fleet: Fleet) -> Why:
     after = f" after {_count(jobset.restarts, 'restart')}" if jobset.restarts else ""
     told = jobset.failure
     deleted = first_deletion(jobset, fleet)
-    if deleted is not None and deleted.attempt == jobset.restarts and not _ended_before(first, deleted.time):
+    ended = first.ended.finished if first and first.ended else float("inf")  # in whole seconds
+    if deleted is not None and deleted.attempt == jobset.restarts and ended >= deleted.time:
         words = f"failed{after}: pod {deleted.rank} was deleted"
     else:
         words = f"failed{after}: {_ending(first)}" if first else f"failed{after}{f': {told}' if told else ''}"
     return Why(words, Category.FAILED, api_text=told)
-
-
-def _ended_before(first: Rank | None, moment: float) -> bool:
-    """Whether a rank failed before that moment; containers end in whole seconds."""
-    return first is not None and first.ended is not None and first.ended.finished < int(moment)
 
 
 def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
@@ -234,10 +230,6 @@ def _not_set_up(rank: Rank, fleet: Fleet) -> str:
     return f"{last.reason}: {last.message}" if last is not None and last.reason in _NOT_SET_UP else ""
 
 
-def _unplaced(rank: Rank, fleet: Fleet) -> str:
-    return rank.pod.unschedulable if rank.pod and not rank.pod.gated else ""
-
-
 def _unready(rank: Rank, fleet: Fleet) -> str:
     if rank.pod is None or rank.ready or rank.phase == "Succeeded":
         return ""
@@ -250,7 +242,8 @@ _TROUBLES = (
     _Trouble(Category.IMAGE, _image, "cannot get their image"),
     _Trouble(Category.STARTING, _other, "cannot start"),
     _Trouble(Category.STARTING, _not_set_up, "cannot start"),
-    _Trouble(Category.UNSCHEDULABLE, _unplaced, "cannot be scheduled"),
+    _Trouble(Category.UNSCHEDULABLE,
+             lambda rank, _: rank.pod.unschedulable if rank.pod and not rank.pod.gated else "", "cannot be scheduled"),
     _Trouble(Category.GATED, lambda rank, _: ", ".join(rank.pod.gated) if rank.pod else "",
              "are held back by a scheduling gate"),
     _Trouble(Category.STARTING, _unready, "are starting"),
@@ -277,14 +270,9 @@ def _told(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of
         again = f"; restart {jobset.restarts} of {jobset.max_restarts}" if jobset.restarts else ""
     verb = trouble.many if len(hit) > 1 else trouble.many.replace("are ", "is ").replace("their", "its")
     words = f"{len(hit)} of {_count(of, 'pod')} {verb}: {said}" if verb else said
-    return Why(f"{words}{again}", category, api_text=_message(rank.pod))
-
-
-def _message(pod: Pod | None) -> str:
-    if pod is None:
-        return ""
-    told = next((each.message for each in pod.containers if each.message), "")
-    return pod.message or pod.unschedulable or told
+    pod = rank.pod
+    told = next((each.message for each in pod.containers if each.message), "") if pod else ""
+    return Why(f"{words}{again}", category, api_text=(pod.message or pod.unschedulable or told) if pod else "")
 
 
 def _ending(rank: Rank) -> str:

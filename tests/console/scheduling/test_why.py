@@ -464,6 +464,9 @@ def test_nothing_is_waited_for() -> None:
     ("reason", "message", "category"),
     [
         ("NoMatchingFlavor", "", Category.NO_FLAVOR),
+        ("Pending", "Workload has overlapping preemption targets with another workload", Category.QUOTA),
+        ("Pending", "Workload has overlapping preemption targets with another workload, but will fit after these "
+         "preemptions complete", Category.PREEMPTING),
         ("Pending", f"{ASSIGN}flavor a4 doesn't match node affinity", Category.NO_FLAVOR),
         ("Pending", f"{ASSIGN}resource rdma unavailable in ClusterQueue", Category.NO_FLAVOR),
         ("Waiting", "waiting for all admitted workloads to be in PodsReady condition", Category.PODS_NOT_READY),

@@ -47,6 +47,16 @@ def test_limits_of_zero_are_not_missing_limits() -> None:
     assert (memory.nominal, memory.borrowing_limit, memory.lending_limit) == (2**30, None, None)
 
 
+def test_whether_a_queue_shares_fairly_and_with_what_weight() -> None:
+    plain = read("clusterqueues", spec={})
+    assert (plain.weight, plain.shares_fairly) == (1.0, False)
+    none = read("clusterqueues", spec={"fairSharing": {"weight": "0"}}, status={"fairSharing": {"weightedShare": 0}})
+    assert (none.weight, none.shares_fairly) == (0.0, True)
+    large = read("clusterqueues", spec={}, status={"fairSharing": {"weightedShare": 2**63 - 1}})
+    assert large.shares_fairly
+    assert read("cohorts", spec={"fairSharing": {"weight": "1500m"}}).weight == 1.5
+
+
 def test_admission_checks_in_both_spellings() -> None:
     old = read("clusterqueues", spec={"admissionChecks": ["dws-prov"], "cohort": "c"})
     new = read(
