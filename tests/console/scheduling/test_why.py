@@ -464,7 +464,6 @@ def test_nothing_is_waited_for() -> None:
     ("reason", "message", "category"),
     [
         ("NoMatchingFlavor", "", Category.NO_FLAVOR),
-        ("Pending", "Workload has overlapping preemption targets with another workload", Category.QUOTA),
         ("Pending", "Workload has overlapping preemption targets with another workload, but will fit after these "
          "preemptions complete", Category.PREEMPTING),
         ("Pending", f"{ASSIGN}flavor a4 doesn't match node affinity", Category.NO_FLAVOR),
