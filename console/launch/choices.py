@@ -72,9 +72,8 @@ GOOGLE_KINDS = {
 
 def unasked() -> dict[str, FieldChoices]:
     """What stands for the lists that only Google has, until it is asked."""
-    return {
-        kind: FieldChoices(kind, state=ChoicesState.UNASKED, why=ASKS) for kind in ("buckets", "lustre", "filestore")
-    }
+    kinds = ("buckets", "lustre", "filestore")
+    return {kind: FieldChoices(kind, state=ChoicesState.UNASKED, why=ASKS) for kind in kinds}
 
 
 class _Part(Wire):
@@ -116,9 +115,8 @@ def _claims(items: Sequence[_Item]) -> Named:
 
 def _names(items: Sequence[_Item]) -> Named:
     """What our own launches made is left out."""
-    return sorted(
-        (each.name, "") for each in items if not any(key.startswith(OURS) for key in labels_of(each.metadata))
-    )
+    others = (each for each in items if not any(key.startswith(OURS) for key in labels_of(each.metadata)))
+    return sorted((each.name, "") for each in others)
 
 
 def _images(items: Sequence[_Item]) -> Named:
@@ -195,6 +193,5 @@ async def _offer(client: Client, catalogue: ApiDiscovery, namespace: str, name: 
         return FieldChoices(name, state=ChoicesState.FAILED, why=error.message)
     found = source.read(items)
     why = "" if found else f"{namespace} has no {source.noun} to choose from."
-    return FieldChoices(
-        name, tuple(each for each, _ in found), {each: words for each, words in found if words}, why=why
-    )
+    about = {each: words for each, words in found if words}
+    return FieldChoices(name, tuple(each for each, _ in found), about, why=why)

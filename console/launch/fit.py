@@ -163,10 +163,8 @@ def _workspace(recipe: str, values: Values) -> Found:
     pods = _int(values, "gpus") // GPUS_PER_NODE
     if not _is_shared(root, values) and (pods > 1 or recipe == "qwen3-download"):
         where = ", ".join(_shared(values)) or "nothing"
-        yield (
-            "recipe.workspace",
-            f"Workspace {root} must lie on shared storage, which all pods see; mounted is {where}.",
-        )
+        words = f"Workspace {root} must lie on shared storage, which all pods see; mounted is {where}."
+        yield "recipe.workspace", words
 
 
 def _logs(values: Values) -> Found:
@@ -232,10 +230,8 @@ def _training(recipe: str, values: Values) -> Found:
     if str(get_path(values, "recipe.model.size")) not in _EXPERTS:
         ep = etp = 1  # the scripts pass neither for a model without experts
     if gpus % (etp * ep * pp):
-        yield (
-            "recipe.train.ep",
-            f"GPUs must be a multiple of ETP x EP x PP = {etp} x {ep} x {pp} = {etp * ep * pp}; {gpus} are not.",
-        )
+        product = f"ETP x EP x PP = {etp} x {ep} x {pp} = {etp * ep * pp}"
+        yield "recipe.train.ep", f"GPUs must be a multiple of {product}; {gpus} are not."
     yield from _model(recipe, values)
     if iterations(values) < 1:
         tokens = _int(values, "recipe.train.globalBatch") * _int(values, "recipe.train.sequence")
@@ -260,10 +256,8 @@ def _model(recipe: str, values: Values) -> Found:
         )
     step = _int(values, "recipe.train.recomputeLayers")
     if get_path(values, "recipe.train.recompute") == "full" and (layers // pp) % step:
-        yield (
-            "recipe.train.recomputeLayers",
-            f"Recomputed layers must divide the {layers // pp} layers of a stage; {step} does not.",
-        )
+        words = f"Recomputed layers must divide the {layers // pp} layers of a stage; {step} does not."
+        yield "recipe.train.recomputeLayers", words
 
 
 def _swift(recipe: str, values: Values) -> Found:

@@ -12,12 +12,14 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput
+from console.kube.nested_values import overlay_values
 from console.launch.helm_command import format_key_path
 from console.launch.recipes import Remark
+from console.launch.schema import leaves_of
 from console.logs.redact import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from console.launch.helm_command import HelmSetting, KeyPath
 
@@ -171,7 +173,7 @@ def assemble(
     """Values files and settings laid over each other as Helm does; what nobody has given a value for is left out."""
     root: dict[str, Any] = {}
     for tree in trees:
-        deep_merge(root, tree)
+        root = overlay_values(root, tree)
     for setting in settings:
         # The name of a launcher tells the recipe, wherever its folder is.
         named = setting.file and "$" not in File(str(setting.value)).name
@@ -206,9 +208,8 @@ def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out
         pop_at(root, way)
     for name in [each for each in root if each not in own]:
         for unknown, _ in leaves_of(root.pop(name), (name,)):
-            out.leave_out(
-                format_key_path(unknown), "no value of this chart, nor of those that it understands, is called so"
-            )
+            why = "no value of this chart, nor of those that it understands, is called so"
+            out.leave_out(format_key_path(unknown), why)
 
 
 def _scripts(root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues) -> None:
@@ -361,15 +362,6 @@ def _text(value: Any) -> str:
 MISSING = object()  # nothing stands there, not even null
 
 
-def deep_merge(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    for name, value in above.items():
-        under = below.get(name)
-        if isinstance(value, Mapping) and isinstance(under, dict):
-            deep_merge(under, value)
-        else:
-            below[name] = value
-
-
 def set_at(root: dict[str, Any], way: KeyPath, value: Any) -> None:
     """Set a value, making the maps and lists on the way there; BadInput where the way leads through a single value."""
     level: Any = root
@@ -404,15 +396,3 @@ def pop_at(root: dict[str, Any], way: tuple[str, ...], otherwise: object = None)
     if not below:
         del root[first]
     return found
-
-
-def leaves_of(value: Any, way: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
-    """Every single value and the way to it; nulls left out."""
-    if isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from leaves_of(item, (*way, str(name)))
-    elif isinstance(value, list) and value:
-        for place, item in enumerate(value):
-            yield from leaves_of(item, (*way, place))
-    elif value is not None:
-        yield way, value

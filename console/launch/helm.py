@@ -129,9 +129,8 @@ class Helm:
         def action() -> T:
             from helm_python import Config
 
-            with Config(
-                kubeconfig_path=self.kubeconfig, kube_context=self.context or None, namespace=namespace
-            ) as config:
+            context = self.context or None
+            with Config(kubeconfig_path=self.kubeconfig, kube_context=context, namespace=namespace) as config:
                 return work(config)
 
         return await _in_thread(action, failed)
@@ -144,9 +143,8 @@ class Helm:
 
             with Chart.load(chart) as loaded:
                 rendered = loaded.render(dict(values), name=name, namespace=namespace)
-            return tuple(
-                part for _, text in sorted(rendered.items()) for part in _documents(text) if kind_and_name(part)[0]
-            )
+            parts = (part for _, text in sorted(rendered.items()) for part in _documents(text))
+            return tuple(part for part in parts if kind_and_name(part)[0])
 
         return await _in_thread(work, f"The chart could not be rendered for {name}")
 
@@ -209,13 +207,10 @@ class Helm:
         """
 
         def work(config: Config) -> tuple[str, ...]:
-            if dry_run:
-                made = config.upgrade(
-                    chart, name, dict(values), namespace=namespace, reset_values=True, dry_run="server"
-                )
-            else:
+            if not dry_run:
                 _require_ours(config, name, namespace)
-                made = config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True)
+            trial = "server" if dry_run else None
+            made = config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True, dry_run=trial)
             return _documents(str(made["manifest"]))
 
         return await self._do(namespace, name, work, f"{name} could not be changed")

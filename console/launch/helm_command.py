@@ -55,9 +55,8 @@ def helm_command(
         written = (f"{option} {shlex.quote(value)}" for option, value in (*options, *own, *tail))
         return " \\\n  ".join([shlex.join(["helm", "install", name, chart]), *written, *hidden])
 
-    return HelmCommand(
-        line([("--values", file_name)]), file_name, file_text, line(settings(values)), (*secrets.values(),)
-    )
+    with_file, inline = line([("--values", file_name)]), line(settings(values))
+    return HelmCommand(with_file, file_name, file_text, inline, (*secrets.values(),))
 
 
 def settings(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator[tuple[str, str]]:

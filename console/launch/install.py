@@ -66,9 +66,8 @@ async def local_queues(client: Client, namespace: str) -> frozenset[str] | None:
     for version in _QUEUE_VERSIONS:
         path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{quote(namespace, safe='')}/localqueues"
         with suppress(NotFound, NotAllowed):
-            return frozenset(
-                [each.metadata.name or "" async for each in list_objects(client, path, ObjectWire, "LocalQueues")]
-            )
+            listed = list_objects(client, path, ObjectWire, "LocalQueues")
+            return frozenset([each.metadata.name or "" async for each in listed])
     return None
 
 
@@ -292,9 +291,8 @@ class ChartCatalog:
         wanted = {*_COMMON, *recipe_launchers(self.schema, recipe)}
         if get_path(self.values(plan), "storage.logs"):
             wanted.add("logged.sh")
-        mine = {
-            name: text for name, text in self.launchers.items() if name in wanted or name.rpartition(".")[0] == recipe
-        }
+        own = {name for name in self.launchers if name in wanted or name.rpartition(".")[0] == recipe}
+        mine = {name: text for name, text in self.launchers.items() if name in own}
         if len(mine) <= len(wanted):
             raise Unreadable(f"The launcher of {recipe} is missing from launchers/.", "Install a4-console again.")
         return overlay_values(overlay_values(recipe_changes(self.schema, recipe), plan.values), {"launchers": mine})

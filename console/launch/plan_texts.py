@@ -293,10 +293,8 @@ class PlanTexts:
 
     def _values_file(self, path: str, texts: Mapping[str, str], out: TranslatedValues) -> Mapping[str, Any] | None:
         if path not in texts:
-            words = (
-                f"{path} cannot be read from here, so its values were not imported; paste its text if it was changed."
-            )
-            out.note("", words)
+            words = "cannot be read from here, so its values were not imported; paste its text if it was changed."
+            out.note("", f"{path} {words}")
             return None
         try:
             root, repeated = parse_text(texts[path])

@@ -182,9 +182,8 @@ class History:
                 self._place.parent.chmod(0o700)
                 self._connection = self._from_file(self._place)
         except (OSError, sqlite3.Error) as error:
-            self.note = (
-                f"The history of runs is kept only until the console ends: {self._place} cannot be used ({error})."
-            )
+            why = f"{self._place} cannot be used ({error})"
+            self.note = f"The history of runs is kept only until the console ends: {why}."
             self._connection = self._ready(_connect(":memory:"))
         return self._connection
 

@@ -100,9 +100,9 @@ class RunRecord:
     @property
     def had_problem(self) -> bool:
         """Whether something was wrong with it in the end, or is now."""
-        return self.state in {Outcome.DIVERGED, STALLED} or (
-            not self.open and self.outcome is not Outcome.FAILED and bool(self.active_alarms(self.ended))
-        )
+        if self.state in {Outcome.DIVERGED, STALLED}:
+            return True
+        return self.outcome not in {*OPEN, Outcome.FAILED} and bool(self.active_alarms(self.ended))
 
     @property
     def nan_words(self) -> str:
@@ -265,9 +265,8 @@ def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm
 def _is_same(one: Alarm, other: Alarm) -> bool:
     """Whether two alarms of a kind are of the same cause: they begin together, or in the time in which one lasts."""
     first, second = sorted((one, other), key=lambda each: each.time)
-    return second.time - first.time < _TOGETHER or (
-        first.kind.is_lasting and second.time <= (first.over or second.time)
-    )
+    within = first.kind.is_lasting and second.time <= (first.over or second.time)
+    return within or second.time - first.time < _TOGETHER
 
 
 def is_of(run: RunRecord, jobset: JobSet) -> bool:

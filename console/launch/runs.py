@@ -161,10 +161,8 @@ class Runs:
         found = find_run(known, word)
         if found is None:
             names = ", ".join(f"{run.number} {run.name}" for run in known[:5])
-            raise NotThere(
-                f"There is no run {word} in the history.",
-                f"The latest are: {names}." if names else "The history is empty.",
-            )
+            hint = f"The latest are: {names}." if names else "The history is empty."
+            raise NotThere(f"There is no run {word} in the history.", hint)
         return found
 
     async def last_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:

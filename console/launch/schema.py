@@ -246,10 +246,8 @@ def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -
     value: Any = error.instance
     expected: Any = error.validator_value
     # Where a reference to a Secret belongs, its value may have been pasted: neither is repeated.
-    hidden = (
-        part.get("x-secret") or part.get("x-choices") == "secrets" or any(is_confidential(str(key)) for key in rest)
-    )
-    given = "" if hidden else _given(value)
+    named = part.get("x-secret") or part.get("x-choices") == "secrets"
+    given = "" if named or any(is_confidential(str(key)) for key in rest) else _given(value)
     if error.validator == "not" and "propertyNames" in error.absolute_schema_path:
         # jsonschema reports a name that a map may not have on the map's name rules.
         return f"{part['title']}: {value} is set by the chart itself and cannot be given."
@@ -308,23 +306,24 @@ def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ..
                 f"a Secret and name that under Secrets: secrets.{name}=SECRET/KEY."
             )
             found.setdefault("env", FieldProblem("env", message, (name,)))
-    for keys, text in _texts(values, ()):
+    for keys, text in leaves_of(values, ()):
         path = ".".join(map(str, keys))
-        if keys[0] != "env" and looks_confidential(text):
+        if path.partition(".")[0] != "env" and isinstance(text, str) and looks_confidential(text):
             message = f"{path} holds a token or private key; keep it in a Secret, and name that under Secrets."
             found.setdefault(path, FieldProblem(path, message))
     return tuple(found.values())
 
 
-def _texts(value: Value, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    if isinstance(value, str):
-        yield keys, value
-    elif isinstance(value, Mapping):
+def leaves_of(value: Value, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Value]]:
+    """Every single value and the way to it; nulls left out."""
+    if isinstance(value, Mapping) and value:
         for name, item in value.items():
-            yield from _texts(item, (*keys, name))
-    elif isinstance(value, Sequence):
+            yield from leaves_of(item, (*keys, str(name)))
+    elif isinstance(value, Sequence) and value and not isinstance(value, str):
         for place, item in enumerate(value):
-            yield from _texts(item, (*keys, place))
+            yield from leaves_of(item, (*keys, place))
+    elif value is not None:
+        yield keys, value
 
 
 def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tuple[dict[str, Value], tuple[str, ...]]:

@@ -210,9 +210,8 @@ async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[Char
 async def require_own(client: Client, namespace: str, release: str, objects: Iterable[str]) -> None:
     """Conflict if one of these ("Kind name") exists and is not that release's, by what is written on it there."""
     found, _ = await list_chart_objects(client, namespace)
-    own = {
-        f"{each.kind} {each.name}" for each in found if (each.release_namespace, each.release) == (namespace, release)
-    }
+    mine = (each for each in found if (each.release_namespace, each.release) == (namespace, release))
+    own = {f"{each.kind} {each.name}" for each in mine}
     for each in objects:
         kind, _, name = each.partition(" ")
         if each in own:
@@ -333,9 +332,9 @@ def _is_service(item: _Item) -> bool:
     if meta.owner_references or item.spec.cluster_ip != "None":
         return False
     role = f"training-{selector.get('role', '')}"
-    return (bool(_ROLES.fullmatch(role)) and meta.name == role) or (
-        meta.name == _STATEFUL and selector == {"app": _STATEFUL}
-    )
+    if meta.name == _STATEFUL:
+        return selector == {"app": _STATEFUL}
+    return meta.name == role and bool(_ROLES.fullmatch(role))
 
 
 def _pod(item: _Item) -> Leftover:

@@ -87,9 +87,8 @@ class AskBuild(Question["BuildPlan | None"]):
     def plan(self) -> tuple[BuildPlan, str]:
         typed = {each.name or "": each.value.strip() for each in self.query(Input)}
         machine, time = typed.pop(MACHINE), _TIME.match(typed.pop(TIME))
-        changed = {
-            name: value for name, value in typed.items() if value and value != self._plan.context.defaults.get(name)
-        }
+        defaults = self._plan.context.defaults
+        changed = {name: value for name, value in typed.items() if value and value != defaults.get(name)}
         emptied = [name for name, value in typed.items() if not value]
         plan = replace(self._plan, substitutions=changed, machine=machine)
         if time is None:
@@ -132,9 +131,8 @@ async def start_build(screen: LiveScreen) -> Build | None:
     images = screen.app.google.images
     known = await images.contexts()
     choices = [Choice(each.name, each.title) for each in known]
-    picked = await screen.app.push_screen_wait(
-        Pick("Build which image?", [*choices, Choice(OWN, "with a Dockerfile or a cloudbuild.yml")])
-    )
+    choices.append(Choice(OWN, "with a Dockerfile or a cloudbuild.yml"))
+    picked = await screen.app.push_screen_wait(Pick("Build which image?", choices))
     if picked is None:
         return None
     context = await _own(screen) if picked == OWN else next(each for each in known if each.name == picked)

@@ -133,9 +133,8 @@ class PodActions(LiveScreen):
         jobset = fleet.jobsets.get((pod.namespace, pod.jobset))
         found = [rank for rank in (ranks(jobset, fleet) if jobset else ()) if rank.pod and rank.pod.uid == pod.uid]
         if jobset is None or not found or pod.phase != "Running":
-            self.notify(
-                f"{pod.name} is not a running pod of a job, which ssh by name needs.", severity="warning", markup=False
-            )
+            words = f"{pod.name} is not a running pod of a job, which ssh by name needs."
+            self.notify(words, severity="warning", markup=False)
             return
         with self.report_errors(f"No editor in {pod.name}"):
             await open_editor_in_rank(self, JobLine(jobset, fleet), found[0])

@@ -147,9 +147,8 @@ class Line(Input, Inked, inherit_bindings=False):
         names = ("yes", "no") if self._yes_or_no else self._words
         at = self._words.index(self.value) + 1 if self.value in self._words else 0
         order = [*range(at, len(names)), *range(at)]
-        self.typed = next(
-            (self._words[place] for place in order if names[place].lower().startswith(letter)), self.value
-        )
+        found = (self._words[place] for place in order if names[place].lower().startswith(letter))
+        self.typed = next(found, self.value)
 
     def on_key(self, event: events.Key) -> None:
         """Where there is no text, letters pick a word, and are never commands."""
