@@ -102,6 +102,11 @@ class Cloud:
         """What asks a service of Google's: an object of that module of `console.google.api`, as of `ask`."""
         return make(await loaded(f"console.google.api.{module}"), await self.reach())
 
+    async def connected(self) -> tuple[Gke, GkeCluster]:
+        """GKE, and the connected cluster as it has it."""
+        place, gke = await self.place(), await self.gke()
+        return gke, await gke.cluster(place.project, place.location, place.cluster)
+
     async def gke(self) -> Gke:
         return await self.client("container", lambda api, login: api.Gke(login))
 

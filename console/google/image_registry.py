@@ -34,15 +34,10 @@ _REDIRECTS = 10
 _LARGEST = 4 << 20  # bytes of a manifest or a configuration that are read
 
 
-class _Platform(Wire):
-    architecture: str | None = None
-    os: str | None = None
-
-
 class _Layer(Wire):
     digest: str = ""
     size: int = 0
-    platform: _Platform | None = None
+    platform: dict[str, Any] | None = None
 
 
 class _Manifest(Wire):
@@ -215,7 +210,7 @@ def _refused(wanted: ImageReference, status: int) -> Refused:
 def _fitting(manifests: list[_Layer]) -> _Layer:
     """The one for the machines: linux on amd64."""
     for each in manifests:
-        if each.platform and each.platform.os == "linux" and each.platform.architecture == "amd64":
+        if each.platform and (each.platform.get("os"), each.platform.get("architecture")) == ("linux", "amd64"):
             return each
     return manifests[0]
 

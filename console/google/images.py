@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 import uuid
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,44 +32,7 @@ if TYPE_CHECKING:
 AT_ONCE = 4  # repositories that are read at the same time
 
 
-async def survey(registries: Registries, project: str, location: str) -> RegistrySurvey:
-    """All images in a region and in the continent around it; what could not be read is named.
-
-    Raises what keeps the region itself from being read.
-    """
-    around = location.partition("-")[0]
-    places = [location, around] if around in {"us", "europe", "asia"} else [location]
-    unread: list[tuple[str, str]] = []
-    repositories: list[Repository] = []
-    answers = await asyncio.gather(*(registries.repositories(project, each) for each in places), return_exceptions=True)
-    for place, answer in zip(places, answers, strict=True):
-        if isinstance(answer, BaseException):
-            if place == location or not isinstance(answer, ConsoleError):
-                raise answer
-            unread.append((place, answer.message))
-        else:
-            repositories += answer
-    images = await _images(registries, repositories, unread)
-    return RegistrySurvey(tuple(repositories), images, tuple(unread))
-
-
-async def _images(
-    registries: Registries, repositories: Sequence[Repository], unread: list[tuple[str, str]]
-) -> tuple[Image, ...]:
-    room = asyncio.Semaphore(AT_ONCE)
-
-    async def one(repository: Repository) -> tuple[Image, ...]:
-        async with room:
-            try:
-                return await registries.images(repository)
-            except ConsoleError as error:
-                unread.append((repository.address, error.message))
-                return ()
-
-    answers = await asyncio.gather(*(one(each) for each in repositories if each.format == "DOCKER"))
-    return tuple(sorted((each for answer in answers for each in answer), key=lambda each: -each.uploaded))
-
-
+AT_ONCE = 4  # repositories that are read at the same time
 POLL = 3.0  # seconds between two looks at a build: Cloud Logging answers sixty times a minute
 LATEST = 50  # builds that a look at the list brings unless more are asked for
 LOOK = 10.0  # seconds for which the launch form waits to hear what became of builds that were under way
@@ -255,10 +218,37 @@ class Images:
         return await (await self._registries()).create_repository(project, location, name)
 
     async def registry(self, project: str = "", location: str = "") -> RegistrySurvey:
-        """All images of the project, in the cluster's region and around it; what could not be read is named."""
-        found = await survey(await self._registries(), *await self.where(project, location))
-        self._listed = found.images
-        return found
+        """All images of the project, in the cluster's region and the continent around it; what was not read is named.
+
+        Raises what keeps the region itself from being read.
+        """
+        registries, (project, location) = await self._registries(), await self.where(project, location)
+        around, room = location.partition("-")[0], asyncio.Semaphore(AT_ONCE)
+        places = [location, around] if around in {"us", "europe", "asia"} else [location]
+        unread: list[tuple[str, str]] = []
+
+        async def repositories_in(place: str) -> tuple[Repository, ...]:
+            try:
+                return await registries.repositories(project, place)
+            except ConsoleError as error:
+                if place == location:
+                    raise
+                unread.append((place, error.message))
+                return ()
+
+        async def images_of(repository: Repository) -> tuple[Image, ...]:
+            async with room:
+                try:
+                    return await registries.images(repository)
+                except ConsoleError as error:
+                    unread.append((repository.address, error.message))
+                    return ()
+
+        found = [each for several in await asyncio.gather(*map(repositories_in, places)) for each in several]
+        answers = await asyncio.gather(*(images_of(each) for each in found if each.format == "DOCKER"))
+        images = sorted((each for several in answers for each in several), key=lambda each: -each.uploaded)
+        self._listed = tuple(images)
+        return RegistrySurvey(tuple(found), self._listed, tuple(unread))
 
     async def _registries(self) -> Registries:
         return await self._cloud.client("artifact_registry", lambda api, login: api.Registries(login))
@@ -298,21 +288,14 @@ class Images:
 
     async def _see_after(self, made: Sequence[build_context.BuiltImage]) -> None:
         """What became of builds that were under way; where Google does not tell, they stay as they were."""
-
-        async def one(each: build_context.BuiltImage) -> None:
-            try:
-                await self.look(each.build, each.project, each.location)
-            except NotFound:
-                await asyncio.to_thread(build_context.forget, self._memory, each.build)
-            except ConsoleError:
-                return
-
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(LOOK):
                 for each in made:
-                    await one(each)
-        except TimeoutError:
-            return
+                    with suppress(ConsoleError):
+                        try:
+                            await self.look(each.build, each.project, each.location)
+                        except NotFound:
+                            await asyncio.to_thread(build_context.forget, self._memory, each.build)
 
 
 def _without_empty(told: Any) -> Any:

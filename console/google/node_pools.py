@@ -95,9 +95,8 @@ class PoolStatus:
     def losses(self, nodes: int) -> tuple[str, ...]:
         """What a resize to that many takes away, to be said before."""
         less = self.nodes - nodes
-        if less <= 0:
-            return ()
-        return (f"{_nodes(less)} {'goes' if less == 1 else 'go'} with the pods on {'it' if less == 1 else 'them'}.",)
+        words = f"{_nodes(less)} {'goes' if less == 1 else 'go'} with the pods on {'it' if less == 1 else 'them'}."
+        return (words,) if less > 0 else ()
 
     @property
     def how(self) -> str:

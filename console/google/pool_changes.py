@@ -50,9 +50,7 @@ class NodePools:
 
     async def look(self) -> PoolsSnapshot:
         """All there is to know now; what may not be read is named in it. Raises where the cluster itself cannot."""
-        place = await self._cloud.place()
-        gke = await self._cloud.gke()
-        cluster = await gke.cluster(place.project, place.location, place.cluster)
+        gke, cluster = await self._cloud.connected()
         unread: dict[str, str] = {}
         client = self._watched.current_connection.client
         counts = (_or_else(None, unread, "target sizes", self._group(pool.groups)) for pool in cluster.pools)
@@ -112,27 +110,21 @@ class NodePools:
             raise BadInput(f"A node pool cannot have {nodes} nodes.", f"Give a number from 0 to {MAX_NODES:,}.")
         gke, cluster, facts = await self._found(pool)
         if facts.queued or facts.flex_start:
-            raise BadInput(
-                f"Node pool {pool} gets its machines from DWS, one request at a time; it cannot be resized.",
-                "Launch a job into its queue.",
-            )
+            words = f"Node pool {pool} gets its machines from DWS, one request at a time; it cannot be resized."
+            raise BadInput(words, "Launch a job into its queue.")
         return await gke.resize(cluster, pool, nodes)
 
     async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
         """Let the autoscaler keep a pool between these sizes; 0 and 0 switch it off."""
         self._cloud.check_may(f"set the limits of node pool {pool}")
         if not 0 <= least <= most <= MAX_NODES:
-            raise BadInput(
-                f"{least} to {most} nodes are not valid limits.",
-                f"Give two numbers from 0 to {MAX_NODES:,}, the smaller first.",
-            )
+            hint = f"Give two numbers from 0 to {MAX_NODES:,}, the smaller first."
+            raise BadInput(f"{least} to {most} nodes are not valid limits.", hint)
         gke, cluster, _ = await self._found(pool)
         return await gke.scale_between(cluster, pool, least, most)
 
     async def _found(self, pool: str) -> tuple[Gke, GkeCluster, GkePool]:
-        place = await self._cloud.place()
-        gke = await self._cloud.gke()
-        cluster = await gke.cluster(place.project, place.location, place.cluster)
+        gke, cluster = await self._cloud.connected()
         facts = next((each for each in cluster.pools if each.name == pool), None)
         if facts is None:
             listed = ", ".join(each.name for each in cluster.pools)

@@ -120,8 +120,7 @@ async def _images(google: Google) -> FieldChoices:
 
 async def _pools(google: Google) -> FieldChoices:
     """Pools and reservations as labels of nodes, those without a machine now too."""
-    place = await google.cloud.place()
-    cluster = await (await google.cloud.gke()).cluster(place.project, place.location, place.cluster)
+    _, cluster = await google.cloud.connected()
     about = {}
     for pool in (each for each in cluster.pools if each.accelerators):
         limits = f"{pool.least} to {pool.most} nodes" if pool.autoscaling else ""

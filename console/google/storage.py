@@ -322,23 +322,14 @@ class CloudStorage:
         if not wanted and not problems:
             raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
         fetched = _Fetched(sum(each.bytes for each, _ in wanted), len(wanted), progress)
-        await self._bring(buckets, place.bucket, wanted, fetched)
-        return FetchReport(
-            str(place), str(folder), fetched.files, fetched.done, fetched.kept, time.monotonic() - start,
-            (*problems, *fetched.problems),
-        )  # fmt: skip
-
-    async def _bring(
-        self, buckets: Buckets, bucket: str, wanted: Sequence[tuple[StoredObject, Path]], fetched: _Fetched
-    ) -> None:
         room = asyncio.Semaphore(AT_ONCE)
 
-        async def one(stored: StoredObject, target: Path) -> None:
+        async def bring(stored: StoredObject, target: Path) -> None:
             async with room:
                 fetched.begin(stored)
                 try:
                     came: bool = await self._cloud.ask(
-                        "cloud_storage", lambda api, _: api.fetch(buckets, bucket, stored, target, fetched.more)
+                        "cloud_storage", lambda api, _: api.fetch(buckets, place.bucket, stored, target, fetched.more)
                     )
                 except ConsoleError as error:
                     fetched.problems.append((stored.name, str(error)))
@@ -347,7 +338,9 @@ class CloudStorage:
 
         async with asyncio.TaskGroup() as group:
             for stored, target in wanted:
-                group.create_task(one(stored, target))
+                group.create_task(bring(stored, target))
+        seconds, left_out = time.monotonic() - start, (*problems, *fetched.problems)
+        return FetchReport(str(place), str(folder), fetched.files, fetched.done, fetched.kept, seconds, left_out)
 
     # logs of jobs
 

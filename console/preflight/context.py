@@ -150,8 +150,7 @@ class CheckContext:
         place = await self.place()
 
         async def question() -> GkeCluster:
-            service = await self.cluster.google.cloud.gke()
-            return await service.cluster(place.project, place.location, place.cluster)
+            return (await self.cluster.google.cloud.connected())[1]
 
         return await self.ask(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
 

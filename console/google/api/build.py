@@ -164,9 +164,9 @@ class BuildEntries:
 
 def _written(moment: Any) -> str:
     """A moment as a filter has it, to the nanosecond: two entries of one moment are told apart by their names."""
-    return str(moment.rfc3339()) if hasattr(moment, "rfc3339") else datetime.fromtimestamp(
-        moment.timestamp(), UTC
-    ).isoformat()  # fmt: skip
+    if hasattr(moment, "rfc3339"):
+        return str(moment.rfc3339())
+    return datetime.fromtimestamp(moment.timestamp(), UTC).isoformat()
 
 
 class BuildLog:
