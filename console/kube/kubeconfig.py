@@ -34,25 +34,19 @@ class Context(Masked):
     namespace: str | None = None
 
 
-class _NamedCluster(Masked):
+class _Named(Masked):
+    """An entry of one of the three lists; one of the three is there."""
+
     name: str
     cluster: Cluster | None = None
-
-
-class _NamedUser(Masked):
-    name: str
     user: User | None = None
-
-
-class _NamedContext(Masked):
-    name: str
     context: Context | None = None
 
 
 class _File(Masked):
-    clusters: list[_NamedCluster] | None = None
-    users: list[_NamedUser] | None = None
-    contexts: list[_NamedContext] | None = None
+    clusters: list[_Named] | None = None
+    users: list[_Named] | None = None
+    contexts: list[_Named] | None = None
     current_context: str | None = None
 
 
@@ -234,8 +228,7 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
     Blocking. The file is replaced in one step and only its owner can read it. Raises BadKubeconfig.
     """
     path = path.expanduser().resolve()  # a link stays a link
-    text = _read_entry(path)
-    config = _parsed(path, text)
+    text, config = _existing(path)
     replaced = False
     for plural, part in entry.sections().items():
         listed = config.setdefault(plural, [])
@@ -254,7 +247,13 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
     config["current-context"] = config.get("current-context") or entry.name
     edited = _edited(text, entry)
     same = edited is not None and load_yaml(edited) == config
-    _replace(path, edited if edited and same else _dumped(config))
+    try:
+        make_private(path.parent)
+        atomic_write(path, (edited if edited and same else _dumped(config)).encode())
+    except OSError as error:
+        raise BadKubeconfig(
+            f"The kubeconfig {path} cannot be written: {error.strerror}.", "Name another file."
+        ) from None
     return replaced
 
 
@@ -309,36 +308,23 @@ def _kept(plural: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, An
     return new
 
 
-def _read_entry(path: Path) -> str:
+def _existing(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of the file, empty if there is none, and what it says."""
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        config = load_yaml(text)
     except FileNotFoundError:
-        return ""
+        text, config = "", None
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {why}.", "Name another file.") from None
-
-
-def _parsed(path: Path, text: str) -> dict[str, Any]:
-    try:
-        config = load_yaml(text)
     except yaml.YAMLError:
         # The text may hold secrets, so none of it is repeated.
         raise BadKubeconfig(
             f"The kubeconfig {path} is not valid YAML; it was not changed.", "Fix it, or name another file."
         ) from None
     if config is None:
-        return {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
+        config = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
     if not isinstance(config, dict):
         raise BadKubeconfig(f"The file {path} is not a kubeconfig; it was not changed.", "Name another file.")
-    return config
-
-
-def _replace(path: Path, text: str) -> None:
-    try:
-        make_private(path.parent)
-        atomic_write(path, text.encode())
-    except OSError as error:
-        raise BadKubeconfig(
-            f"The kubeconfig {path} cannot be written: {error.strerror}.", "Name another file."
-        ) from None
+    return text, config

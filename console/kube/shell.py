@@ -52,16 +52,13 @@ def best_shell(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str
 def _tmux(name: str, *, nested: bool) -> Iterator[str]:
     yield from ("tmux", "-u", "new-session", "-A", "-s", _SESSION, _IN_TMUX)
     leave = f"{'ctrl-b ctrl-b d' if nested else 'ctrl-b d'} leaves it running, exit ends it"
-    left, right = f" {_literal(name)}  ", f" {leave} "
+    shown = "".join(each for each in name if each.isprintable())
+    shown = shown.replace("#", "##").replace("%", "%%")  # neither a format of tmux nor a time
+    left, right = f" {shown}  ", f" {leave} "
     options = {"status": "on", "status-left-length": "60", "status-right-length": "60", "status-left": left,
                "status-right": right, "default-command": _IN_TMUX}  # fmt: skip
     for option, value in options.items():
         yield from (";", "set-option", "-t", _SESSION, option, value)
-
-
-def _literal(text: str) -> str:
-    """As tmux shows it: neither a format nor a time of its own."""
-    return "".join(each for each in text if each.isprintable()).replace("#", "##").replace("%", "%%")
 
 
 async def is_nested() -> bool:

@@ -68,8 +68,8 @@ def host_key(transport: paramiko.Transport) -> str:
     return f"{key.get_name()} {key.get_base64()}"
 
 
-def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> str:
-    """The server's key, if it is one of those; raises HostKeyChanged."""
+def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> None:
+    """Raise HostKeyChanged unless the key that the server showed is one of those."""
     shown = host_key(transport)
     if shown not in expected:
         known = " or ".join(map(fingerprint, expected)) or "none"
@@ -77,7 +77,6 @@ def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> 
             f"The SSH server shows the host key {fingerprint(shown)}; the API reports {known}.",
             "Another program answers at port 2222 of this pod. Find out which one before you log in.",
         )
-    return shown
 
 
 def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -> Identity:

@@ -38,17 +38,13 @@ def present(places: SshPaths) -> bool:
         content = places.user_config.read_bytes()
     except OSError:  # then ssh does not read it either
         return False
-    return line(places).encode() in _before_hosts(content)
-
-
-def _before_hosts(content: bytes) -> list[bytes]:
-    found = []
     for each in content.splitlines():
         first = each.strip().partition(b" ")[0].partition(b"\t")[0].partition(b"=")[0].lower()
-        if first in {b"host", b"match"}:
-            break
-        found.append(each.strip())
-    return found
+        if first in {b"host", b"match"}:  # what follows holds for some hosts only
+            return False
+        if each.strip() == line(places).encode():
+            return True
+    return False
 
 
 def add(places: SshPaths) -> bool:
@@ -209,7 +205,7 @@ def write_files(places: SshPaths) -> None:
     known = [line for entry in entries for line in entry.known_hosts()]
     atomic_write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
     head = "# Written by a4: changes made here are overwritten. `a4 ssh --undo` removes all of it.\n"
-    blocks = ["\n".join(lines) + "\n" for entry in entries for lines in [list(block(places, entry))]]
+    blocks = ["\n".join(block(places, entry)) + "\n" for entry in entries]
     atomic_write(places.config, "\n".join([head, *blocks]).encode())
     others = [places.user_config, "/etc/ssh/ssh_config"]
     lines = [f"Include {paths.word(str(each))}" for each in (places.config, *others)]
