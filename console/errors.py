@@ -1,24 +1,4 @@
-"""Failures a person can act on.
-
-ConsoleError                 what failed and why; `hint` is the next thing to do
-├── BadInput                 a value, file or option the person gave cannot be used
-│   ├── NotThere             what the person named is not there: a pod of a job, a container, a run, a profile
-│   └── BadKubeconfig        the kubeconfig is missing, broken, or names what does not exist
-├── Refused                  the API server answered, and the answer is no
-│   ├── NotAllowed           403: the account may not do this
-│   │   └── ApiDisabled      a service of Google's is not enabled in the project
-│   ├── NotLoggedIn          401: the token or certificate is refused or has expired
-│   ├── NotFound             404: the object, or the whole API, is not there
-│   ├── Conflict             409: it exists already, or somebody changed it first
-│   └── Gone                 410: the resource version is too old; list again
-├── Unreachable              no answer: network, TLS, DNS, time-out
-├── Unreadable               something answered with what cannot be understood
-├── ReleaseFailed            Helm could not render, install or remove a release
-├── ProgramFailed            a command in a pod ended with an error
-├── CopyFailed               a copy ended early; what it has is kept for the next try
-├── HostKeyChanged           a pod's SSH host key is not the known one, and nothing explains it
-└── KeyRefused               the SSH server of a pod takes none of the person's keys
-"""
+"""Failures a person can act on, each class below the one that it is a case of."""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
     published.remember_port("https://server", RankAddress("default", "job", 0), 8888, 18888)
     await History(usual_place()).runs()
     build_context.record_builds(usual_place().parent / "google" / "images.json", [])
-    kubeconfig._replace(tmp_path / "home" / ".kube" / "config", "x: 1\n")
+    entry = kubeconfig.KubeconfigEntry("c", "https://server", "", "plugin")
+    kubeconfig.write_entry(tmp_path / "home" / ".kube" / "config", entry)
     folders = modes(tmp_path)
     assert len(folders) == 9
     assert set(folders.values()) == {0o700}, umask

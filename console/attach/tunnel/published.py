@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from console import folders
 from console.errors import BadInput, NotFound, NotThere, Unreachable
-from console.kube.rank_address import SSH_PORT, LivePod, PortPair, RankAddress
+from console.kube.rank_address import SSH_PORT, RankAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-__all__ = ["SSH_PORT", "USUAL_PORTS", "Listener", "LivePod", "PortPair", "Profile", "RankAddress", "Tunnel"]
 
 USUAL_PORTS = {8888: "Jupyter", 6006: "TensorBoard", SSH_PORT: "ssh"}
 
