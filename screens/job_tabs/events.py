@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual import getters, on
+from textual import getters
 
 from screens.columns.jobs import events_of
 from screens.job_tabs.tab import JobTab
@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from screens.columns.jobs import JobLine
-
-
-def show_event(tab: JobTab, event: EventTable.Opened) -> None:
-    """The whole message of the event that was opened, in the corner."""
-    found = event.table.listing.rows.get(event.key)
-    if found is not None:
-        tab.notify(found.message, title=f"{found.reason}: {found.kind} {found.object_name}")
 
 
 class EventsTab(JobTab):
@@ -46,8 +39,3 @@ class EventsTab(JobTab):
     @property
     def focus_target(self) -> Widget:
         return self.table
-
-    @on(EventTable.Opened, "EventTable")
-    def open_event(self, event: EventTable.Opened) -> None:
-        event.stop()
-        show_event(self, event)

@@ -21,7 +21,6 @@ from console.scheduling.ranks import Rank
 from screens import wording
 from screens.columns.column import Column, since
 from screens.columns.jobs import events_of
-from screens.job_tabs.events import show_event
 from screens.job_tabs.tab import JobTab
 from screens.widgets.line import Inked, wrap
 from screens.widgets.log.line import printable
@@ -338,8 +337,3 @@ class RanksTab(JobTab):
     @on(RankMatrix.Opened)
     def open_cell(self, event: RankMatrix.Opened) -> None:
         self.post_message(self.Chosen(event.number, "log"))
-
-    @on(EventTable.Opened, "EventTable")
-    def open_event(self, event: EventTable.Opened) -> None:
-        event.stop()
-        show_event(self, event)

@@ -12,9 +12,9 @@ from console.scheduling.topology import host
 from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import PodActions
 from screens.dialogs.pool_actions import NodeActions
+from screens.pages.pods import PodTable
 from screens.widgets.facts import Fact, Facts
 from screens.widgets.table.events import EventTable
-from screens.widgets.table.pods import PodTable
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, clock, duration, moment, sentence
@@ -146,5 +146,4 @@ class NodeScreen(NodeActions, PodActions):
 
     @on(ResourceTable.Opened)
     def _open_pod(self, event: ResourceTable.Opened) -> None:
-        if isinstance(event.table, PodTable):
-            self.app.open_page("pod", *event.key)
+        self.app.open_page("pod", *event.key)

@@ -132,5 +132,4 @@ class PodScreen(PodActions):
 
     @on(ResourceTable.Opened)
     def _open_log(self, event: ResourceTable.Opened) -> None:
-        if isinstance(event.table, ContainerTable):
-            self.app.open_page("log", *self.key, event.key[0])
+        self.app.open_page("log", *self.key, event.key[0])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on
 
+from screens.columns.pods import PODS
 from screens.dialogs.pod_actions import PodActions
 from screens.pages.pod import container_cell, exit_cell, pod_facts
 from screens.paned import PanedScreen
 from screens.widgets.pane import event_lines, fact_lines
 from screens.widgets.sentence_line import SummaryLine
-from screens.widgets.table.pods import PodTable
+from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, count, pod_glyph, runs_of
 
@@ -55,6 +56,18 @@ class Tally:
         for status, number in sorted((+self._numbers).items(), key=lambda each: (-each[1], each[0])):
             runs += [pod_glyph(status, ready=self._ready[status]), Span(f" {number:,} {status}   ", "dim")]
         return tuple(runs)
+
+
+class PodTable(ResourceTable["Pod"]):
+    """Pods of the whole cluster, or of one node."""
+
+    LIST = "pods"
+    NOUN = "pod"
+    EMPTY = Notice("No pods.", "5 launches a job.")
+    COLUMNS: ClassVar = PODS.columns
+
+    def row_text(self, row: Pod) -> str:
+        return f"{row.namespace} {row.name} {row.status} {row.jobset or row.owner_name} {row.node} {row.ip}"
 
 
 class AllPods(PodTable):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import on
+
 from console.kube.objects.event import Event
 from screens import wording
 from screens.columns.column import Column, since
@@ -22,7 +24,7 @@ def _type(event: Event) -> Span:
 
 
 class EventTable(ResourceTable[Event]):
-    """Events of one job, or of anything."""
+    """Events of one job, or of anything; Enter shows the whole message in the corner."""
 
     NOUN = "event"
     EMPTY = Notice("No events.", "The API server forgets them after an hour.")
@@ -30,19 +32,12 @@ class EventTable(ResourceTable[Event]):
         since("AGO", lambda event: event.last),
         Column("", _type, width=1),
         Column("REASON", lambda event: event.reason, least=8, most=28, sort=lambda event: event.reason),
-        Column(
-            "OBJECT",
-            lambda event: Span(f"{event.kind} {event.object_name}", "dim"),
-            least=8,
-            most=40,
-            drop=2,
-            cut="middle",
-        ),
-        Column(
-            "×", lambda event: Span(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True, drop=3
-        ),
+        Column("OBJECT", lambda event: Span(f"{event.kind} {event.object_name}", "dim"), least=8, most=40, drop=2,
+               cut="middle"),
+        Column("×", lambda event: Span(f"{event.count}" if event.count > 1 else "", "dim"), width=3, right=True,
+               drop=3),
         Column("MESSAGE", lambda event: wording.sentence(event.message), fill=True, least=20),
-    )
+    )  # fmt: skip
 
     def show_rows(self, rows: Mapping[Any, Event], link: WatchStatus | None = None) -> None:
         """Show these; a cursor on the newest event stays on the newest."""
@@ -50,6 +45,12 @@ class EventTable(ResourceTable[Event]):
         super().show_rows(rows, link)
         if newest and self.shown[:1] != [self.cursor]:
             self.action_edge(0)
+
+    @on(ResourceTable.Opened)
+    def show_whole(self, opened: ResourceTable.Opened) -> None:
+        opened.stop()
+        if event := self.row:
+            self.notify(event.message, title=f"{event.reason}: {event.kind} {event.object_name}")
 
     def row_text(self, row: Event) -> str:
         return f"{row.reason} {row.kind} {row.object_name} {row.message}"
