@@ -140,18 +140,14 @@ class BucketScreen(InGoogleScreen):
         self.place = self.place.up()
         self.read(here)
 
-    def _chosen(self) -> list[StoredObject]:
-        rows = self.table.listing.rows
-        return [rows[key] for key in self.table.chosen if key in rows]
-
     def action_copy(self) -> None:
-        chosen = [str(GcsPlace(self.place.bucket, each.name)) for each in self._chosen()]
+        chosen = [str(GcsPlace(self.place.bucket, each.name)) for each in self.table.chosen_rows]
         self.copy(chosen or [str(self.place)], "addresses")
 
     @work(group="actions")
     async def action_fetch(self) -> None:
         """Ask where to, then bring it; what is there already is kept, what broke off is gone on with."""
-        chosen = self._chosen()
+        chosen = self.table.chosen_rows
         if not chosen:
             return
         what = chosen[0].title if len(chosen) == 1 else wording.count(len(chosen), "thing")

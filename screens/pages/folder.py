@@ -134,8 +134,7 @@ class FolderScreen(LiveScreen):
             self.read(name)
 
     def _chosen(self) -> list[str]:
-        rows = self.table.listing.rows
-        return [posixpath.join(self.path, rows[key].path) for key in self.table.chosen if key in rows]
+        return [posixpath.join(self.path, each.path) for each in self.table.chosen_rows]
 
     def action_copy(self) -> None:
         if found := self._chosen():

@@ -76,7 +76,7 @@ class LeftoversScreen(LiveScreen):
 
     @work(group="actions")
     async def action_remove(self) -> None:
-        chosen = [self.table.listing.rows[key] for key in self.table.chosen if key in self.table.listing.rows]
+        chosen = self.table.chosen_rows
         if not chosen:
             return
         lines = [

@@ -144,7 +144,7 @@ class RunsScreen(PanedScreen):
 
     def action_forget(self) -> None:
         """Drop the marked runs, or the one under the cursor."""
-        chosen = [self.table.listing.rows[key] for key in self.table.chosen if key in self.table.listing.rows]
+        chosen = self.table.chosen_rows
         if chosen:
             self._forget(chosen)
 

@@ -85,14 +85,10 @@ class TunnelsScreen(LiveScreen):
         tunnel = self.table.row
         self.told.runs = tuple(_sentence(tunnel)) if tunnel is not None else ()
 
-    def _chosen(self) -> list[Tunnel]:
-        rows = self.table.listing.rows
-        return [rows[key] for key in self.table.chosen if key in rows]
-
     @on(ResourceTable.Opened)
     def _opened(self, event: ResourceTable.Opened) -> None:
         event.stop()
-        for tunnel in self._chosen()[:1]:
+        for tunnel in self.table.chosen_rows[:1]:
             if self._elsewhere(tunnel):
                 return
             if tunnel.address.pod:
@@ -107,13 +103,13 @@ class TunnelsScreen(LiveScreen):
         return other
 
     def action_copy(self) -> None:
-        found = [f"http://127.0.0.1:{each.local}" for tunnel in self._chosen() for each in tunnel.listeners]
+        found = [f"http://127.0.0.1:{each.local}" for tunnel in self.table.chosen_rows for each in tunnel.listeners]
         if found:
             self.copy(found, "addresses")
 
     @work(group="actions")
     async def action_stop(self) -> None:
-        chosen = self._chosen()
+        chosen = self.table.chosen_rows
         lines = [
             f"{each.address}: {ports_cell(each)}"
             + (f", {wording.count(open_now(each), 'connection')} open" if open_now(each) else "")
@@ -131,7 +127,7 @@ class TunnelsScreen(LiveScreen):
 
     @work(group="actions")
     async def action_keep(self) -> None:
-        for tunnel in self._chosen()[:1]:
+        for tunnel in self.table.chosen_rows[:1]:
             if tunnel.kept or tunnel.state == "ended":
                 words = "It has ended." if tunnel.state == "ended" else "It already runs in the background."
                 self.notify(words)
@@ -151,7 +147,7 @@ class TunnelsScreen(LiveScreen):
 
     @work(group="actions")
     async def action_save(self) -> None:
-        for tunnel in self._chosen()[:1]:
+        for tunnel in self.table.chosen_rows[:1]:
             name = await self.app.push_screen_wait(Prompt("Save it as a profile under which name?", tunnel.name))
             if name:
                 ports = tuple(f"{each.local}:{each.remote}" for each in tunnel.listeners)

@@ -11,12 +11,11 @@ from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.scheduling.topology import GpuState, format_gpu_sum
-from screens.widgets.line import Inked, changed_columns, fit, fit_runs, joined, line
+from screens.widgets.line import CutLines, Inked, changed_columns, fit, fit_runs, joined, line
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, count
 
@@ -131,15 +130,8 @@ def stretch_words(floor: Floor) -> list[Span]:
     return [*runs, Span(f". {format_gpu_sum(floor)}.", "dim")]
 
 
-class FloorKey(Inked):
-    DEFAULT_CSS = """
-    FloorKey { height: 2; }
-    """
-    lines: reactive[tuple[tuple[Span, ...], ...]] = reactive(())
-
-    def render_line(self, y: int) -> Strip:
-        runs = self.lines[y] if y < len(self.lines) else ()
-        return line([Span("  "), *runs], self.size.width, self.over(self.rich_style.background_style))
+class FloorKey(CutLines):
+    DEFAULT_CSS = "FloorKey { height: 2; }"
 
 
 class Spot(NamedTuple):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
@@ -227,3 +228,13 @@ class Inked(Widget):
             plain = Style(color=colour or colours["ink-text"], bold=name in BOLD or None)
             style = mixed[kind + name] = Style(bgcolor=colour) if kind == "ground-" else plain
         return style
+
+
+class CutLines(Inked):
+    """Lines, each cut at the end of the widget."""
+
+    lines: reactive[tuple[tuple[Span, ...], ...]] = reactive(())
+
+    def render_line(self, y: int) -> Strip:
+        runs = self.lines[y] if y < len(self.lines) else ()
+        return line([Span("  "), *runs], self.size.width, self.over(self.rich_style.background_style))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual.reactive import reactive
-from textual.strip import Strip
-
-from screens.widgets.line import Inked, fit_runs
+from screens.widgets.line import CutLines
 from screens.wording import BAD, DONE, WAITS, Span, age, sentence
 
 if TYPE_CHECKING:
@@ -48,24 +45,18 @@ def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
             Span(why, "dim"), Span(since, "dim"))  # fmt: skip
 
 
-class ProgressRows(Inked):
+class ProgressRows(CutLines):
     """As many lines as there are rows, the last one counting those that have no room."""
 
     DEFAULT_CSS = """
     ProgressRows { height: auto; max-height: 7; padding: 0 0; }
     """
-    rows: reactive[tuple[tuple[Span, ...], ...]] = reactive(())
 
     def show(self, rows: Sequence[tuple[Span, ...]]) -> None:
         shown = tuple(rows[:MOST])
         if len(rows) > MOST:
             shown = (*shown, (Span(f"and {len(rows) - MOST} more", "dim"),))
-        moved = len(shown) != len(self.rows)
-        self.rows = shown
+        moved = len(shown) != len(self.lines)
+        self.lines = shown
         if moved:
             self.styles.height = len(shown)
-
-    def render_line(self, y: int) -> Strip:
-        back = self.rich_style.background_style
-        runs = self.rows[y] if y < len(self.rows) else ()
-        return Strip(fit_runs([Span("  "), *runs], self.size.width, lambda ink: back + self.ink(ink)))

@@ -329,6 +329,10 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
             return [key for key in self.shown if key in self.marks] or sorted(self.marks)
         return [self._cursor] if self._cursor is not None else []
 
+    @property
+    def chosen_rows(self) -> list[RowT]:
+        return [self.listing.rows[key] for key in self.chosen if key in self.listing.rows]
+
     def move_to(self, key: RowKey) -> bool:
         """Put the cursor on that row and bring it into view; False if it is not shown."""
         index = self.listing.index(key)
