@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from console.google.services import Google
-    from console.launch.recipes import LaunchPlan
     from console.session import Session
     from console.settings import Settings
     from practice.child import PracticeProcess
@@ -273,7 +272,7 @@ class ConsoleApp(KeyOrderedApp):
         """Jobs may have come or gone."""
         self._job_inks.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
 
-    def open_page(self, page: str, *about: str) -> None:
+    def open_page(self, page: str, *about: object) -> None:
         self.push_screen(PAGES[page](*about))
 
     def action_open_page(self, page: str) -> None:
@@ -295,9 +294,6 @@ class ConsoleApp(KeyOrderedApp):
     async def close_pages(self) -> None:
         while len(self.screen_stack) > 1:
             await self.pop_screen()
-
-    def open_preflight(self, plan: LaunchPlan) -> None:
-        self.push_screen(PAGES["preflight"](plan))
 
     async def action_reconnect(self) -> None:
         """Close the session and open a new one; what is shown stays until the first new snapshot."""

@@ -152,7 +152,7 @@ class Guide:
         panel = page.query_one(NcclPanel)
         self.step("b", "The bandwidth of each size as it is measured")
         shown, halved = 0, False
-        while not finished(panel.test):
+        while not (panel.test and panel.test.finished):
             await self.until("the next row", partial(grown, panel, shown))
             shown = self.tell_rows(panel.test, shown)
             if shown >= HALF_WAY and not halved:
@@ -278,11 +278,6 @@ class Guide:
         print_line(f"   → {path}")
 
 
-def finished(test: NcclTest | None) -> bool:
-    return test is not None and test.finished
-
-
 def grown(panel: NcclPanel, shown: int) -> bool:
     """Whether the panel has more rows than that, or all of them."""
-    test = panel.test
-    return finished(test) or (test is not None and len(test.rows) > shown)
+    return panel.test is not None and (panel.test.finished or len(panel.test.rows) > shown)

@@ -121,6 +121,7 @@ class GpuTable(ResourceTable[GpuRow]):
 class GpusTab(JobTab):
     """Reads the GPUs while it is in front, and only then."""
 
+    CHANGES_CLUSTER = frozenset({"source"})
     NAME = "gpus"
     KEY = "h"
     TITLE = "GPUs"
@@ -185,10 +186,8 @@ class GpusTab(JobTab):
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         self._show()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "source":
-            return bool(self._exporter()) and not self.live.app.settings.read_only
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        return {"source": self._exporter()}
 
     def _exporter(self) -> str:
         if self.fleet is None or self.key not in self.fleet.jobsets or not self.live.app.connected:

@@ -70,6 +70,7 @@ def _call(group: HangGroup) -> Span:
 class HangTab(JobTab):
     """Looks when it is opened, and again by its key."""
 
+    CHANGES_CLUSTER = frozenset({"install", "record", "facts"})
     NAME = "hang"
     KEY = "H"
     TITLE = "Hang"
@@ -122,15 +123,10 @@ class HangTab(JobTab):
             self._asked = True
             self.action_look()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "install":
-            missing = self.report is not None and bool(self.report.without_py_spy)
-            return missing and not self.live.app.settings.read_only
-        if action in ("record", "facts"):
-            process = self._process()
-            known = process is not None and not (action == "record" and process.program)
-            return known and not self.live.app.settings.read_only
-        return super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        process = self._process()
+        missing = self.report and self.report.without_py_spy
+        return {"install": missing, "record": process and not process.program, "facts": process}
 
     @work(group="hang", exclusive=True)
     async def action_look(self) -> None:

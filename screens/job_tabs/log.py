@@ -151,8 +151,8 @@ class LogTab(JobTab):
             self.view.tell_answer("")
             self.view.action_first_error()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._offer is not None if action == "go_there" else super().check_action(action, parameters)
+    def offers(self) -> dict[str, object]:
+        return {"go_there": self._offer}
 
     def connected_anew(self) -> None:
         if self._asked:

@@ -88,10 +88,8 @@ class NcclTab(JobTab):
 
     # what can be done with it
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "against":
-            return self.is_mounted and bool(self.panel.earlier or self.panel.against)
-        return self.is_mounted and self.panel.shown is not None if action == "save" else True
+    def offers(self) -> dict[str, object]:
+        return {"against": self.panel.earlier or self.panel.against, "save": self.panel.shown}
 
     @work(group="actions")
     async def action_against(self) -> None:

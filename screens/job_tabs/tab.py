@@ -27,6 +27,7 @@ class JobTab(Vertical, metaclass=Abstract):
 
     DEFAULT_CSS: ClassVar[str] = "JobTab { height: 1fr; }"
 
+    CHANGES_CLUSTER: ClassVar[frozenset[str]] = frozenset()  # actions that are gone in read-only mode
     NAME: ClassVar[str]  # its name in code: the widget's id, and the last part of the key's id
     KEY: ClassVar[str]  # the key that opens it, on the whole page
     TITLE: ClassVar[str]
@@ -115,6 +116,15 @@ class JobTab(Vertical, metaclass=Abstract):
         """Enter on a pod is its log."""
         event.stop()
         self.post_message(self.Chosen(int(event.key[0]), "log"))
+
+    def offers(self) -> dict[str, object]:
+        """Actions that are not always there, and whether they are now: without it they have no key."""
+        return {}
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in self.CHANGES_CLUSTER and self.live.app.settings.read_only:
+            return False
+        return bool(not self.is_mounted or self.offers().get(action, True))
 
     # what a tab may use
 

@@ -102,10 +102,8 @@ class TrainingTab(JobTab):
 
     # what can be done with it
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in {"earlier", "save"}:
-            return self.is_mounted and self.panel.track is not None
-        return True
+    def offers(self) -> dict[str, object]:
+        return dict.fromkeys(("earlier", "save"), self.panel.track is not None)
 
     @work(group="earlier", exclusive=True)
     async def action_earlier(self) -> None:

@@ -338,7 +338,7 @@ class LaunchScreen(LiveScreen):
         self.take_recipe()
         planned = self.plan()
         if planned is not None:
-            self.app.open_preflight(planned[0])
+            self.app.open_page("preflight", planned[0])
 
     # from a text, or from another screen
 

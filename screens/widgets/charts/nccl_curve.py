@@ -337,16 +337,13 @@ def verdict_cell(line: Line) -> Cell:
 
 
 def usual_cell(line: Line) -> Cell:
-    best = line.row.best_busbw
-    if not line.usual or best is None:
-        return ""
-    share = best / line.usual - 1
-    return Span(f"{100 * (1 + share):.0f} %", difference_ink(share))
+    return _beside(line, line.usual, lambda ratio: f"{100 * ratio:.0f} %")
 
 
 def other_cell(line: Line) -> Cell:
+    return _beside(line, line.other, lambda ratio: f"{100 * (ratio - 1):+.1f} %")
+
+
+def _beside(line: Line, held: float | None, words: Callable[[float], str]) -> Cell:
     best = line.row.best_busbw
-    if not line.other or best is None:
-        return ""
-    share = best / line.other - 1
-    return Span(f"{100 * share:+.1f} %", difference_ink(share))
+    return Span(words(best / held), difference_ink(best / held - 1)) if held and best is not None else ""
