@@ -170,21 +170,13 @@ def parse_ras(text: str) -> RasReport:
 def _named(missing: list[RasRank]) -> list[RasRank]:
     """Those that are missing, once each: a process of which a rank is known by that rank."""
     ranks = {(each.pid, each.node) for each in missing if each.rank is not None}
-    named = [each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks]
-    return list(dict.fromkeys(named))
+    return list(dict.fromkeys(each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks))
 
 
 def _behind(found: re.Match[str], collective: str) -> list[RasRank]:
     ranks = _numbers(found[1])
-    alone = len(ranks) == 1
-    return [
-        RasRank(
-            rank, int(found[2]), collective,
-            pid=int(found[4]) if alone and found[4] else None,
-            node=found[5] or "", gpu=int(found[3]) if alone and found[3] else None,
-        )
-        for rank in ranks
-    ]  # fmt: skip
+    gpu, pid = (int(text) if text and len(ranks) == 1 else None for text in found.groups()[2:4])
+    return [RasRank(rank, int(found[2]), collective, pid, found[5] or "", gpu) for rank in ranks]
 
 
 def _numbers(text: str) -> list[int]:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from console.logs.pyspy import ProcessStacks
 
-
-if TYPE_CHECKING:
     Place = tuple[Activity, str]
     Groups = Mapping[Place, "Sequence[TracedProcess]"]
 
@@ -207,8 +205,7 @@ class HangReport:
     ras: RasReport = NO_REPORT
     ras_problem: str = ""  # why NCCL could not be asked
     at: float = 0.0
-    absent: tuple[tuple[int, str], ...] = ()
-    """Pods that are not running beside those that are, and their status."""
+    absent: tuple[tuple[int, str], ...] = ()  # pods that are not running beside those that are, and their status
 
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:
@@ -249,8 +246,18 @@ class HangReport:
     @cached_property
     def verdict(self) -> tuple[str, ...]:
         """What is wrong, the divergence first; sentences."""
-        said = [self._of_absent()] if self.absent else []
-        said.append(self._of_suspects() if self.groups else self._of_nobody())
+        said = []
+        if self.absent:
+            pods, several = format_ranges(number for number, _ in self.absent), len(self.absent) > 1
+            status = ", ".join(dict.fromkeys(status for _, status in self.absent))
+            subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
+            said = [f"{subject} {verb} not run ({status}): ranks that need {them} in a collective wait forever."]
+        if self.groups:
+            said.append(self._of_suspects())
+        elif any(pod.launchers for pod in self.pods):
+            said.append("mpirun runs, but it has no child processes: it is starting or ending.")
+        else:
+            said.append("No process of a training or an NCCL test was found in any pod: it is starting or ending.")
         if self.ras.words:
             said.append(self.ras.words)
         if self.unreached:
@@ -269,17 +276,6 @@ class HangReport:
     def short(self) -> str:
         """The first sentence of the verdict, without nodes and calls."""
         return self._of_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
-
-    def _of_nobody(self) -> str:
-        if any(pod.launchers for pod in self.pods):
-            return "mpirun runs, but it has no child processes: it is starting or ending."
-        return "No process of a training or an NCCL test was found in any pod: it is starting or ending."
-
-    def _of_absent(self) -> str:
-        pods, several = format_ranges(number for number, _ in self.absent), len(self.absent) > 1
-        status = ", ".join(dict.fromkeys(status for _, status in self.absent))
-        subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
-        return f"{subject} {verb} not run ({status}): ranks that need {them} in a collective wait forever."
 
     def _of_suspects(self, *, short: bool = False) -> str:
         suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]
@@ -308,12 +304,10 @@ def grouped(processes: Iterable[TracedProcess], ras: RasReport = NO_REPORT) -> t
     awaited = suspects(found, ras)
     late = left_behind(found, awaited, ras)
     groups = list[HangGroup]()
-    for place, members in found.items():
+    for (doing, label), members in found.items():
         behind = tuple(each for each in members if each.rank in late)
         rest = tuple(each for each in members if each.rank not in late)
-        if behind:
-            groups.append(HangGroup(place[0], f"{place[1]}, behind", behind, suspect=True, behind=True))
-        if rest:
-            groups.append(HangGroup(*place, rest, place in awaited))
+        groups.append(HangGroup(doing, f"{label}, behind", behind, suspect=True, behind=True))
+        groups.append(HangGroup(doing, label, rest, (doing, label) in awaited))
     groups.sort(key=lambda group: (not group.suspect, group.doing is Activity.UNKNOWN, -len(group.members)))
-    return tuple(groups)
+    return tuple(group for group in groups if group.members)

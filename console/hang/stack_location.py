@@ -24,8 +24,7 @@ class Activity(StrEnum):
     LOCK = "lock"
     WAIT = "wait"  # it waits for something else: a process, a socket, a file
     COMPUTE = "compute"
-    COMPILED = "compiled"
-    """It is a program without Python in it, such as an NCCL test: py-spy cannot look into it."""
+    COMPILED = "compiled"  # it is a program without Python in it, such as an NCCL test: py-spy cannot look into it
     UNKNOWN = "unknown"  # there is no stack
 
     @property

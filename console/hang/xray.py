@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
-from console.hang.nccl_ras import RasReport
+from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.stack_location import NOWHERE, compiled, locate_process
 from console.kube.find_job import find_job
@@ -47,8 +47,6 @@ class ProcessAnswer(msgspec.Struct):
 
 
 class MasterAnswer(msgspec.Struct):
-    """Whether the master was reached."""
-
     address: str
     port: int
     ok: bool
@@ -56,15 +54,11 @@ class MasterAnswer(msgspec.Struct):
 
 
 class RasAnswer(msgspec.Struct):
-    """NCCL's words, or why there are none."""
-
     text: str = ""
-    why: str = ""
+    why: str = ""  # why there is no text
 
 
 class RdmaAnswer(msgspec.Struct):
-    """An RDMA device."""
-
     name: str
     state: str = ""
     rate: str = ""
@@ -76,7 +70,7 @@ class PodAnswer(msgspec.Struct):
     master: MasterAnswer | None = None
     ras: RasAnswer | None = None
     rdma: list[RdmaAnswer] = []
-    launchers: list[ProcessAnswer] = []
+    launchers: tuple[Launcher, ...] = ()
     gdb: str = ""
 
     def of(self, pod: PodTrace) -> PodTrace:
@@ -88,10 +82,7 @@ class PodAnswer(msgspec.Struct):
             reached=master.ok if master else None,
             unreached=master.why if master else "",
             rdma=tuple((each.name, " ".join(filter(None, (each.state, each.rate)))) for each in self.rdma),
-            launchers=tuple(
-                Launcher(each.program, each.pid, each.state, each.wchan, each.threads, each.cpu)
-                for each in self.launchers
-            ),
+            launchers=self.launchers,
             gdb=self.gdb,
         )
 
@@ -181,8 +172,7 @@ if TYPE_CHECKING:
 AT_ONCE = 16  # pods that are asked at the same time
 LIMIT = 90.0  # seconds after which a pod is given up
 INSTALL_LIMIT = 300.0  # seconds for `pip install py-spy`
-RAS_TRIES = 3
-"""Pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job."""
+RAS_TRIES = 3  # pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
 MOST = 8 << 20  # bytes that one pod may say of its processes
 FLOW = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
@@ -299,11 +289,10 @@ class HangProbe:
 
     def _absent(self, namespace: str, name: str, running: Sequence[Rank]) -> tuple[tuple[int, str], ...]:
         """Pods of the same parts of the job that have ended, or are not there."""
-        found, parts = self._cluster.fleet.jobsets.get((namespace, name)), {rank.replicated_job for rank in running}
-        every = ranks(found, self._cluster.fleet) if found else ()
-        return tuple(
-            (rank.number, rank.status) for rank in every if rank.replicated_job in parts and rank.phase != "Running"
-        )
+        fleet, parts = self._cluster.fleet, {rank.replicated_job for rank in running}
+        every = ranks(found, fleet) if (found := fleet.jobsets.get((namespace, name))) else ()
+        absent = (rank for rank in every if rank.replicated_job in parts and rank.phase != "Running")
+        return tuple((rank.number, rank.status) for rank in absent)
 
     async def _ask(self, rank: Rank, *what: str) -> PodAnswer | str:
         """The answer of a pod, or why there is none."""
@@ -344,21 +333,16 @@ class HangProbe:
                 again = await self._ask(rank, "ras")
                 found = again.ras if isinstance(again, PodAnswer) else None
             if found is not None and found.text:
-                from console.hang.nccl_ras import parse_ras
-
                 first = parse_ras(found.text)
-                return await self._ras_again(rank, first) if first.behind else first, ""
+                if not first.behind:
+                    return first, ""
+                # A moment later no py-spy holds a rank up: who is behind by chance has moved on.
+                await asyncio.sleep(RAS_PAUSE)
+                later = await self._ask(rank, "ras-only")
+                text = later.ras.text if isinstance(later, PodAnswer) and later.ras else ""
+                return parse_ras(text).since(first) if text else first, ""
             problem = problem or (found.why if found else "")
         return RasReport(), f"NCCL RAS does not answer ({problem})" if problem else "NCCL RAS does not answer"
-
-    async def _ras_again(self, rank: Rank, first: RasReport) -> RasReport:
-        """What NCCL says a moment later, once no py-spy holds a rank up: who is behind by chance has moved on."""
-        from console.hang.nccl_ras import parse_ras
-
-        await asyncio.sleep(RAS_PAUSE)
-        answer = await self._ask(rank, "ras-only")
-        text = answer.ras.text if isinstance(answer, PodAnswer) and answer.ras else ""
-        return parse_ras(text).since(first) if text else first
 
     # what changes or takes long
 
@@ -370,11 +354,9 @@ class HangProbe:
 
         async def one(pod: Pod) -> str:
             async with room:
+                argv = ("sh", "-c", _COPY, "sh", str(len(program))) if program else ("sh", "-c", _INSTALL)
                 try:
-                    if program:
-                        await self._said(pod, ("sh", "-c", _COPY, "sh", str(len(program))), program, INSTALL_LIMIT)
-                    else:
-                        await self._said(pod, ("sh", "-c", _INSTALL), b"", INSTALL_LIMIT)
+                    await self._said(pod, argv, program, INSTALL_LIMIT)
                 except ConsoleError as error:
                     return error.message if program else f"{error.message}; and this machine's py-spy runs on no A4"
             return ""
@@ -425,6 +407,9 @@ class HangProbe:
         return said.decode(errors="replace")
 
 
+_GONE = "There is no process for it any more."
+
+
 def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
     """Pods and processes, each with its rank over the whole job."""
     pods: list[PodTrace] = []
@@ -441,16 +426,13 @@ def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list
     processes: list[TracedProcess] = []
     for rank, several in found:
         known = {each.local_rank for each in several}
-        processes += [_numbered(each, rank, a_pod) for each in several]
+        first = rank.number * a_pod
+        processes += [each if each.rank >= 0 else replace(each, rank=first + each.local_rank) for each in several]
         if (a_pod > 1 or not several) and rank.replicated_job in working:
             # A pod in which fewer ranks live than in others of its part of the job has lost some, or all.
             processes += [
-                TracedProcess(rank.number * a_pod + local, rank.number, rank.name, rank.node, local_rank=local,
-                       problem="There is no process for it any more.")
-                for local in range(a_pod) if local not in known
-            ]  # fmt: skip
+                TracedProcess(first + local, rank.number, rank.name, rank.node, local_rank=local, problem=_GONE)
+                for local in range(a_pod)
+                if local not in known
+            ]
     return pods, processes
-
-
-def _numbered(process: TracedProcess, rank: Rank, a_pod: int) -> TracedProcess:
-    return process if process.rank >= 0 else replace(process, rank=rank.number * a_pod + process.local_rank)

@@ -47,8 +47,7 @@ class AlarmKind(StrEnum):
 
 
 GLYPH = "▲"
-STOPPED = "the job was stopped"
-"""What ended an alarm of a job that was deleted before its end."""
+STOPPED = "the job was stopped"  # what ended an alarm of a job that was deleted before its end
 _NEXT = {
     AlarmKind.STALL: ("H", "hang", "shows which rank the others wait for"),
     AlarmKind.BEHIND: ("H", "hang", "shows where each rank is"),
@@ -139,8 +138,7 @@ class Thresholds(Struct, frozen=True):
     stall_steps: float = 25.0  # and so many usual steps, or the run's own longest pause and half of it again
     warm_up: float = 1800.0
     """Seconds without a line, or without an iteration, before there have been enough iterations to know the pace."""
-    pause: float = 1800.0
-    """Seconds without an iteration while the program evaluates, or saves or loads a checkpoint."""
+    pause: float = 1800.0  # seconds without an iteration while the program evaluates, or saves or loads a checkpoint
     behind: int = 20  # steps that a rank is behind the foremost
     gpus: float = 120.0  # seconds between two looks at the GPUs; 0: none
     busbw: float = 0.0  # GB/s that a test has to reach; 0: the usual line
@@ -184,8 +182,7 @@ class Coverage(Struct, frozen=True):
 
 
 ENOUGH = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
-ONCE = 300.0
-"""Seconds of a pause that was made only once which count: a longer one may have been a fault that passed."""
+ONCE = 300.0  # seconds of a pause that was made only once which count: a longer one may have been a fault that passed
 _LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
 _LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
 

@@ -20,8 +20,7 @@ from console.metrics.alarm_rules import (
 )
 
 SETTLES = 10.0  # seconds at first in which lines come that were printed before anybody listened
-MAX_READING = 60.0
-"""Seconds that a log may take to be read once more; a run that restarted never comes to where it was."""
+MAX_READING = 60.0  # seconds that a log may take to be read once more; a run that restarted never comes to where it was
 MOST = 200  # alarms that are kept
 _PAUSE = re.compile(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
@@ -70,8 +69,7 @@ class AlarmWatch:
     def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = SETTLES) -> None:
         self.alarms: list[Alarm] = []  # in the order in which they began
         self.quiet = "no pod has"  # who has printed nothing while nobody has: those who are heard
-        self.line_at = self.step_at = now
-        """When something was printed last, and when there was a new iteration."""
+        self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
         self.heard_any = False
         self.late = ""  # that the next step is late, in words; empty: it is not
         self.unproved = False

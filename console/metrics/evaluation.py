@@ -98,10 +98,3 @@ class LmEvalParser:
     def _cell(self, cells: list[str], title: str) -> str:
         at = self._columns.get(title)
         return cells[at] if at is not None and at < len(cells) else ""
-
-
-def parse_lm_eval(data: bytes) -> tuple[EvalScore, ...]:
-    parser = LmEvalParser()
-    parser.feed(data)
-    parser.close()
-    return tuple(parser.scores)

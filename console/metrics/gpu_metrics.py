@@ -164,8 +164,7 @@ class RankGpus:
     at: float = 0.0  # when they were read, in seconds since the epoch; 0.0: not yet
     source: str = ""  # whose reading it is: "nvidia-smi" or "dcgm"
     problem: str = ""  # why there is no reading; a sentence
-    rdma: tuple[LinkRate, ...] = ()
-    """What goes over its RDMA network cards; none where no counter of them can be read."""
+    rdma: tuple[LinkRate, ...] = ()  # what goes over its RDMA network cards; none where no counter of them can be read
 
 
 @dataclass(frozen=True, slots=True)

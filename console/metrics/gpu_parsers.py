@@ -182,8 +182,7 @@ _GPU = re.compile(r"GPU (\d{1,4}): ")
 _LINK = re.compile(r"\s{0,9}Link \d{1,3}: Data (Tx|Rx): (\d{1,20}) KiB")
 _WORD, _KIB = 4, 1024
 
-_Counts = dict[str | int, tuple[int, int]]
-"""Bytes in and out since some moment, by port or by index of the GPU."""
+_Counts = dict[str | int, tuple[int, int]]  # bytes in and out since some moment, by port or by index of the GPU
 
 
 class NetworkCounters:

@@ -32,17 +32,13 @@ MOST = 128  # pods that are read at the same time; those beyond are told
 EVERY = 2.0  # seconds between two readings
 TOLD = 0.25  # seconds between two boards at least
 AGAIN = 10.0  # seconds until a pod that failed is tried again
-MAX_OF_REPORT = 256 << 10
-"""Bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB."""
-AHEAD = 10
-"""Readings of a GPU that may come sooner than asked for; a pod that prints more is stopped."""
+MAX_OF_REPORT = 256 << 10  # bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB
+AHEAD = 10  # readings of a GPU that may come sooner than asked for; a pod that prints more is stopped
 FLOW = 6.0  # seconds from the first counter to the report after it, where there is one look only
-ROUNDS = 900
-"""Readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches."""
+ROUNDS = 900  # readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches
 DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"
 """The exporter's usual port; the one of that name counts where its pod has it."""
-DCGM_EVERY = 5.0
-"""Seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself."""
+DCGM_EVERY = 5.0  # seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself
 _EXPORTERS = ("dcgm-exporter", "dcgm_exporter")
 _FIELDS = (
     "index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,temperature.gpu,power.draw,power.limit,clocks.sm,"

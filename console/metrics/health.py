@@ -33,8 +33,7 @@ class Level(StrEnum):
 class Health(Struct, frozen=True):
     """One job at one moment."""
 
-    state: str
-    """Where its JobSet is in its life; "diverged", "stalled", "late" or "refused" where that says more."""
+    state: str  # where its JobSet is in its life; "diverged", "stalled", "late" or "refused" where that says more
     level: Level
     words: str = ""
     """What is wrong, or why it waits, in a sentence without its end; empty: nothing is known to be wrong."""
@@ -44,8 +43,7 @@ class Health(Struct, frozen=True):
 _WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}
 """The word for a job of which that alarm is told, the gravest first."""
 _KINDS = {word: kind for kind, word in _WORDS.items()} | {"late": AlarmKind.STALL}
-NO_STEPS = {"stalled", "late"}
-"""Words for a job that makes no steps, of which nobody can say when it will end."""
+NO_STEPS = {"stalled", "late"}  # words for a job that makes no steps, of which nobody can say when it will end
 _LIVES = {JobState.STARTING, JobState.RUNNING, JobState.RESTARTING}
 
 

@@ -132,8 +132,7 @@ class MonitorSources:
     measures: Callable[[], Measures]
     gpus: Callable[[], GpuReader]
     open_log: Open
-    xray: Callable[[tuple[str, str]], HangReport | None] = lambda _: None
-    """The last X-ray of a job in this session."""
+    xray: Callable[[tuple[str, str]], HangReport | None] = lambda _: None  # the last X-ray of a job in this session
 
 
 class JobMonitor:

@@ -197,8 +197,7 @@ class JobMeasures:
         self.uid = ""
         self.recipe = ""
         self.accelerator = ""  # label of the GPUs on the nodes of its ranks; empty: not known
-        self.tests: tuple[MeasuredTest, ...] = ()
-        """In the order they began, those of the first rank before the others'."""
+        self.tests: tuple[MeasuredTest, ...] = ()  # in the order they began, those of the first rank before the others'
         self.tracks: tuple[TrainingRun, ...] = ()
         """Training runs in the order they began; one goes on over restarts from a checkpoint."""
         self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from console.logs.segment import LogSegment
     from console.metrics.alarm_rules import Alarm
 
-PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}
-"""What stands in the line that an alarm came from."""
+PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}  # what stands in the line that an alarm came from
 TAIL = 300  # last lines of a pod in which it is looked for steps
 MOST = 32  # pods that are all looked at; of more, the first and the last
 BLOCK = 20_000  # lines that are looked through together

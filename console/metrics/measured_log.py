@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from console.metrics.training.reader import RunReader
 
 _LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end
-_JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")
-"""How one begins: an object or an array of some."""
+_JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one begins: an object or an array of some
 
 
 class MeasuredLog:

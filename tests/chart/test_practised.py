@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.metrics.evaluation import parse_lm_eval
-from console.metrics.nccl.parser import parse_nccl
 from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.rank_progress import LauncherStep, StepState, launcher_step
 from console.metrics.training.parser import TrainingParser
 from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE
 from tests.chart.typed import Typist
+from tests.parsing import parse_lm_eval, parse_nccl
 from tests.practice.test_programs import launcher_steps
 
 if TYPE_CHECKING:

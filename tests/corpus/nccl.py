@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.metrics.nccl.parser import parse_nccl
 from tests.corpus.verdict import Case, judge
+from tests.parsing import parse_nccl
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from console.metrics.training.parser import TrainingParser, parse_training
+from console.metrics.training.parser import TrainingParser
 from tests.corpus.verdict import Case, judge
+from tests.parsing import parse_training
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

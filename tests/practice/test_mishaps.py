@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.logs.pyspy import parse_pyspy
-from console.metrics.evaluation import parse_lm_eval
-from console.metrics.nccl.parser import parse_nccl
 from console.metrics.training.parser import TrainingParser
 from console.metrics.training.steps import run_position
 from practice.node.standins import sick_gpu, write_standins, write_state
@@ -21,6 +19,7 @@ from practice.programs.catalogue import RECIPES, choose
 from practice.programs.faults import KINDS, TEST, TRAINING, complaints, faults, pace
 from practice.programs.script import Exit, Meet, Place, Room, Say, Wait
 from practice.programs.stages import SCRIPT, TRAINS
+from tests.parsing import parse_lm_eval, parse_nccl
 from tests.practice.test_programs import place, printed
 
 if TYPE_CHECKING:

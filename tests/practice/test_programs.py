@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.metrics.nccl.history import mean_speedup
-from console.metrics.nccl.parser import parse_nccl
 from console.metrics.nccl.reference import A4_ALL_REDUCE, NcclResult, RowRating, judge_row, judge_test
 from practice.programs import plain
 from practice.programs.catalogue import RECIPES
 from practice.programs.faults import fault_at
 from practice.programs.recordings import all_reduce_rows
 from practice.programs.script import Exit, Meet, Place, Program, Room, Say, Wait
+from tests.parsing import parse_nccl
 
 if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest

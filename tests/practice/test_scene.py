@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from console.launch.install import ChartCatalog
-from console.metrics.nccl.parser import parse_nccl
 from console.metrics.nccl.reference import NcclResult, judge_test
 from practice.clock import seconds_of
 from practice.controllers.objects import condition, is_true, labels_of
 from practice.controllers.quantity import pod_requests
 from practice.objects.resources import CLUSTERQUEUES, EVENTS, JOBS, JOBSETS, NODES, PODS, WORKLOADS
 from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
+from tests.parsing import parse_nccl
 from tests.practice.world import GPU, World
 
 POOL = "cloud.google.com/gke-nodepool"

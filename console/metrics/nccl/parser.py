@@ -294,10 +294,8 @@ LONGEST = 1 << 12  # bytes of a line that are kept; the rest of a longer one is 
 _REST_WITHIN = 4096  # lines after a torn row among which the rest of it is looked for
 _LEAST, _MOST = 1 << 8, 1 << 15
 """Bytes that are searched at once: few where a table begins or ends, as other words are searched for after it."""
-_FAR = 64
-"""Rows of a table after which it is tried again to read those that follow together, where they do not."""
-_MARK = ord("#")
-"""It begins a line that is no row: tables have many of these, one after another."""
+_FAR = 64  # rows of a table after which it is tried again to read those that follow together, where they do not
+_MARK = ord("#")  # it begins a line that is no row: tables have many of these, one after another
 _WHOLE = 12  # words of a whole row
 _ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")
 """What looks like a row: two whole numbers, a type, and figures."""
@@ -444,10 +442,3 @@ class NcclParser:
         run = GrowingTest(place=len(self._runs))
         self._runs.append(run)
         return run
-
-
-def parse_nccl(data: bytes) -> tuple[NcclTest, ...]:
-    parser = NcclParser()
-    parser.feed(data)
-    parser.close()
-    return parser.tests

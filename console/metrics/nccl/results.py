@@ -56,8 +56,7 @@ class NcclTest(Struct, frozen=True):
     version: str | None = None
     ranks: int | None = None
     rows: tuple[Row, ...] = ()
-    avg_busbw: float | None = None
-    """GB/s, the footer's mean over all rows and both halves; None until it is printed."""
+    avg_busbw: float | None = None  # GB/s, the footer's mean over all rows and both halves; None until it is printed
     out_of_bounds: int | None = None  # failed checks summed over processes; None until the footer is printed
     ok: bool | None = None  # None: not checked, or rows were not read, so that nothing can be said of it
     finished: bool = False

@@ -439,10 +439,3 @@ class TrainingParser:
 def _known(text: str) -> list[StepReport]:
     found = parse_known_program(text)
     return [found] if found else []
-
-
-def parse_training(data: bytes) -> tuple[RunReader, ...]:
-    parser = TrainingParser()
-    parser.feed(data)
-    parser.close()
-    return parser.runs

@@ -311,8 +311,7 @@ def skipped_since(step: Step, before: float) -> tuple[Step, float]:
     return step._replace(skipped=int(since if since >= 0 else skipped), extra=extra), skipped
 
 
-BY_EPOCH = frozenset({"minibatches", "key-value"})
-"""Formats that may count steps from the beginning of each epoch."""
+BY_EPOCH = frozenset({"minibatches", "key-value"})  # formats that may count steps from the beginning of each epoch
 _REPORTER = re.compile(
     r"\[(?:rank|default|Rank )(\d{1,6})\]|^\s{0,8}(\d{1,6}): |\[(\d{1,6},\d{1,6})\]<|\[(pod/[^\]\s]{1,300})\]"
 )
@@ -335,8 +334,7 @@ class Epochs:
     """Makes one row of steps that are counted anew in each epoch."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[float, int, int]] = {}
-        """Of each reporter: epoch, step in it, and steps before it."""
+        self._last: dict[str, tuple[float, int, int]] = {}  # of each reporter: epoch, step in it, and steps before it
 
     def all_through(
         self, columns: dict[str, list[Any]], layout: LineLayout, follow: Callable[[PackedSteps], bool]

@@ -187,8 +187,7 @@ def _same(one: Step, other: Step) -> bool:
 
 
 RECENT = 20  # latest steps by which the pace is judged
-GROSS = 2.0
-"""Times by which the printed step time may be longer than the time between lines, and is still believed."""
+GROSS = 2.0  # times by which the printed step time may be longer than the time between lines, and is still believed
 BURST = 1.0  # seconds in which lines come that were printed long before
 
 
@@ -220,8 +219,7 @@ class TrainingRun:
             None  # of so many steps, the last of them this one
         )
         self._pauses = Pauses()
-        self._paced_from = ENOUGH
-        """Place of the first step before which a pause counts: none do after a start."""
+        self._paced_from = ENOUGH  # place of the first step before which a pause counts: none do after a start
 
     # its steps
 

@@ -18,8 +18,7 @@ class Step(NamedTuple):
 
     step: int | None = None  # as the program counts, from 0 or from 1; None where the log gives no number
     total: int | None = None  # steps of the whole run
-    loss: float | None = None
-    """Training loss, averaged over the interval between two lines; may be nan or inf."""
+    loss: float | None = None  # training loss, averaged over the interval between two lines; may be nan or inf
     grad_norm: float | None = None
     lr: float | None = None
     step_time_s: float | None = None  # seconds for one step
@@ -145,8 +144,7 @@ class ProgressBar(Struct, frozen=True):
     step_time_s: float | None = None
 
 
-_PACKED = 1024
-"""Steps that are packed at once; as many of the latest are not, because reports of those may still come."""
+_PACKED = 1024  # steps that are packed at once; as many of the latest are not, because reports of those may still come
 _NO_COUNT = -1
 _NO_NUMBER = float.fromhex("-0x1.fffffffffffffp+1023")
 """What stands in a column for "not said"; the lowest number there is."""
@@ -243,8 +241,7 @@ class Steps(Sequence[Step]):
     __slots__ = ("_chunks", "_firsts", "_starts", "_tail")
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
-        self._chunks: list[PackedSteps | list[Step]] = []
-        """None of them changes: one whose step changes is replaced."""
+        self._chunks: list[PackedSteps | list[Step]] = []  # none of them changes: one whose step changes is replaced
         self._starts: list[int] = [0]  # place of the first step of each chunk, and of the tail
         self._firsts: list[int] = []
         """First number in each chunk, or in the chunks before it; numbers grow, where there are any."""

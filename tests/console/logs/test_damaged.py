@@ -7,8 +7,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.metrics.nccl.parser import NcclParser, parse_nccl
-from console.metrics.training.parser import TrainingParser, parse_training
+from console.metrics.nccl.parser import NcclParser
+from console.metrics.training.parser import TrainingParser
+from tests.parsing import parse_nccl, parse_training
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 DATA = Path(__file__).parents[3] / "practice" / "data"

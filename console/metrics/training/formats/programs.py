@@ -298,8 +298,7 @@ def parse_known_program(text: str) -> StepReport | None:
 # progress alone, for every line of every rank
 
 _TQDM = re.compile(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
-_TRAINS = re.compile(r"(?i)\btrain(?:ing)?$|\]$")
-"""What stands before the bar of training, if anything does."""
+_TRAINS = re.compile(r"(?i)\btrain(?:ing)?$|\]$")  # what stands before the bar of training, if anything does
 
 
 def drawn_bar(text: str) -> ProgressBar | None:

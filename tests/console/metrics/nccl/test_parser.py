@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from console.metrics.nccl.parser import LONGEST, NcclParser, parse_nccl
+from console.metrics.nccl.parser import LONGEST, NcclParser
 from console.metrics.nccl.results import Half, NcclTest, Row
+from tests.parsing import parse_nccl
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 DATA = Path(__file__).parents[4] / "practice" / "data"

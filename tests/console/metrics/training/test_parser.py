@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.metrics.training.parser import LONGEST, WORDS, TrainingParser, parse_training
+from console.metrics.training.parser import LONGEST, WORDS, TrainingParser
 from console.metrics.training.steps import Rollback, Step, run_position
+from tests.parsing import parse_training
 
 if TYPE_CHECKING:
     from console.metrics.training.reader import RunReader

@@ -9,7 +9,8 @@ import re
 
 import pytest
 
-from console.metrics.training.parser import TrainingParser, parse_training
+from console.metrics.training.parser import TrainingParser
+from tests.parsing import parse_training
 
 # program: its lines, then number, loss and what else is said of each step
 PROGRAMS: dict[str, tuple[str, list[dict[str, float]]]] = {

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.metrics.training.parser import TrainingParser, parse_training
+from console.metrics.training.parser import TrainingParser
 from console.metrics.training.steps import Step
+from tests.parsing import parse_training
 
 if TYPE_CHECKING:
     from console.metrics.training.reader import RunReader
