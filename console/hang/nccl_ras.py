@@ -119,8 +119,6 @@ _MISSING_RANK = re.compile(rf"\s*Rank (\d+) -- {_GPU} managed by process (\d+) o
 
 
 class _Reading:
-    """A report as it is read."""
-
     def __init__(self) -> None:
         self.version = self.collective = ""
         self.processes: int | None = None

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 
 class Activity(StrEnum):
-    """The kind of work a process is doing."""
-
     DATA = "data"  # it waits for its data loader
     COLLECTIVE = "collective"  # it waits in a collective for the other ranks
     GPU = "gpu"  # it waits for its GPU, on which a collective may be waiting

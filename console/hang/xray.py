@@ -215,8 +215,6 @@ _FILES = {
 
 
 class HangProbe:
-    """Looks into the processes of jobs of one cluster."""
-
     def __init__(self, cluster: WatchedCluster, run: Exec | None = None) -> None:
         """`run` runs a command in a pod with that input; the cluster's own exec unless given."""
         self._cluster = cluster
@@ -224,7 +222,6 @@ class HangProbe:
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
 
     def on_context_changed(self) -> None:
-        """The cluster is another one from here on."""
         self.reports.clear()
 
     async def _exec(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:

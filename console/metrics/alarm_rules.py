@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 class AlarmKind(StrEnum):
-    """The kind of an alarm."""
-
     STALL = "stall"  # no new iteration, or no line of any rank while there has been none
     NAN = "nan"
     SPIKE = "spike"
@@ -63,8 +61,6 @@ _NEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One alarm of one job."""
-
     kind: AlarmKind
     words: str  # what is wrong, in a sentence without its end
     time: float  # when it was noticed, in seconds since the epoch, by this machine's clock
@@ -111,7 +107,6 @@ class Alarm:
 
     @property
     def full_text(self) -> str:
-        """The alarm in full sentences."""
         return f"{self.text}. {self.next_step}." if self.next_step else f"{self.text}."
 
 

@@ -64,8 +64,6 @@ class JobSample:
 
 
 class AlarmWatch:
-    """The alarms of one job."""
-
     def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = SETTLES) -> None:
         self.alarms: list[Alarm] = []  # in the order in which they began
         self.quiet = "no pod has"  # who has printed nothing while nobody has: those who are heard
@@ -115,8 +113,11 @@ class AlarmWatch:
     def evaluate(self, now: float, look: JobSample) -> list[Alarm]:
         """Evaluate the rules for the job's present state; gives the new alarms."""
         if look.stopped:
-            if look.finished:
-                self._end_all(now, "the job failed" if look.failed else STOPPED)
+            if look.finished:  # nobody can look whether the causes of its alarms are gone
+                ended = "the job failed" if look.failed else STOPPED
+                for alarm in self._open.values():
+                    self._change(alarm, replace(alarm, over=now, ended=ended))
+                self._open, self.late = {}, ""
             return []
         if self._catches_up(now, look):
             return []
@@ -156,9 +157,8 @@ class AlarmWatch:
         if look.failed:
             told.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}", look.failed_at))
         if look.restarts:
-            words = f"restarted, attempt {look.restarts + 1}" + (
-                f": {look.restart_words}" if look.restart_words else ""
-            )
+            why = f": {look.restart_words}" if look.restart_words else ""
+            words = f"restarted, attempt {look.restarts + 1}{why}"
             told.append((AlarmKind.RESTART, look.restarts, words, 0.0))
         told += [(AlarmKind.GPU, text, text, at) for text, at in self._xids]
         self._xids = []
@@ -187,12 +187,6 @@ class AlarmWatch:
             held = look.held if kind in _FREES else 0
             alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began))
             self._keep(alarm, "" if look.running else _why_not_running(look))
-
-    def _end_all(self, now: float, ended: str) -> None:
-        """The job is gone, and nobody can look whether the causes of its alarms are."""
-        for alarm in self._open.values():
-            self._change(alarm, replace(alarm, over=now, ended=ended))
-        self._open, self.late = {}, ""
 
     def _keep(self, alarm: Alarm, ended: str) -> None:
         """Begin an alarm, keep its words true, or end it if it has none; `ended`: by what, if not by its cause."""

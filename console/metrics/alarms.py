@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import Measures
 
+    Key = tuple[str, str]
 
 EVERY = 2.0  # seconds between two rounds
 AT_ONCE = 100  # jobs that are taken on in one round
@@ -60,10 +61,8 @@ class AlarmMonitor:
     def poll(self, kept: Collection[Key]) -> None:
         """Check every running job except those, which are watched already."""
         running = self._running()
-        new = [each for each in _by_weight(running) if each.key not in kept and each.key not in self.jobs]
-        for jobset in new[:AT_ONCE]:
-            if jobset.key not in self.jobs:
-                self.jobs[jobset.key] = JobMonitor(jobset.key, self._thresholds, self._sources)
+        new = [each.key for each in running if each.key not in kept and each.key not in self.jobs]
+        self.jobs |= {key: JobMonitor(key, self._thresholds, self._sources) for key in new[:AT_ONCE]}
         shares = self._shares(running)
         for key, job in list(self.jobs.items()):
             if not job.poll(shares.get(key, 0)) or not self._chosen(key):
@@ -83,17 +82,16 @@ class AlarmMonitor:
         return self.namespace in ("", key[0])
 
     def _running(self) -> list[JobSet]:
+        """The largest jobs first, the newest of equals."""
         every = self._cluster.fleet.jobsets.values()
-        return [each for each in every if each.state in _RUNS and self._chosen(each.key)]
+        running = (each for each in every if each.state in _RUNS and self._chosen(each.key))
+        return sorted(running, key=lambda each: (-each.gpus, -each.created))
 
     def _shares(self, running: list[JobSet]) -> dict[Key, int]:
         """How many logs each job may follow."""
         left, shares = self._thresholds.streams, {}
-        for jobset in _by_weight(running):
-            job = self.jobs.get(jobset.key)
-            if not left:
-                break
-            if job is not None:
+        for jobset in running:
+            if left and (job := self.jobs.get(jobset.key)) is not None:
                 shares[jobset.key] = share = min(left, job.wanted_logs(jobset.ranks))
                 left -= share
         return shares
@@ -104,7 +102,6 @@ class AlarmMonitor:
         task.add_done_callback(self._ending.discard)
 
     def stop(self) -> None:
-        """Follow nothing any more."""
         for job in self.jobs.values():
             self._end(job)
         self.jobs.clear()
@@ -114,14 +111,6 @@ class AlarmMonitor:
         await asyncio.gather(*self._ending, return_exceptions=True)
 
 
-def _by_weight(jobsets: list[JobSet]) -> list[JobSet]:
-    """The largest jobs first, the newest of equals."""
-    return sorted(jobsets, key=lambda each: (-each.gpus, -each.created))
-
-
-if TYPE_CHECKING:
-    Key = tuple[str, str]
-
 PROVES = 3.0
 """Seconds more for which a job is heard whose last step is long ago by its log, so that it may show that it lives."""
 HEARS_EVERY = 0.2  # seconds between two looks at a job that is heard for a moment only
@@ -129,8 +118,6 @@ MOST = 16  # jobs that are watched at the same time; the one watched longest mak
 
 
 class Alarms:
-    """The alarms of one session."""
-
     def __init__(
         self,
         cluster: WatchedCluster,
@@ -203,10 +190,8 @@ class Alarms:
         return sorted(every, key=lambda alarm: -alarm.time)
 
     def take_new(self) -> list[Alarm]:
-        """Alarms that began since the last call."""
         fresh = [alarm for alarm in self.latest if alarm.time > self._told]
-        if fresh:
-            self._told = fresh[0].time
+        self._told = max([self._told, *(alarm.time for alarm in fresh)])
         return fresh[::-1]
 
     # of all running jobs
@@ -228,7 +213,6 @@ class Alarms:
 
     @property
     def coverage(self) -> Coverage:
-        """Of which running jobs what is heard."""
         return self._patrol.coverage if self._patrol else Coverage()
 
     async def _go_round(self, patrol: AlarmMonitor) -> None:
@@ -245,7 +229,6 @@ class Alarms:
         return LogStream(self._cluster.current_connection.client, wanted, clean=Redactor().lines)
 
     def on_context_changed(self) -> None:
-        """The cluster is another one from here on."""
         for _, task in self._kept.values():
             task.cancel()
         self._kept.clear()
@@ -293,7 +276,7 @@ class Alarms:
         try:
             while True:
                 goes_on, lags = heard.poll(2), heard.lags
-                doubt = (watch.unproved and not lags) or heard.seeking
+                doubt = (watch.unproved and not lags) or heard.measures.seeking
                 over = time.monotonic() > until + (PROVES if doubt else 0.0)
                 if watch.active or not goes_on or over:
                     return _report(heard, seconds, lags=lags)

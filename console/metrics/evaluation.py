@@ -42,7 +42,6 @@ class LmEvalParser:
         self.scores: list[EvalScore] = []
 
     def feed(self, data: bytes) -> list[EvalScore]:
-        """Reads on; the new scores."""
         before, block = len(self.scores), self._blocks.add(data)
         for start, end in spans_with(_TITLE, block, lambda: bool(self._columns)):
             self._line(strip_terminal_codes(block[start : min(end, start + LONGEST)]))

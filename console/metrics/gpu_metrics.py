@@ -155,8 +155,6 @@ def metric(name: str) -> GpuMetric:
 
 @dataclass(frozen=True, slots=True)
 class RankGpus:
-    """The GPUs of one pod."""
-
     rank: int
     pod: str
     node: str
@@ -169,8 +167,6 @@ class RankGpus:
 
 @dataclass(frozen=True, slots=True)
 class GpuBoard:
-    """The GPUs of all ranks."""
-
     ranks: tuple[RankGpus, ...] = ()
 
     @property
@@ -190,7 +186,6 @@ class GpuBoard:
         return 0.2 * (what.most - what.least)
 
     def median(self, what: GpuMetric) -> float | None:
-        """The median over all GPUs."""
         values = [value for _, gpu in self.all_gpus if (value := what.value(gpu)) is not None]
         return median(values) if values else None
 

@@ -50,7 +50,6 @@ class NvidiaSmiParser:
         return tuple(self._gpus[index] for index in sorted(self._gpus))
 
     def feed(self, data: bytes) -> list[Gpu]:
-        """Reads on; the new readings."""
         return [gpu for line in self._lines.add(data) if (gpu := self._line(line))]
 
     def close(self) -> list[Gpu]:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
     from console.metrics.gpu_metrics import Gpu, Source
-    from console.metrics.gpu_parsers import NetworkCounters
     from console.scheduling.ranks import Rank
+
+    Take = Callable[[RankGpus], None]
 
 ONCE = 2  # readings that one look takes: what goes over a network is the difference of two
 MOST = 128  # pods that are read at the same time; those beyond are told
@@ -68,8 +69,6 @@ done
 
 
 class GpuReader:
-    """Reads the GPUs of jobs of one cluster."""
-
     def __init__(self, cluster: WatchedCluster) -> None:
         self._cluster = cluster
         self._ports: dict[str, int] = {}
@@ -203,7 +202,8 @@ class GpuReader:
                 if heard > (AHEAD + 2 * (time.monotonic() - began) / reader.every) * len(parser.gpus):
                     raise Unreadable(f"Pod {pod.name} prints readings without a pause: nvidia-smi was stopped.")
                 said.reset()
-                gpus = tuple(_with_nvlink(gpu, counters) for gpu in parser.gpus)
+                rates = [(gpu, *counters.nvlink(gpu.index)) for gpu in parser.gpus]
+                gpus = tuple(replace(gpu, nvlink_received=received, nvlink_sent=sent) for gpu, received, sent in rates)
                 reader.take(replace(reading, gpus=gpus, rdma=counters.rdma, at=time.time(), source=SMI))
 
         client = self._cluster.connection_for_change(f"run nvidia-smi in pod {pod.name}").client
@@ -223,10 +223,8 @@ class GpuReader:
             raise ProgramFailed(told[-1] if told else f"nvidia-smi ended with exit code {code}", code=code)
 
     def _exporter(self, node: str) -> Pod | None:
-        for pod in self._cluster.fleet.pods.values():
-            if pod.node == node and pod.phase == "Running" and any(word in pod.name for word in _EXPORTERS):
-                return pod
-        return None
+        running = (pod for pod in self._cluster.fleet.pods.values() if pod.node == node and pod.phase == "Running")
+        return next((pod for pod in running if any(word in pod.name for word in _EXPORTERS)), None)
 
     async def _dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
         """Read an exporter so often; on a node that several pods share, the rank's own GPUs if it tells whose they are.
@@ -243,7 +241,6 @@ class GpuReader:
                 await asyncio.sleep(max(reader.every, DCGM_EVERY))
 
     async def scrape(self, exporter: Pod) -> tuple[Gpu, ...]:
-        """What a DCGM exporter says of its node's GPUs."""
         from console.metrics.gpu_parsers import parse_dcgm
 
         port = self._ports.get(exporter.uid) or await self._port(exporter)
@@ -278,16 +275,5 @@ class _Reader:
     refused: Callable[[Refused], None] = lambda _: None
 
 
-def _with_nvlink(gpu: Gpu, counters: NetworkCounters) -> Gpu:
-    received, sent = counters.nvlink(gpu.index)
-    return replace(gpu, nvlink_received=received, nvlink_sent=sent)
-
-
 def _path(pod: Pod) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Take = Callable[[RankGpus], None]

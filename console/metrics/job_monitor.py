@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from console.metrics.job_progress import JobProgress
     from console.metrics.measures import Measures
 
+    Open = Callable[[Pod], LogStream]
 
 TELLS_STEPS = 10  # steps a rank has told of when it is taken for one that tells of all its steps
 
@@ -113,9 +114,6 @@ def _failure(jobset: JobSet, fleet: Fleet) -> str:
     return f"pod {first.number} {first.status}" if first else jobset.failure.rstrip(".") or "see a4 why"
 
 
-if TYPE_CHECKING:
-    Open = Callable[[Pod], LogStream]
-
 TAIL = 400  # lines at the end of a log that are read first
 LOOK_EVERY = 1.0  # seconds between two looks at a job all of whose log is read
 AGAIN = 15.0  # seconds until a log that ended or was refused is asked for again
@@ -168,11 +166,6 @@ class JobMonitor:
         self._asked = 0.0
 
     @property
-    def seeking(self) -> bool:
-        """Whether it is being looked for since when its loss is no number: a moment, and then it is an alarm."""
-        return self.measures.seeking
-
-    @property
     def streams(self) -> int:
         return sum(not task.done() for task in self._tasks.values())
 
@@ -200,8 +193,7 @@ class JobMonitor:
         return self._thresholds.busbw or self._sources.measures().pass_line
 
     def _judge(self, behind: Mapping[int, int]) -> JobSample:
-        fleet = self._cluster.fleet
-        report = self._sources.xray(self.key)
+        fleet, report = self._cluster.fleet, self._sources.xray(self.key)
         jobset = fleet.jobsets.get(self.key)
         return sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
 
@@ -264,7 +256,10 @@ class JobMonitor:
         if jobset is not None:
             self.measures.place(jobset, fleet, "")
             self._follow(streams)
-            self._ask_gpus(now)
+            every, idle = self._thresholds.gpus, self._asking is None or self._asking.done()
+            if every and idle and now > self._asked + every and self._sources.gpus().exporter_of(*self.key):
+                self._asked = now
+                self._asking = asyncio.create_task(self._read_gpus(), name=f"gpus:{self.key[1]}")
         elif self._cluster.fleet.links["jobsets"].state.value != "live":
             return True  # nobody knows
         found = replace(self._judge({}), behind_log=self.lags)
@@ -342,15 +337,8 @@ class JobMonitor:
             self._reader = LogReader(self.measures, self._number)
         await asyncio.sleep(0)
 
-    def _ask_gpus(self, now: float) -> None:
-        """Look at the DCGM exporters now and then: in pods that nobody looks at no program is run."""
-        every = self._thresholds.gpus
-        idle = self._asking is None or self._asking.done()
-        if every and idle and now > self._asked + every and self._sources.gpus().exporter_of(*self.key):
-            self._asked = now
-            self._asking = asyncio.create_task(self._read_gpus(), name=f"gpus:{self.key[1]}")
-
     async def _read_gpus(self) -> None:
+        """By the DCGM exporters alone: in pods that nobody looks at no program is run."""
         try:
             self.faults = faults(await self._sources.gpus().read_once(*self.key, source=DCGM))
         except ConsoleError:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from console.metrics.training.steps import Step
     from console.scheduling.failure import RankFailure
 
+    Key = tuple[str, str]
+    ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
     Listener = Callable[[float, str, float], None]
     """Is told of each line: when it was read, what it says, and when it was printed by the clock of its node."""
 
@@ -81,9 +83,7 @@ class JobProgress(Struct, frozen=True):
         diverged: nobody should wait for it.
         """
         pace = self.step_time if self.pace is None else self.pace
-        if self.step is None or self.total is None or pace is None:
-            return None
-        if self.late or self.nan:
+        if self.step is None or self.total is None or pace is None or self.late or self.nan:
             return None
         return max(0.0, (self.total - self.step) * pace)
 
@@ -99,12 +99,8 @@ class JobProgress(Struct, frozen=True):
     @property
     def stalled(self) -> bool:
         """Whether it was so late that this is an alarm."""
-        rhythm = self.rhythm
-        return (
-            rhythm is not None
-            and bool(self.late)
-            and self.at - self.stepped > rhythm.alarm_after(thresholds_in_force())
-        )
+        quiet = self.at - self.stepped
+        return self.rhythm is not None and bool(self.late) and quiet > self.rhythm.alarm_after(thresholds_in_force())
 
     @property
     def empty(self) -> bool:
@@ -131,12 +127,8 @@ def progress_of_tests(
 
 def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     """The figures of a test that runs again, with the verdict of the one before it, whose end is out of sight."""
-    if (
-        before is None
-        or before.passing is NcclResult.RUNNING
-        or now.passing is not NcclResult.RUNNING
-        or now.busbw is None
-    ):
+    running = NcclResult.RUNNING
+    if before is None or before.passing is running or now.passing is not running or now.busbw is None:
         return now
     return replace(now, passing=before.passing, average=before.average)
 
@@ -216,7 +208,6 @@ class JobMeasures:
 
     @property
     def track(self) -> TrainingRun | None:
-        """The latest training run."""
         return self.tracks[-1] if self.tracks else None
 
     @property
@@ -328,10 +319,6 @@ class JobMeasures:
             self.track.add_failures(self._endings.values())
 
 
-if TYPE_CHECKING:
-    Key = tuple[str, str]
-    ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
-
 AGAIN = 8.0  # seconds after which a running job is looked at again
 TRIES = 5  # failed looks at a finished job after which it is not looked at again; each waits twice as long
 AT_ONCE = 4  # logs that are read at once
@@ -406,7 +393,6 @@ class JobProgressReader:
         self.beginnings.forget()
 
     def of(self, uid: str) -> JobProgress | None:
-        """What the last look at a job said."""
         return self.known.get(uid)
 
     async def poll(self, keys: Sequence[Key]) -> bool:

@@ -27,8 +27,6 @@ _STEP = re.compile(r"\b(iteration|step)\W{1,12}(\d{1,12})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PodLine:
-    """A line of a pod."""
-
     pod: int
     time: float
     text: str
@@ -42,8 +40,6 @@ class PodLine:
 
 @dataclass(frozen=True, slots=True)
 class LogLocation:
-    """Where to look."""
-
     pod: int
     pattern: str = ""  # what stands in the line; empty: the end of the log
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from console.logs.segment import LogSegment
     from console.metrics.job_monitor import JobMonitor
     from console.metrics.log_reader import LogReader
-    from console.metrics.nccl.history import NodeBandwidth
+    from console.metrics.nccl.history import MeasuredTest, NodeBandwidth
     from console.metrics.training.run import TrainingRun
     from console.scheduling.failure import RankFailure
 
@@ -56,7 +56,6 @@ def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
 
 
 async def _hear(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
-    """Tell of these lines whoever listens."""
     slices = WorkSlices()
     for number, line in enumerate(batch):
         if number % AT_A_TIME == AT_A_TIME - 1:
@@ -90,8 +89,6 @@ class _Shared:
 
 
 class Measures:
-    """The measurements of one session."""
-
     def __init__(
         self,
         cluster: WatchedCluster,
@@ -106,7 +103,7 @@ class Measures:
         self._place = place
         self._shared: dict[Key, _Shared] = {}
         self._kept: dict[Path, NcclHistory] = {}
-        self._reading: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
         self._read_again = 0.0
         self.light: dict[Key, JobMonitor] = {}
         """Jobs of which a log or two are followed for alarms; whoever follows says so here."""
@@ -141,7 +138,7 @@ class Measures:
         now = asyncio.get_running_loop().time()
         if now >= self._read_again and (self._reading is None or self._reading.done()):
             self._read_again = now + READ_AGAIN
-            self._reading = asyncio.create_task(self._read_kept(kept), name="measures:kept")
+            self._reading = asyncio.create_task(kept.read(), name="measures:kept")
         return kept.nodes
 
     def followed(self, key: Key) -> JobMeasures | None:
@@ -150,9 +147,6 @@ class Measures:
             return self._shared[key].measures
         watcher = self.light.get(key)
         return watcher.measures if watcher is not None and watcher.heard else None
-
-    async def _read_kept(self, kept: NcclHistory) -> None:
-        await kept.read()
 
     # one job
 
@@ -347,7 +341,6 @@ class Measures:
     # life
 
     def on_context_changed(self) -> None:
-        """The cluster is another one from here on."""
         self.glancing.forget()
         if self._reading is not None:
             self._reading.cancel()

@@ -65,8 +65,6 @@ def match_failure(text: str) -> re.Match[str] | None:
 
 @dataclass(eq=False, slots=True)
 class GrowingTest:
-    """One test while it grows."""
-
     said: dict[str, str] = field(default_factory=dict)  # what was announced: version, program, settings
     command: str | None = None  # program named by a line before it
     ranks: set[int] = field(default_factory=set)
@@ -139,7 +137,6 @@ class ProcessOutput:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a test of this stream is under way."""
         return bool(self._open)
 
     def _new(self) -> GrowingTest:
@@ -328,7 +325,6 @@ class NcclParser:
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:
-        """All tests so far, in the order they began."""
         return tuple(run.test() for run in self._runs)
 
     @property

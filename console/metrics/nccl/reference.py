@@ -45,8 +45,6 @@ class RowRating(StrEnum):
 
 
 class RowVerdict(Struct, frozen=True):
-    """How one row compares with the reference."""
-
     word: RowRating
     ratio: float | None = None  # the better half's bandwidth as a share of the reference
     reference: float | None = None  # GB/s
@@ -114,8 +112,6 @@ def is_a4(accelerator: str) -> bool:
 
 
 class NcclResult(StrEnum):
-    """Whether a test passed."""
-
     RUNNING = "running"
     PASSED = "passed"
     FAILED = "failed"
@@ -123,8 +119,6 @@ class NcclResult(StrEnum):
 
 
 class NcclVerdict(Struct, frozen=True):
-    """Whether a test passed, and why."""
-
     passing: NcclResult
     why: str
 

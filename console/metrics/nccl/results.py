@@ -121,8 +121,6 @@ def _sum(outside: int | None, inside: int | None, unchecked: _T) -> int | _T:
 
 
 class Rows(Sequence[Row]):
-    """Rows that grow."""
-
     __slots__ = ("_chunks", "_starts", "_tail")
 
     def __init__(self) -> None:

@@ -70,8 +70,6 @@ Read = Callable[[str], "tuple[StepReport, str] | None"]  # what a line says, and
 
 
 class NumberSlot(Struct, frozen=True):
-    """One number of a line."""
-
     name: str  # the field of `Step`, or the name under which it stands among the others; empty: neither
     rule: str
     positive: bool  # whether only numbers above 0 mean what they seem to

@@ -52,7 +52,6 @@ class RunReader:
 
     @property
     def last(self) -> Step | None:
-        """The latest step."""
         return self.steps[-1] if self.steps else None
 
     @property

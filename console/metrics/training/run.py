@@ -42,8 +42,6 @@ NEW_PACE = 300  # steps after which a run that stays slower has another pace; wh
 
 
 class RunEventKind(StrEnum):
-    """The kind of an event in a run."""
-
     SPIKE = "spike"
     NAN = "nan"
     PLATEAU = "plateau"
@@ -56,8 +54,6 @@ class RunEventKind(StrEnum):
 
 
 class RunEvent(NamedTuple):
-    """One event on the axis of a run."""
-
     kind: RunEventKind
     step: float | None  # where on the axis of steps; None: only its time is known
     time: float  # seconds since the epoch
@@ -215,9 +211,8 @@ class TrainingRun:
         self._finder = RunEventFinder()
         self._seen = 0  # steps that the finder has looked at
         self._looked = 0
-        self._standing: tuple[int, Step | None, RunPosition] | None = (
-            None  # of so many steps, the last of them this one
-        )
+        self._standing: tuple[int, Step | None, RunPosition] | None = None
+        """Of so many steps, the last of them this one."""
         self._pauses = Pauses()
         self._paced_from = ENOUGH  # place of the first step before which a pause counts: none do after a start
 
@@ -337,7 +332,6 @@ class TrainingRun:
         self.add_rollbacks(reader.rewinds, time)
 
     def add_rollbacks(self, rewinds: Sequence[Rollback], time: float) -> None:
-        """It went back to an earlier step."""
         for back in rewinds[len(self.restarts) :]:
             words = f"from {back.last:,} back to {back.first:,}"
             self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), time, words))
@@ -388,13 +382,12 @@ class TrainingRun:
 
     @property
     def last(self) -> Step | None:
-        """The latest step."""
         return self.steps[-1] if self.steps else None
 
     @property
     def total(self) -> int | None:
         """Steps of the whole run, where the program says it."""
-        return next((step.total for step in self.steps[-1:] if step.total), None)
+        return (self.steps[-1].total or None) if self.steps else None
 
     @property
     def nan(self) -> bool:
@@ -451,7 +444,9 @@ class TrainingRun:
         By `step_interval`, not by what the program says of its steps alone.
         """
         last, total, pace = self.last, self.total, self.step_interval()
-        if last is None or last.step is None or total is None or pace is None or self.finished or self._broke_off():
+        if last is None or last.step is None or total is None or pace is None or self.finished:
+            return None
+        if any(mark.time >= self.times[-1] for mark in self.endings):
             return None
         if not self.goes_on or last.nan or (now and self.late_text(now)):
             return None
@@ -484,10 +479,6 @@ class TrainingRun:
                 self._standing = len(steps), steps[-1] if steps else None, run_position(steps)
             where = self._standing[2]
         return where.with_nan_onset(self.earlier) if self.earlier is not None else where
-
-    def _broke_off(self) -> bool:
-        """Whether a rank ended badly after the last step."""
-        return any(mark.time >= self.times[-1] for mark in self.endings)
 
     def mfu(self, accelerator: str) -> float | None:
         """Share of the GPU's dense BF16 peak; None if the program tells no TFLOP/s, or the GPU's peak is not known.

@@ -62,8 +62,6 @@ class RunPosition(NamedTuple):
 
 
 class NanOnset(Protocol):
-    """Where the loss of a run became NaN."""
-
     @property
     def step(self) -> int | None: ...
     @property
@@ -94,7 +92,6 @@ def nan_since(where: NanOnset) -> str:
 
 
 def run_position(steps: Sequence[Step]) -> RunPosition:
-    """Where a run with these steps is."""
     at = len(steps)
     while at and steps[at - 1].nan:
         at -= 1
@@ -236,8 +233,6 @@ def _pack(steps: list[Step]) -> PackedSteps | list[Step]:
 
 
 class Steps(Sequence[Step]):
-    """A row of steps that grows."""
-
     __slots__ = ("_chunks", "_firsts", "_starts", "_tail")
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:

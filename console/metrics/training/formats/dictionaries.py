@@ -80,7 +80,6 @@ def dictionary(text: str, start: int) -> StepReport | None:
 
 
 def steps_of_line(text: str) -> list[StepReport]:
-    """The step that a line says by itself."""
     start = dictionary_start(text)
     found = dictionary(text, start) if start is not None else None
     return [found] if found else []

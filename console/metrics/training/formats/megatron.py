@@ -158,7 +158,6 @@ _NO_FIGURES = frozenset({"global_step", "v_num", "num_updates"})  # pairs of a b
 
 
 def nemo(text: str) -> StepReport | None:
-    """What one line says of a step."""
     if "Training epoch" in text:
         return _nemo_2(text)
     if "DLLL {" in text:

@@ -349,8 +349,6 @@ _SOMEWHERE = re.compile(r"(?i)finished saving the checkpoint|saved checkpoint (?
 
 
 class Saved(NamedTuple):
-    """A checkpoint that was saved."""
-
     step: int | None  # None: the line does not say of which step; it is the last one
 
 

@@ -176,7 +176,6 @@ def _time(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
 
 
 def _is_short(pairs: dict[str, tuple[str, str, str]], source: re.Match[str] | str) -> bool:
-    """Whether that time is in milliseconds."""
     return (
         milli(source) if isinstance(source, re.Match) else source in TIMES_MS or "ms" in (source[:2], pairs[source][2])
     )
