@@ -20,6 +20,7 @@ from console.metrics.alarm_rules import (
 )
 
 SETTLES = 10.0  # seconds at first in which lines come that were printed before anybody listened
+OLD_WITHIN = 1.0  # seconds after an old line in which the next one may come
 MAX_READING = 60.0  # seconds that a log may take to be read once more; a run that restarted never comes to where it was
 MOST = 200  # alarms that are kept
 _PAUSE = re.compile(
@@ -73,6 +74,7 @@ class AlarmWatch:
         self.unproved = False
         """Whether it would be an alarm by the times in its log, but has had no time yet to show that it lives."""
         self._begun = self._listens = now
+        self._old_line_at = 0.0  # when a line was read last that had been printed long before
         self._settles = settles
         self._awaited: int | None = None
         """The iteration that was heard before another one began to listen, who has not read as far yet."""
@@ -94,9 +96,15 @@ class AlarmWatch:
         """Whether it has heard of steps, and for long enough to tell that one is late."""
         return self._last is not None and self._last.step is not None and not self.unproved
 
+    def reads_old_lines(self, now: float) -> bool:
+        """Whether lines come that were printed long ago, so that more of them may wait to be read."""
+        return now - self._old_line_at < OLD_WITHIN
+
     def feed_line(self, now: float, text: str, printed: float = 0.0) -> None:
         """A line of any rank; `printed`: when, by the clock of its node, which counts for lines of before only."""
         early = now - self._listens < self._settles and printed
+        if printed and now - printed > self._limits.late:
+            self._old_line_at = now
         self.line_at, self.heard_any = min(now, printed) if early else now, True
         if "Xid" in text and _XID.search(text):
             self._xids.append((text.strip()[:200], self.line_at))

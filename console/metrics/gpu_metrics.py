@@ -49,15 +49,10 @@ class Gpu:
         return self.nvlink_received + self.nvlink_sent
 
     @property
-    def bad_throttle_reasons(self) -> tuple[str, ...]:
-        """Reasons that hold its clock down and need attention, such as heat or a power brake."""
-        return tuple(words for bit, words in THROTTLES.items() if (self.throttle or 0) & bit)
-
-    @property
     def faults(self) -> tuple[str, ...]:
         said = [f"{self.ecc_uncorrected} uncorrected ECC errors"] if self.ecc_uncorrected else []
         said += [f"Xid {self.xid}"] if self.xid else []
-        said += list(self.bad_throttle_reasons)
+        said += [words for bit, words in THROTTLES.items() if (self.throttle or 0) & bit]
         said += [f"the driver advises: {self.recovery}"] if self.recovery else []
         return tuple(said)
 
@@ -126,12 +121,8 @@ class GpuMetric:
         value = self.value(gpu)
         if value is None:
             return None
-        return min(1.0, max(0.0, (value - self.least) / ((self.most_of(gpu) - self.least) or 1)))
-
-    def most_of(self, gpu: Gpu) -> float:
-        """The upper end for that GPU: its own limit where it has one."""
-        own = gpu.power_limit if self.name == "power" else gpu.clock_max if self.name == "clock" else None
-        return own or self.most
+        own = {"power": gpu.power_limit, "clock": gpu.clock_max}.get(self.name)  # its own limit, where it has one
+        return min(1.0, max(0.0, (value - self.least) / (((own or self.most) - self.least) or 1)))
 
 
 METRICS = (

@@ -97,13 +97,14 @@ class NvidiaSmiParser:
             return None
         values: dict[str, Any] = {field: _number(row[name]) for name, field in _FIELDS.items() if name in row}
         recovery = row.get("gpu_recovery_action", "")
+        throttle = row.get("clocks_event_reasons.active", row.get("clocks_throttle_reasons.active", ""))
         return Gpu(
             index,
             row.get("name", row.get("gpu_name", "")),
             bus=row.get("pci.bus_id", row.get("gpu_bus_id", "")),
             ecc_uncorrected=_whole(values.pop("ecc_uncorrected", None)),
             ecc_corrected=_whole(values.pop("ecc_corrected", None)),
-            throttle=_bits(row.get("clocks_event_reasons.active", row.get("clocks_throttle_reasons.active", ""))),
+            throttle=int(throttle, 16) if _BITS.fullmatch(throttle) else None,
             recovery="" if recovery.strip("[]") in ("None", "N/A") else recovery,
             **values,
         )
@@ -111,10 +112,6 @@ class NvidiaSmiParser:
 
 def _whole(number: float | None) -> int | None:
     return int(number) if number is not None else None
-
-
-def _bits(text: str) -> int | None:
-    return int(text, 16) if _BITS.fullmatch(text) else None
 
 
 def _number(text: str) -> float | None:

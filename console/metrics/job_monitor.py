@@ -177,7 +177,7 @@ class JobMonitor:
     @property
     def lags(self) -> bool:
         """Whether a log comes faster than it is read, so that later steps may wait in it."""
-        return any(stream.lags for stream in self._streams.values())
+        return self.watch.reads_old_lines(time.time()) or any(stream.lags for stream in self._streams.values())
 
     @property
     def progress(self) -> JobProgress | None:

@@ -14,7 +14,6 @@ import math
 import re
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -149,7 +148,7 @@ def _root(values: list[str]) -> tuple[int | None, list[str]]:
 
 def _filled(row: Row, values: list[str], units: Units) -> Row:
     out_of_place, in_place = _halves(values, units)
-    return msgspec.structs.replace(row, out_of_place=out_of_place, in_place=in_place)
+    return replace(row, out_of_place=out_of_place, in_place=in_place)
 
 
 def _halves(values: list[str], units: Units) -> tuple[Half, Half | None]:
@@ -206,12 +205,14 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
     if not isinstance(said, dict) or not isinstance(said.get("results"), list):
         return None
     bounds, average = _part(said, "out_of_bounds"), _part(said, "average_bus_bandwidth")
-    error = _error(said.get("errors"))
-    rows = _rows(said["results"])
+    error, rows, args = _error(said.get("errors")), _rows(said["results"]), said.get("args")
+    program = args[0] if isinstance(args, list) and args else None
+    version = said.get("nccl_tests_version")
+    version = _part(said, "config").get("version") if version is None else version
     failed = error is not None or "false" in {_word(bounds.get("okay")), _word(average.get("okay"))}
     return NcclTest(
-        program=_program(said.get("args")),
-        version=_version(said),
+        program=program.rpartition("/")[2] if isinstance(program, str) else None,
+        version=str(version) if isinstance(version, (str, int)) else None,
         ranks=_ranks(said.get("config")),
         rows=rows,
         avg_busbw=_number(average.get("bandwidth")),
@@ -278,17 +279,6 @@ def _number(value: Any) -> float | None:
 def _whole(value: Any) -> int | None:
     read = _number(value)
     return int(read) if read is not None and abs(read) < 1e18 else None
-
-
-def _program(args: Any) -> str | None:
-    first = args[0] if isinstance(args, list) and args else None
-    return first.rpartition("/")[2] if isinstance(first, str) else None
-
-
-def _version(said: dict[str, Any]) -> str | None:
-    config = _part(said, "config")
-    found = next((each for each in (said.get("nccl_tests_version"), config.get("version")) if each is not None), None)
-    return str(found) if isinstance(found, (str, int)) else None
 
 
 def _error(errors: Any) -> str | None:

@@ -65,14 +65,8 @@ def _program(test: NcclTest) -> str:
 
 def comparable(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
     """Finished tests of the same kind without wrong values, of other jobs or attempts; the newest first."""
-    found = [
-        each
-        for each in tests
-        if each.comparison_key == shown.comparison_key
-        and each.name != shown.name
-        and each.test.finished
-        and each.test.ok is not False
-    ]
+    others = (each for each in tests if each.comparison_key == shown.comparison_key and each.name != shown.name)
+    found = (each for each in others if each.test.finished and each.test.ok is not False)
     return sorted(found, key=lambda each: -each.at)
 
 
@@ -192,17 +186,12 @@ class NcclHistory:
         self.note = ""  # what is wrong with the file; empty: nothing
         self._known: dict[tuple[str, int, int, int], MeasuredTest] = {}
         self._stamp: tuple[int, int] | None = None  # size and time of the file as last read
-        self._nodes: dict[str, NodeBandwidth] = {}
+        self.nodes: dict[str, NodeBandwidth] = {}  # the bandwidth of each, from the tests that were read last
 
     @property
     def tests(self) -> tuple[MeasuredTest, ...]:
         """Those that were read last, the newest first."""
         return tuple(sorted(self._known.values(), key=lambda each: -each.at))
-
-    @property
-    def nodes(self) -> dict[str, NodeBandwidth]:
-        """The bandwidth of each node, from the tests that were read last."""
-        return self._nodes
 
     async def read(self) -> tuple[MeasuredTest, ...]:
         """All tests, as the file has them now."""
@@ -214,7 +203,7 @@ class NcclHistory:
         fresh = {each.name: each for each in tests if self._known.get(each.name) != each}
         if fresh:
             self._known |= fresh
-            self._nodes = bandwidth_by_node(self._known.values())
+            self.nodes = bandwidth_by_node(self._known.values())
             await asyncio.to_thread(self._append, list(fresh.values()))
 
     def _read(self) -> None:
@@ -232,24 +221,21 @@ class NcclHistory:
         known = {each.name: each for line in lines if (each := _decoded(line)) is not None}
         self._known = known | {name: each for name, each in self._known.items() if name not in known}
         self._stamp, self.note = stamp, ""
-        self._nodes = bandwidth_by_node(self._known.values())
+        self.nodes = bandwidth_by_node(self._known.values())
 
     def _append(self, tests: list[MeasuredTest]) -> None:
         data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)
         try:
             with alone(self.place):
                 if self.place.exists() and self.place.stat().st_size > LARGE:
-                    self._trim()
+                    lines = self.place.read_bytes().splitlines(keepends=True)[-MOST // 2 :]
+                    atomic_write(self.place, b"".join(lines))
                 with open(os.open(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out:  # noqa: PTH123
                     out.write(data)
         except OSError as error:
             self.note = (
                 f"The history of NCCL tests is kept only until the console ends: {self.place} ({error.strerror})."
             )
-
-    def _trim(self) -> None:
-        lines = self.place.read_bytes().splitlines(keepends=True)[-MOST // 2 :]
-        atomic_write(self.place, b"".join(lines))
 
 
 def _decoded(line: bytes) -> MeasuredTest | None:

@@ -58,11 +58,6 @@ _ERROR = re.compile(r"^\s*# error: *(\S.*?)\s*$")
 _TODAYS = Units()
 
 
-def match_failure(text: str) -> re.Match[str] | None:
-    """How the line says that a test has failed; None if it does not."""
-    return FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
-
-
 @dataclass(eq=False, slots=True)
 class GrowingTest:
     said: dict[str, str] = field(default_factory=dict)  # what was announced: version, program, settings
@@ -148,12 +143,11 @@ class ProcessOutput:
     # rows
 
     def _table(self, text: str) -> GrowingTest | None:
-        found = parse_row(text, self._open[0].units if self._open else Units())
-        if found is None and self.torn:
-            whole = complete_row(self.torn, text, self._open[0].units if self._open else Units())
-            return self._keep(whole) if whole else None
+        units = self._open[0].units if self._open else _TODAYS
+        found = parse_row(text, units)
         if found is None:
-            return None
+            whole = complete_row(self.torn, text, units) if self.torn else None
+            return self._keep(whole) if whole else None
         self.flush()
         return self._keep(found)
 
@@ -170,8 +164,7 @@ class ProcessOutput:
 
     def mark_unreliable(self) -> None:
         """A row could not be read: of the test that is under way nothing can be said to be well any more."""
-        if self._open:
-            self._open[0].unread = True
+        self._open[0].unread = True
 
     @property
     def single(self) -> GrowingTest | None:
@@ -187,7 +180,7 @@ class ProcessOutput:
     def flush(self) -> GrowingTest | None:
         """Keeps what there is of a torn row once it is clear that no more of it will come."""
         torn, self.torn = self.torn, None
-        row = row_without_in_place(torn, self._open[0].units if self._open else Units()) if torn else None
+        row = row_without_in_place(torn, self._open[0].units if self._open else _TODAYS) if torn else None
         return self._keep(row) if row else None
 
     def _run_for(self, row: Row) -> GrowingTest:
@@ -218,13 +211,16 @@ class ProcessOutput:
     def _announce(self, what: str, value: str) -> GrowingTest:
         """Two processes announce themselves before either prints its columns; later, a new test has begun."""
         run = next((each for each in self._open if not each.headed and what not in each.said and not each.rows), None)
-        if run is None:
-            if any(each.headed or each.rows for each in self._open):
-                self.flush()
-                self._last, self._open = self._open[-1], []
-            run = self._new()
+        if run is None and any(each.headed or each.rows for each in self._open):
+            self._break_off()
+        run = run or self._new()
         run.said[what] = value
         return run
+
+    def _break_off(self) -> None:
+        """The tests under way end without a footer."""
+        self.flush()
+        self._last, self._open = self._open[-1] if self._open else self._last, []
 
     def _rank(self, number_: int) -> GrowingTest:
         waiting = [each for each in self._open if not each.rows]
@@ -236,9 +232,8 @@ class ProcessOutput:
         run = next((each for each in self._open if not each.headed and not each.rows), None)
         if run is None and any(not each.rows for each in self._open):
             return None
-        if run is None:  # those before it broke off without a footer
-            self.flush()
-            self._last, self._open = self._open[-1] if self._open else self._last, []
+        if run is None:
+            self._break_off()
             run = self._new()
         run.headed, run.units = True, units
         return run
@@ -277,7 +272,7 @@ class ProcessOutput:
         half_done = next((each for each in self._open if each.bounds is not None), None)
         if half_done is None and self._last and not self._last.concluded:
             run = self._last
-        elif half_done or self._open:
+        elif self._open:
             run = self._finish(half_done or self._open[0])
         else:
             return None
@@ -417,7 +412,7 @@ class NcclParser:
             return None
         known = self._streams.get(label)
         own = stream = known or ProcessOutput(self._start)
-        failure = match_failure(text)
+        failure = FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
         if failure and not stream.is_busy:
             stream = next((each for each in self._streams.values() if each.is_busy), stream)
         was = stream.torn

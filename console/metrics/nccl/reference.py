@@ -132,8 +132,13 @@ def judge_test(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = 
         return NcclVerdict(NcclResult.FAILED, test.error or "the test itself says FAILED")
     if not test.finished:
         return NcclVerdict(NcclResult.RUNNING, "")
+    if not is_all_reduce(test):
+        return NcclVerdict(NcclResult.UNJUDGED, "the reference is for all_reduce")
+    if not is_a4(accelerator):
+        return NcclVerdict(NcclResult.UNJUDGED, f"the reference is for B200, not {accelerator}")
     if not is_comparable(test, accelerator):
-        return NcclVerdict(NcclResult.UNJUDGED, _not_comparable(test, accelerator))
+        why = f"{test.ranks} ranks, and the reference is for {REFERENCE_RANKS} GPUs of two machines"
+        return NcclVerdict(NcclResult.UNJUDGED, why)
     average = scan_average(test)
     if average is None:
         return NcclVerdict(NcclResult.UNJUDGED, "the pass line is about 2 to 8 GiB, and no such size was measured")
@@ -141,11 +146,3 @@ def judge_test(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = 
     measured = f"{sizes[0]:g}–{sizes[-1]:g} GiB average" if len(sizes) > 1 else f"{sizes[0]:g} GiB alone"
     words = f"{measured} {average:,.0f} GB/s is {'over' if average >= pass_line else 'under'} the pass line"
     return NcclVerdict(NcclResult.PASSED if average >= pass_line else NcclResult.FAILED, f"{words} of {pass_line:,.0f}")
-
-
-def _not_comparable(test: NcclTest, accelerator: str) -> str:
-    if not is_all_reduce(test):
-        return "the reference is for all_reduce"
-    if not is_a4(accelerator):
-        return f"the reference is for B200, not {accelerator}"
-    return f"{test.ranks} ranks, and the reference is for {REFERENCE_RANKS} GPUs of two machines"

@@ -168,12 +168,8 @@ def find_layout(text: str, read: Read) -> LineLayout | None:
         slots += [slot] if slot else []
     pattern += trial.words(at, len(text)) + r"\n"
     names = [slot.name for slot in slots if slot.name]
-    if (
-        len(slots) < 2
-        or not names
-        or len(names) > len({*names})
-        or (said[0].step.step is not None and "step" not in names)
-    ):
+    lacks_step = said[0].step.step is not None and "step" not in names
+    if len(slots) < 2 or not names or len(names) > len({*names}) or lacks_step:
         return None
     whole = pattern.encode()
     made = LineLayout(
@@ -185,15 +181,9 @@ def find_layout(text: str, read: Read) -> LineLayout | None:
         tuple(slots),
         said[0].step,
     )
-    return made if _agrees(made, text, said[0].step) else None
-
-
-def _agrees(made: LineLayout, text: str, step: Step) -> bool:
     rows = made.pattern.findall(f"{text}\n".encode())
-    if len(rows) != 1:
-        return False
-    columns = made.columns([rows[0] if isinstance(rows[0], tuple) else (rows[0],)])
-    return columns is not None and next(iter(made.packed(columns, 1))) == step
+    columns = made.columns(rows) if len(rows) == 1 else None
+    return made if columns is not None and next(iter(made.packed(columns, 1))) == said[0].step else None
 
 
 class _Trial:

@@ -237,7 +237,10 @@ class TrainingParser:
             return
         if "iteration" in text and "|" in text and (read := megatron(text)):
             for each in read:
-                self._take(self._with_time(each), self._reporter(text, each.at))
+                timed, self._timed = self._timed, None
+                if timed is not None and close_in_time(each.step, timed):
+                    each.format, each.step = "megatron-bridge", merge_reports(each.step, timed)
+                self._take(each, self._reporter(text, each.at))
             self._look(raw, megatron)
             return
         if "%|" in text and ("it/s" in text or "s/it" in text):
@@ -268,15 +271,11 @@ class TrainingParser:
                 self._look(raw, self._learned.known if known_to.format == "key-value" else _known)
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [text]
-        elif looks_like_megatron(text) or (self._is_known() and parse_partial_step(text)):
+        elif looks_like_megatron(text) or (any(run.known for run in self._open.values()) and parse_partial_step(text)):
             self._puzzle.add_unparsed(text)
 
     def _reporter(self, text: str, at: int) -> str:
         return self._rank or reporter(text, at)
-
-    def _is_known(self) -> bool:
-        """Whether a program whose lines are known is at work."""
-        return any(run.known for run in self._open.values())
 
     def _read(self, text: str) -> Iterator[StepReport]:
         """What a line says by itself."""
@@ -308,20 +307,13 @@ class TrainingParser:
         if self._wrapped and _PAIRED.match(text) and len(self._wrapped) < _JOINED:
             self._wrapped.append(text.strip())
             return True
-        if self._block and self._in_block(text):
+        if self._block and (said := self._block.add(text)):
+            if isinstance(said, StepReport):
+                self._take(said, "")
             return True
-        if self._block and isinstance(self._block, MultilineReport) and self._block.goes_on(text):
-            return False
-        self._flush()
+        if not (isinstance(self._block, MultilineReport) and self._block.goes_on(text)):
+            self._flush()
         return False
-
-    def _in_block(self, text: str) -> bool:
-        """Whether the line belongs to the report of several lines, or is a row of the table."""
-        assert self._block is not None
-        said = self._block.add(text)
-        if isinstance(said, StepReport):
-            self._take(said, "")
-        return bool(said)
 
     def _flush(self) -> None:
         parts, self._parts = self._parts, []
@@ -390,12 +382,6 @@ class TrainingParser:
             self._changed.append(run)
         else:
             self._timed = timed
-
-    def _with_time(self, found: StepReport) -> StepReport:
-        timed, self._timed = self._timed, None
-        if timed is not None and close_in_time(found.step, timed):
-            found.format, found.step = "megatron-bridge", merge_reports(found.step, timed)
-        return found
 
     def _end(self) -> None:
         run = self._open.get("dict") or self._open.get("ms-swift")

@@ -317,16 +317,11 @@ _REPORTER = re.compile(
 
 
 def reporter(text: str, at: int) -> str:
-    """Who printed the line, as far as labels tell."""
-    found = reporter_in(text, at)
-    return next((each for each in found.groups() if each), "") if found else ""
-
-
-def reporter_in(text: str, at: int) -> re.Match[str] | None:
-    """Where the line says who printed it, in front of what begins at `at`."""
+    """Who printed the line, as far as labels in front of what begins at `at` tell."""
     if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
-        return None  # a date, or nothing
-    return _REPORTER.search(text, 0, at or 300)
+        return ""  # a date, or nothing
+    found = _REPORTER.search(text, 0, at or 300)
+    return next((each for each in found.groups() if each), "") if found else ""
 
 
 class Epochs:

@@ -77,7 +77,8 @@ def _step(at: int, total: int, fields: dict[str, float]) -> Step:
     take = fields.pop
     skipped = take("number of skipped iterations", take("skipped iterations", None))
     failed = take("number of nan iterations", take("nan iterations", 0.0))
-    name = _loss_name(fields)
+    losses = (name for name in fields if "loss" in name and not any(each in name for each in _BESIDE))
+    name = next((name for name in _LOSSES if name in fields), None) or next(losses, None)  # no addition to a loss
     loss, grad_norm = take(name) if name else None, take("grad norm", None)
     tflops = take("throughput per GPU (TFLOP/s/GPU)", take("TFLOPs", take("approx flops per GPU", None)))
     return Step(
@@ -94,15 +95,6 @@ def _step(at: int, total: int, fields: dict[str, float]) -> Step:
         nan=failed != 0 or is_broken(loss, grad_norm) or (loss is None and not skipped),
         extra=fields,
     )
-
-
-def _loss_name(fields: dict[str, float]) -> str | None:
-    """Which field is the loss: by its usual names, else the first loss that is no addition to one."""
-    for name in _LOSSES:
-        if name in fields:
-            return name
-    losses = (name for name in fields if "loss" in name and not any(each in name for each in _BESIDE))
-    return next(losses, None)
 
 
 def step_time(text: str) -> Step | None:
