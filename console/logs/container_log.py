@@ -268,10 +268,11 @@ class LogStream:
 
     @property
     def lags(self) -> bool:
-        """Whether more of it has come than was read, for most of the time since it was opened."""
+        """Whether more of it has come than was read: now, or for most of the time since it was opened."""
+        if not self._waits_since:
+            return True
         now = monotonic()
-        waited = self._waited + (now - self._waits_since if self._waits_since else 0.0)
-        return waited < (now - self._opened) / 2
+        return self._waited + now - self._waits_since < (now - self._opened) / 2
 
     async def run(self, to: Callable[[list[Stamped]], None]) -> None:
         """As `batches`, each given to `to` at the moment it comes, which costs less where thousands come a second."""

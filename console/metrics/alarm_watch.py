@@ -248,7 +248,7 @@ class AlarmWatch:
 
     def _silent(self, now: float, look: JobSample) -> tuple[str, float]:
         """That no line has come for longer than usual, in the words of a stall where steps are known; since when."""
-        if not look.running or look.finished or look.trained or now - self._begun < self._settles:
+        if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
             return "", 0.0
         known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing
         limit = self._limits.silent if known and look.step is not None else self._limits.warm_up

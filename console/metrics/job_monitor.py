@@ -321,10 +321,9 @@ class JobMonitor:
             self._again[name] = time.monotonic() + AGAIN
 
     async def _take(self, rank: int, lines: list[RankLine]) -> None:
-        now = time.time()
         slices = WorkSlices()
         for start in range(0, len(lines), AT_A_TIME):
-            some = lines[start : start + AT_A_TIME]
+            some, now = lines[start : start + AT_A_TIME], time.time()
             for line in some:
                 self.watch.feed_line(now, line.text, line.time)
                 self.measures.keep_line(now, line.time, line.text)

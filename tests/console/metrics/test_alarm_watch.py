@@ -324,3 +324,13 @@ def test_only_the_driver_and_a_number_make_an_xid(line: str, rings: bool) -> Non
     watched.evaluate(0, WELL)
     watched.feed_line(1, line)
     assert [alarm.kind for alarm in watched.evaluate(2, replace(WELL, step=101))] == ([AlarmKind.GPU] if rings else [])
+
+
+def test_no_stall_is_told_while_more_of_the_log_waits_to_be_read() -> None:
+    watch = AlarmWatch(("default", "train"), Thresholds(), 10_000.0, settles=1.0)
+    look = JobSample(running=True, step=9, step_time=5_000.0, steps=9, rhythm=StepCadence(1.0, 1.0))
+    watch.feed_line(10_000.5, "step 9", 5_000.0)
+    assert (watch.reads_old_lines(10_000.6), watch.reads_old_lines(10_002.0)) == (True, False)
+    assert watch.evaluate(10_002.0, replace(look, behind_log=True)) == []
+    assert watch.unproved
+    assert [alarm.kind for alarm in watch.evaluate(10_002.2, look)] == [AlarmKind.STALL]
