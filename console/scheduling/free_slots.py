@@ -278,13 +278,13 @@ def eligible_nodes(
     and without tolerations (None) no taint is looked at.
     """
     found = fleet.flavors.get(("", flavor))
-    wanted = (*found.node_labels, *selector) if found else selector
+    wanted, unwanted = (*found.node_labels, *selector) if found else selector, frozenset(avoided)
     fits = [
         node
         for node in fleet.nodes.values()
         if node.gpu_capacity
         and (not targets or node.name in targets)
-        and node.name not in avoided
+        and node.name not in unwanted
         and all(label_of(node, key) in (None, value) for key, value in wanted)
         and (tolerations is None or not first_untolerated_taint(node.taints, tolerations, lasting=True))
     ]

@@ -12,6 +12,8 @@ from practice.objects.refusal import ApiError
 from practice.objects.resources import (
     ADMISSIONCHECKS,
     CLUSTERQUEUES,
+    CONFIGMAPS,
+    DEPLOYMENTS,
     JOBS,
     JOBSETS,
     LOCALQUEUES,
@@ -356,6 +358,42 @@ def test_a_workload_that_a_check_rejects_is_deactivated(world: World) -> None:
     assert why(workload, "Evicted") == ("True", "DeactivatedDueToAdmissionCheck", words)
     assert why(workload, "QuotaReserved")[0] == "False"
     assert states(world, "one") == {"budget": "Pending", "capacity": "Pending"}
+
+
+def kueue(world: World, version: str, gates: str = "") -> None:
+    """As an administrator changes it: the image of its manager, and its ConfigMap."""
+    container = {"name": "manager", "image": f"registry.k8s.io/kueue/kueue:{version}"}
+    meta = {"name": "kueue-controller-manager", "namespace": "kueue-system"}
+    if world.storage.find(DEPLOYMENTS, "kueue-system", meta["name"]) is not None:
+        world.storage.delete(DEPLOYMENTS, "kueue-system", meta["name"])
+    world.add(DEPLOYMENTS, {"metadata": meta, "spec": {"template": {"spec": {"containers": [container]}}}})
+    if gates:
+        text = {"controller_manager_config.yaml": f"featureGates: {{{gates}}}"}
+        world.add(CONFIGMAPS, {"metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"}, "data": text})
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "words", "reason"),
+    [
+        ("v0.17.1", "", "Admission check(s): capacity, were rejected", "NoReservationUnsatisfiedChecks"),
+        ("v0.19.2", "", 'AdmissionCheck in Rejected state: "capacity" (no machines)', "NoReservationUnsatisfiedChecks"),
+        ("v0.19.2", "UnadmittedWorkloadsObservability: true",
+         'AdmissionCheck in Rejected state: "capacity" (no machines)', "NoReservation"),
+    ],
+)  # fmt: skip
+def test_it_speaks_as_the_version_that_its_image_names(
+    world: World, version: str, gates: str, words: str, reason: str
+) -> None:
+    kueue(world, version, gates)
+    checked(world)
+    world.jobset("one")
+    answer(world, "one", budget={"state": "Ready"}, capacity={"state": "Ready"})
+    answer(world, "one", capacity={"state": "Rejected", "message": "no machines"})
+    assert why(world.workload("one"), "Evicted")[2] == f"The workload is deactivated due to {words}"
+    assert why(world.workload("one"), "Admitted")[:2] == ("False", reason)
+    world.jobset("huge", 100)
+    token = "ExceedsMaxQuota" if gates else "Pending"
+    assert why(world.workload("huge"), "QuotaReserved")[:2] == ("False", token)
 
 
 def test_a_workload_that_a_check_sends_back_is_tried_again_after_its_time(world: World) -> None:
