@@ -18,6 +18,7 @@ from console.kube.find_job import find_job
 from console.metrics.alarm_rules import Alarm, AlarmKind, AlarmReport, Coverage, Thresholds
 from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_monitor import JobMonitor
+from console.metrics.nccl.reference import PASS_LINE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 def monitor(key: tuple[str, str], watch: AlarmWatch | None = None) -> JobMonitor:
     """One that reads nothing by itself."""
-    return JobMonitor(key, Thresholds(), cast("Any", SimpleNamespace(cluster=None)), watch)
+    sources = SimpleNamespace(cluster=None, measures=lambda: SimpleNamespace(pass_line=PASS_LINE))
+    return JobMonitor(key, Thresholds(), cast("Any", sources), watch)
 
 
 class FakeAlarms:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.logs.line import RankLine
-    from console.metrics.job_progress import JobMeasures
+    from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.results import NcclTest
 
 ALL_OF = 16  # ranks up to which all are read

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
-from console.metrics.job_progress import JobMeasures, JobProgressReader
+from console.metrics.job_measures import JobMeasures, JobProgressReader
 from console.metrics.nccl.history import NcclHistory, default_path
 from console.metrics.nccl.reference import PASS_LINE
 from console.pace import WorkSlices

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.metrics.health import Health
-    from console.metrics.job_progress import JobMeasures
+    from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.history import MeasuredTest, NodeBandwidth
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import TrainingRun

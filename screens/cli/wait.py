@@ -19,7 +19,6 @@ from console.kube.find_job import find_job, require_jobs, with_namespace_option
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import LEAST, Thresholds, with_thresholds
 from console.metrics.health import job_health
-from console.metrics.job_progress import progress_of_measures
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, alarm_json
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 
     from console.kube.objects.jobset import JobSet
     from console.metrics.alarm_rules import Alarm
+    from console.metrics.job_measures import JobMeasures
     from console.metrics.job_monitor import JobMonitor
-    from console.metrics.job_progress import JobMeasures
     from console.session import Session
 
 
@@ -147,7 +146,7 @@ async def _until(
         last = jobset or last
         if jobset is None and last is not None and last.finished:
             jobset = last  # it was removed after its end, and is read out
-        alarm = None if options.ignore_alarms else _first_alarm(watched)
+        alarm = None if options.ignore_alarms else next(iter(watched.watch.active), None)
         succeeded = jobset is not None and jobset.state is JobState.SUCCEEDED
         # Whether a run that ended well has diverged is known once its log was read.
         done = succeeded and (options.ignore_alarms or (watched.complete and alarm is None))
@@ -215,14 +214,9 @@ def _state(session: Session, watched: JobMonitor) -> str:
     jobset = session.fleet.jobsets.get(watched.key)
     if jobset is None:
         return f"there is no job {watched.key[1]} in namespace {watched.key[0]}"
-    progress = progress_of_measures(watched.measures, time.time(), session.measures.pass_line)
-    alarms = watched.watch.active
-    health = job_health(jobset, session.fleet, alarms=alarms, late=watched.watch.late, glance=progress)
+    told = watched.watch
+    health = job_health(jobset, session.fleet, alarms=told.active, late=told.late, glance=watched.progress)
     return f"it is {health.state}{f': {health.words}' if health.words else ''}"
-
-
-def _first_alarm(watched: JobMonitor) -> Alarm | None:
-    return next(iter(watched.watch.active), None)
 
 
 def _over(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.kube.snapshot import Fleet
-    from console.metrics.job_progress import JobMeasures
+    from console.metrics.job_measures import JobMeasures
     from screens.columns.jobs import JobLine
 
 

@@ -22,7 +22,7 @@ from screens.wording import Span, runs_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from console.metrics.job_progress import JobMeasures
+    from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.history import MeasuredTest
     from console.scheduling.why_answer import Why
     from screens.columns.jobs import JobLine

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from console.logs.job_log import JobLog
-    from console.metrics.job_progress import JobMeasures
+    from console.metrics.job_measures import JobMeasures
     from console.metrics.training.run import RunEvent
     from console.session import Session
     from tests.contract.client import Object

@@ -17,8 +17,8 @@ from console.logs.line import LogLine
 from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
 from console.metrics.alarm_watch import SETTLES
 from console.metrics.alarms import AlarmMonitor
+from console.metrics.job_measures import NanOnsetFinder
 from console.metrics.job_monitor import QUIET, MonitorSources
-from console.metrics.job_progress import NanOnsetFinder
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 

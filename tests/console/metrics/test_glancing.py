@@ -17,8 +17,8 @@ from console.launch.runs import training_figures
 from console.logs.line import LogLine
 from console.metrics.alarm_rules import Thresholds
 from console.metrics.alarm_watch import AlarmWatch
+from console.metrics.job_measures import BACK, TABLE, TRIES, JobMeasures
 from console.metrics.job_monitor import sample_job
-from console.metrics.job_progress import BACK, TABLE, TRIES, JobMeasures
 from console.metrics.log_results import LogReading
 from console.metrics.measured_log import read_lines
 from console.metrics.training.steps import Step, run_position
@@ -172,7 +172,7 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
         LogLine(1000.0 + at, text) for at, text in enumerate(table_text(500.0, finished=True))
     ]
     glancing, now = session.measures.glancing, 10_000.0
-    monkeypatch.setattr("console.metrics.job_progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("console.metrics.job_measures.time.monotonic", lambda: now)
     read, refused = glancing._read_tail, set[float]()
 
     async def read_tail(pod: Pod, lines: int) -> list[LogLine]:

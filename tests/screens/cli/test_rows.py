@@ -21,7 +21,7 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.objects.workload import PodSet, Workload
 from console.metrics.alarm_rules import Alarm, AlarmKind, Thresholds
 from console.metrics.alarm_watch import AlarmWatch
-from console.metrics.job_progress import JobMeasures
+from console.metrics.job_measures import JobMeasures
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, layout_of, print_rows
 from screens.wording import BAD, OK, Span, bar, plain_text

@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobState
-from console.metrics.job_progress import JobMeasures, JobProgress
+from console.metrics.job_measures import JobMeasures
+from console.metrics.job_progress import JobProgress
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
 from screens.columns.jobs import JobLine

@@ -8,8 +8,8 @@ from msgspec import structs
 
 from console.metrics.export import track_csv, track_json, track_svg
 from console.metrics.gpu_metrics import peak_tflops
+from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
-from console.metrics.job_progress import JobMeasures
 from console.metrics.training.run import NEW_PACE, RunEvent, RunEventKind, TrainingRun
 from console.metrics.training.series import BLOCK, MetricColumn
 from console.metrics.training.steps import _PACKED, Rollback, Step, Steps

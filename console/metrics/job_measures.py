@@ -1,0 +1,357 @@
+"""What a job has measured, by its log as far as it was read: launcher steps, tests and training steps.
+
+For lists, the ends of the logs of running jobs are read now and then; how often, how much and how many is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict, deque
+from contextlib import aclosing, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from console.errors import ConsoleError
+from console.kube.objects.jobset import JobState
+from console.metrics.job_progress import JobProgress, progress_of_measures, with_verdict
+from console.metrics.measured_log import MeasuredLog, read_lines
+from console.metrics.nccl.history import MeasuredTest
+from console.metrics.rank_progress import RankProgress
+from console.metrics.training.steps import RunPosition, run_position
+from console.scheduling.ranks import ranks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
+    from console.kube.watched_cluster import WatchedCluster
+    from console.logs.line import LogLine
+    from console.logs.unparsable import UnparsedLines
+    from console.metrics.nccl.history import NcclHistory
+    from console.metrics.training.run import TrainingRun
+    from console.metrics.training.steps import Step
+    from console.scheduling.failure import RankFailure
+
+    Key = tuple[str, str]
+    ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
+    Listener = Callable[[float, str, float], None]
+    """Is told of each line: when it was read, what it says, and when it was printed by the clock of its node."""
+
+
+REPLAYED = 1000  # latest lines that are told to whoever begins to listen
+
+
+class JobMeasures:
+    """Tests and training runs of a job. It grows; `changes` says when."""
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        self.key = key
+        self.uid = ""
+        self.recipe = ""
+        self.accelerator = ""  # label of the GPUs on the nodes of its ranks; empty: not known
+        self.tests: tuple[MeasuredTest, ...] = ()  # in the order they began, those of the first rank before the others'
+        self.tracks: tuple[TrainingRun, ...] = ()
+        """Training runs in the order they began; one goes on over restarts from a checkpoint."""
+        self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}
+        """What could not be read, of which rank: of tables ("nccl") and of steps ("training")."""
+        self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
+        self.over = False  # whether nothing more will come
+        self.trouble: ConsoleError | None = None  # what keeps the log from being read
+        self.endings_seen: tuple[str, int, int] = ("", 0, -1)
+        self.ranks = RankProgress()
+        self._listeners: list[Listener] = []
+        self._latest: deque[tuple[float, str, float]] = deque(maxlen=REPLAYED)
+        self._endings: dict[tuple[int, int, str], RankFailure] = {}
+        self._nodes: dict[int, str] = {}
+        self._server = ""
+        self._woken: set[asyncio.Event] = set()
+
+    @property
+    def track(self) -> TrainingRun | None:
+        return self.tracks[-1] if self.tracks else None
+
+    @property
+    def seeking(self) -> bool:
+        """Whether its loss is no number, and `find_nan_onset` has not looked yet since when."""
+        track = self.track
+        if track is None or not track.nan or track.earlier is not None:
+            return False
+        return track.standing().nan_from is None
+
+    # who looks
+
+    def notify(self) -> None:
+        for event in self._woken:
+            event.set()
+
+    async def changes(self) -> AsyncGenerator[JobMeasures, None]:
+        """This, at once and after each change, until nothing more will come. Raises what keeps it from being read."""
+        event = asyncio.Event()
+        self._woken.add(event)
+        try:
+            while True:
+                yield self
+                if self.over:
+                    break
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await event.wait()
+                event.clear()
+        finally:
+            self._woken.discard(event)
+        if self.trouble is not None:
+            raise self.trouble
+
+    # who listens
+
+    @contextmanager
+    def subscribe_lines(self, listener: Listener) -> Iterator[None]:
+        """Each line as it comes, and the latest of those that came before."""
+        for each in self._latest:
+            listener(*each)
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    def feed_line(self, rank: int, printed: float, text: str) -> None:
+        """A line, or the picture of a bar that is drawn: `printed` 0.0."""
+        now = time.time()
+        self.ranks.add(rank, printed or now, text)
+        self.keep_line(now, printed, text)
+        for listener in self._listeners:
+            listener(now, text, printed)
+
+    def last_lines(self, number: int) -> list[str]:
+        """The latest lines that were fed, oldest first; what redraws itself, as progress bars do, is left out."""
+        return [text for _, text, printed in self._latest if printed][-number:] if number > 0 else []
+
+    def keep_line(self, now: float, printed: float, text: str) -> None:
+        """A line for whoever begins to listen, or looks at the last ones."""
+        self._latest.append((now, text, printed))
+
+    # it grows
+
+    def forget(self) -> None:
+        """Another job of the same name begins."""
+        self.tests, self.tracks, self.unreadable = (), (), {}
+        self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
+        self.ranks = RankProgress()
+
+    async def find_nan_onset(self, beginnings: NanOnsetFinder, uid: str, pods: Sequence[Pod]) -> None:
+        """Of a run that has diverged, since when: before what was read of its log, if that does not say."""
+        if self.seeking and self.track is not None:
+            self.track.earlier = await beginnings.find(uid, pods, self.track.standing())
+
+    def place(self, jobset: JobSet, fleet: Fleet, server: str) -> None:
+        self.recipe, self._server = jobset.recipe, server
+        self._nodes |= {rank.number: rank.node for rank in ranks(jobset, fleet) if rank.node}
+        labels = {fleet.nodes[("", node)].accelerator for node in self._nodes.values() if ("", node) in fleet.nodes}
+        if len(labels) == 1:
+            self.accelerator = labels.pop()
+        self.tests = tuple(self._placed(each) for each in self.tests)
+
+    def _placed(self, test: MeasuredTest) -> MeasuredTest:
+        namespace, job = self.key
+        return replace(
+            test,
+            namespace=namespace,
+            job=job,
+            uid=self.uid,
+            recipe=self.recipe,
+            accelerator=self.accelerator,
+            server=self._server,
+            nodes=test.nodes or tuple(dict.fromkeys(self._nodes[each] for each in sorted(self._nodes))),
+        )
+
+    def ended_badly(self, told: Sequence[RankFailure]) -> bool:
+        """Ranks ended badly; whether that is news."""
+        before = len(self._endings)
+        self._endings |= {(each.attempt, each.rank, each.pod): each for each in told}
+        if self.track is not None:
+            self.track.add_failures(self._endings.values())
+        return len(self._endings) != before
+
+    def grown(self) -> None:
+        """A run more: what ended before it is a mark on it as well."""
+        if self.track is not None and self._endings:
+            self.track.add_failures(self._endings.values())
+
+
+AGAIN = 8.0  # seconds after which a running job is looked at again
+TRIES = 5  # failed looks at a finished job after which it is not looked at again; each waits twice as long
+AT_ONCE = 4  # logs that are read at once
+MOST = 32  # jobs that are looked at, those on the screen
+PATIENCE = 6.0  # seconds that reading the end of a log may take
+TAIL, TABLE = 60, 600
+"""Lines at the end of a log: enough for a few steps of training; for the table of a test, and for whether steps take
+longer than before."""
+BACK = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
+
+
+class NanOnsetFinder:
+    """Finds the step at which a diverged run's loss became NaN by reading its log back, once for all readers."""
+
+    def __init__(self, read_tail: ReadTail) -> None:
+        self._read_tail = read_tail
+        self._known: dict[str, RunPosition] = {}  # by the uid of the JobSet
+        self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def forget(self) -> None:
+        self._known, self._searched = {}, set()
+
+    async def find(self, uid: str, pods: Sequence[Pod], where: RunPosition) -> RunPosition:
+        """The position with the step where its loss became NaN, if the log of one of these pods still has it."""
+        async with self._locks[uid]:
+            if uid in self._known:
+                where = where.with_nan_onset(self._known[uid])
+            if where.nan and where.nan_from is None and uid not in self._searched:
+                for pod in pods:
+                    if steps := await self._read_back(uid, pod):
+                        where = where.with_nan_onset(run_position(steps))
+                        break
+            self._known[uid] = where
+        return where
+
+    async def _read_back(self, uid: str, pod: Pod) -> Sequence[Step]:
+        reading = MeasuredLog()
+        with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
+            async with asyncio.timeout(PATIENCE):
+                lines = await self._read_tail(pod, BACK)
+            await asyncio.to_thread(reading.feed, "".join(f"{line.text}\n" for line in lines).encode())
+            if reading.training:
+                self._searched.add(uid)
+        return reading.training[-1].steps if reading.training else ()
+
+
+class JobProgressReader:
+    """The last look at each job."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        kept: Callable[[], NcclHistory],
+        pass_line: Callable[[], float],
+        read_tail: ReadTail | None = None,
+        live: Callable[[Key], JobMeasures | None] = lambda _: None,
+    ) -> None:
+        """`live`: what is read of a job whose log is followed anyway, so that nobody has to ask for its end."""
+        self._cluster, self._kept, self._pass_line, self._live = cluster, kept, pass_line, live
+        self._read_tail = read_tail or self._tail
+        self.beginnings = NanOnsetFinder(self._read_tail)
+        self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
+        self._asked: dict[str, float] = {}
+        self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
+        self._over: set[str] = set()
+        self._failed: Counter[str] = Counter()  # how often the log of a finished job could not be read
+
+    def forget(self) -> None:
+        """The cluster is another one."""
+        self.known, self._asked, self._printing, self._over, self._failed = {}, {}, {}, set(), Counter()
+        self.beginnings.forget()
+
+    def of(self, uid: str) -> JobProgress | None:
+        return self.known.get(uid)
+
+    async def poll(self, keys: Sequence[Key]) -> bool:
+        """Look at those of these jobs for which it is time; whether anything is new.
+
+        What is followed anyway is taken as it is; of the others the ends of logs are asked for.
+        """
+        now, gate = time.monotonic(), asyncio.Semaphore(AT_ONCE)
+        jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
+        followed = {each.uid: found for each in jobsets if (found := self._followed(each)) is not None}
+        changed = [self._keep_known(uid, found) for uid, found in followed.items()]
+        due = [each for each in jobsets[:MOST] if each.uid not in followed and self._due(each, now)]
+
+        async def one(jobset: JobSet) -> bool:
+            async with gate:
+                return await self._look(jobset)
+
+        return any([*changed, *await asyncio.gather(*(one(jobset) for jobset in due))])
+
+    def _followed(self, jobset: JobSet) -> JobProgress | None:
+        """How far a job is whose log is followed and has said so."""
+        measures = self._live(jobset.key)
+        return progress_of_measures(measures, time.time(), self._pass_line()) if measures is not None else None
+
+    def _keep_known(self, uid: str, found: JobProgress) -> bool:
+        """This is known of it from here on; whether it is another thing than before."""
+        before = self.known.get(uid)
+        self.known[uid] = found = with_verdict(before, found)
+        return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)
+
+    def _due(self, jobset: JobSet, now: float) -> bool:
+        if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
+            return False
+        again = AGAIN * 2.0 ** self._failed[jobset.uid]
+        if now < self._asked.get(jobset.uid, -again) + again:
+            return False
+        self._asked[jobset.uid] = now
+        return True
+
+    async def _look(self, jobset: JobSet) -> bool:
+        pods = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
+        known = self._printing.get(jobset.uid)
+        likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))
+        over, failed = jobset.finished, False
+        for number, pod in likely:
+            assert pod is not None
+            if pod.main is None or pod.main.state == "waiting":
+                continue
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    lines = await self._read_tail(pod, TAIL if over and not jobset.recipe.startswith("nccl") else TABLE)
+            except (ConsoleError, TimeoutError):
+                failed = True  # the list stays as it was; the job's page says why its log cannot be read
+                continue
+            if await self._read(jobset, number, pod, lines):
+                if over:
+                    self._over.add(jobset.uid)
+                return True
+        self._failed[jobset.uid] += over and failed
+        if over and (not failed or self._failed[jobset.uid] >= TRIES):
+            self._over.add(jobset.uid)
+        return False
+
+    async def _begun(self, uid: str, pod: Pod, found: JobProgress) -> JobProgress:
+        """The same, with since when its loss is no number, where its log still says so."""
+        where = await self.beginnings.find(uid, [pod], found.where)
+        return replace(found, where=where, nan_words=where.nan_words, loss=where.loss, loss_step=where.loss_step)
+
+    async def _read(self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine]) -> bool:
+        now = time.time()
+        last = lines[-1].time if lines else now
+        reading, tracks, printed = read_lines(lines)
+        about = JobMeasures(jobset.key)
+        about.uid = jobset.uid
+        about.tests = tuple(
+            MeasuredTest(test, attempt=jobset.restarts, rank=rank, index=at, at=printed.get(at, last))
+            for at, test in enumerate(reading.nccl)
+        )
+        about.tracks = tuple(tracks)
+        about.place(jobset, self._cluster.fleet, "")
+        found = progress_of_measures(about, now, self._pass_line())
+        if found is None:
+            return False
+        self._printing[jobset.uid] = rank
+        ended = [each for each in about.tests if each.test.finished and each.test.rows]
+        if ended:
+            names = {each.name: each for each in self._kept().tests}
+            await self._kept().store(each for each in ended if each.name not in names)
+        return self._keep_known(jobset.uid, await self._begun(jobset.uid, pod, found))
+
+    async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:
+        from console.logs import container_log
+
+        wanted = container_log.LogRequest(
+            pod.namespace, pod.name, pod.main.name if pod.main else "", lines, follow=False
+        )
+        async with aclosing(container_log.follow_log(self._cluster.current_connection.client, wanted)) as printed:
+            return [line async for line in printed]
