@@ -272,11 +272,8 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
     if run.left_out:
         said += f" Not kept, because secret: {', '.join(run.left_out)}."
     against = run if other is None or other.recipe != run.recipe else other
-    screen.app.open_launch(
-        LaunchRequest(
-            run.recipe, run.values, run.name, against.values, spoken(against, now), said=wording.one_line(said)
-        )
-    )
+    name, said = spoken(against, now), wording.one_line(said)
+    screen.app.open_launch(LaunchRequest(run.recipe, run.values, run.name, against.values, name, said=said))
 
 
 async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
@@ -166,9 +165,6 @@ def consequences(pods: list[Pod]) -> list[str]:
     return [" ", f"{', '.join(owned)} creates a new one."] if owned else [" ", "No controller creates a new one."]
 
 
-Act = Callable[["LiveScreen", "JobLine", "Rank"], Awaitable[None]]
-
-
 @dataclass(frozen=True, slots=True)
 class RankAction:
     """One action. Its function runs in a worker, so it may ask (`push_screen_wait`) and may take its time."""
@@ -202,8 +198,7 @@ class RankAction:
 
     async def perform(self, screen: LiveScreen, line: JobLine, rank: Rank) -> None:
         module, _, function = self.place.partition(":")
-        act: Act = getattr(import_module(module), function)
-        await act(screen, line, rank)
+        await getattr(import_module(module), function)(screen, line, rank)
 
 
 RANK_ACTIONS: tuple[RankAction, ...] = (
@@ -265,10 +260,10 @@ async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: st
 
 async def _choose(screen: LiveScreen, pod: Pod | None) -> str | None:
     """The container: the only one that runs, else the one the person picks; None if it is cancelled."""
+    main = pod.main.name if pod and pod.main else ""
     running = [each for each in pod.containers if each.state == "running"] if pod else []
     if len(running) < 2 or pod is None:
-        return pod.main.name if pod and pod.main else ""
-    main = pod.main.name if pod.main else ""
+        return main
     notes = {each.name: "init container" for each in running if each.init} | {main: "does the work"}
     choices = [Choice(each.name, notes.get(each.name, ""), each.name == main) for each in running]
     return await screen.app.push_screen_wait(Pick(f"Shell in which container of {pod.name}?", choices))
@@ -302,23 +297,23 @@ async def _lend_terminal(
 
 async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
     """The pod to go on in, if the person wants to: the same one if it still runs, else the one that replaces it."""
+    over = f"{pod.name} has ended, and no pod replaces it."
     became = pod_fate(screen.app.fleet, pod)
     if became is PodFate.OVER:
-        screen.notify(f"{pod.name} has ended, and no pod replaces it.", severity="warning", markup=False)
+        screen.notify(over, severity="warning", markup=False)
         return None
     here = became is PodFate.HERE
     words = f"{pod.name} is still there." if here else f"{pod.name} is being replaced."
     offer = "Open the shell again?" if here else "Open a shell in the pod that replaces it as soon as it runs?"
-    again = Confirm(words, [offer], verb="Open", keep="Cancel")
-    if not await screen.app.push_screen_wait(again):
+    if not await screen.app.push_screen_wait(Confirm(words, [offer], verb="Open", keep="Cancel")):
         return None
     async for fleet in screen.session.watch.snapshots():
-        if here and pod_fate(fleet, pod) is PodFate.HERE:
+        became = pod_fate(fleet, pod)
+        if here and became is PodFate.HERE:
             return pod
-        if pod_fate(fleet, pod) is PodFate.OVER:
-            screen.notify(f"{pod.name} has ended, and no pod replaces it.", severity="warning", markup=False)
+        if became is PodFate.OVER:
+            screen.notify(over, severity="warning", markup=False)
             return None
-        heir = successor(fleet, pod)
-        if heir is not None:
+        if (heir := successor(fleet, pod)) is not None:
             return heir
     return None

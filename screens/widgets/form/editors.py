@@ -17,7 +17,7 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Input, TextArea
 
 from console.launch.recipes import FieldKind
-from screens.widgets.form.lines import picked_pieces
+from screens.widgets.form.lines import YES_OR_NO, picked_pieces
 from screens.widgets.line import Inked, fit, line
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from screens.wording import Span
 
 
-EDITS = frozenset({"left", "right"})  # keys besides letters that mean something for a word
+EDITS = frozenset({"left", "right", "shift+left", "shift+right"})
+"""Keys besides letters that mean something for a word."""
 FORM_KEYS = frozenset({"ctrl+d", "ctrl+f", "enter", "up", "down", "ctrl+n", "ctrl+l"})
 """Keys of the form that Textual's editors would take for themselves."""
 
@@ -84,11 +85,19 @@ class Line(Input, Inked, inherit_bindings=False):
         self.cursor_blink = False  # what blinks is painted for ever, and this is the only place with keys
         self._form = form
         self._words: tuple[str, ...] = ()
-        self._yes_or_no = False
         self._handle: tuple[Span, ...] | None = None
 
-    def load(self, text: str, *, names: Sequence[str] = (), secret: bool = False, placeholder: str = "") -> None:
-        self._words, self._handle = (), None
+    def load(
+        self,
+        text: str,
+        words: Sequence[str] = (),
+        *,
+        names: Sequence[str] = (),
+        secret: bool = False,
+        placeholder: str = "",
+    ) -> None:
+        """This text from now on, completed by these names; or one of these words."""
+        self._words, self._handle = tuple(words), None
         self.password, self.placeholder = secret, placeholder
         self.complete(names)
         self.typed = text
@@ -98,14 +107,6 @@ class Line(Input, Inked, inherit_bindings=False):
         """What is typed next takes the place of the whole text; an arrow, End or a click goes into it."""
         if not self._words and not self.is_handle:
             self.action_select_all()
-
-    def load_word(self, text: str, words: Sequence[str] = ()) -> None:
-        """One of these words from now on; no words: yes or no."""
-        self._yes_or_no = not words
-        self._words, self._handle = tuple(words) or ("true", "false"), None
-        self.password, self.placeholder, self.suggester = False, "", None
-        self.typed = text
-        self.refresh()
 
     def load_handle(self, runs: Sequence[Span]) -> None:
         """Only the cursor from now on, over a line that is no value."""
@@ -144,7 +145,7 @@ class Line(Input, Inked, inherit_bindings=False):
         self.typed = self._words[(at + step) % len(self._words)]
 
     def _begin_with(self, letter: str) -> None:
-        names = ("yes", "no") if self._yes_or_no else self._words
+        names = ("yes", "no") if self._words == YES_OR_NO else self._words
         at = self._words.index(self.value) + 1 if self.value in self._words else 0
         order = [*range(at, len(names)), *range(at)]
         found = (self._words[place] for place in order if names[place].lower().startswith(letter))
@@ -159,26 +160,12 @@ class Line(Input, Inked, inherit_bindings=False):
         if event.key == "slash":
             self._form.action_search()
         elif self.is_handle:
-            if event.key in {"space", "right"}:
+            if event.key == "space" or event.key.endswith("right"):
                 self._form.action_enter()
-        elif event.key in {"space", "right", "left"}:
-            self.turn(-1 if event.key == "left" else 1)
+        elif event.key == "space" or event.key in EDITS:
+            self.turn(-1 if event.key.endswith("left") else 1)
         elif event.character and event.is_printable:
             self._begin_with(event.character.lower())
-
-    def action_cursor_right(self, select: bool = False) -> None:
-        if self._words:
-            self.turn(1)
-        elif self.is_handle:
-            self._form.action_enter()
-        else:
-            super().action_cursor_right(select)
-
-    def action_cursor_left(self, select: bool = False) -> None:
-        if self._words:
-            self.turn(-1)
-        elif not self.is_handle:
-            super().action_cursor_left(select)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if (self._words or self.is_handle) and action.startswith(("delete_", "cut", "copy", "paste")):
@@ -212,7 +199,7 @@ class Line(Input, Inked, inherit_bindings=False):
             return line(self._handle, width, lambda ink: under + self.ink(ink))
         if not self._words:
             return super().render_line(y)
-        pieces = picked_pieces(self.value, self._words, self._yes_or_no, width)
+        pieces = picked_pieces(self.value, self._words, width)
         segments = [Segment(run.text, ground + self.ink(run.ink)) for run in pieces]
         return Strip(segments).adjust_cell_length(width, ground)
 

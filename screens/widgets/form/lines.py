@@ -64,9 +64,12 @@ def room_for(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], col
     return columns.room if note_run(model, field, offers, columns.spare).text else whole
 
 
-def picked_pieces(typed: str, words: Sequence[str], yes_or_no: bool, width: int) -> list[Span]:
+YES_OR_NO = ("true", "false")
+
+
+def picked_pieces(typed: str, words: Sequence[str], width: int) -> list[Span]:
     """The chosen one of a few words: all of them if they fit, it marked."""
-    if yes_or_no:
+    if words == YES_OR_NO:
         return [Span("[✓] yes" if typed == "true" else "[ ] no")]
     if sum(len(word) + 3 for word in words) > width:
         return [Span(f"‹ {typed} ›")]
@@ -137,8 +140,7 @@ def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> 
 
 def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Span]:
     if field.kind in PICKED:
-        words = field.choices if field.kind is FieldKind.CHOICE else ()
-        pieces = picked_pieces(model.texts[row.path], words, not words, room)
+        pieces = picked_pieces(model.texts[row.path], field.choices or YES_OR_NO, room)
         return [Span(run.text, run.ink or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
     if row.kind is RowKind.TEXT:
         return _text_runs(model, row)

@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 
 from console.launch.recipes import FieldKind
 from screens.widgets.form.editors import ChoiceList, Editor, Line, Lines
-from screens.widgets.form.lines import Columns, FormLines, placeholder, room_for, row_runs
+from screens.widgets.form.lines import YES_OR_NO, Columns, FormLines, placeholder, room_for, row_runs
 from screens.widgets.form.model import PICKED, TALLEST, FormModel, Row, RowKind
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class FormPage(Widget):
             return self._line
         text = self.model.text_at(row)
         if field.kind in PICKED:
-            self._line.load_word(text, field.choices if field.kind is FieldKind.CHOICE else ())
+            self._line.load(text, field.choices or YES_OR_NO)
             return self._line
         if row.kind is RowKind.TEXT:
             self._text.load(text, placeholder=placeholder(field))
