@@ -391,4 +391,4 @@ class JobLog:
     @property
     def coverage(self) -> Coverage:
         found = coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, gone=self.gone)
-        return replace(found, once=self.once) if self.once else found
+        return replace(found, once=self.once)

@@ -143,22 +143,17 @@ class JobLogStore:
 
     def failures(self) -> tuple[RankFailure, ...]:
         """How ranks ended badly, as they were told."""
+        found: list[RankFailure] = []
         with suppress(FileNotFoundError):
-            lines = (self.folder / "endings.jsonl").read_bytes().split(b"\n")[:-1]
-            return tuple(ending for line in lines if (ending := _decoded(line)) is not None)
-        return ()
+            for line in (self.folder / "endings.jsonl").read_bytes().split(b"\n")[:-1]:
+                with suppress(msgspec.DecodeError):  # a line that a crash cut
+                    found.append(msgspec.json.decode(line, type=RankFailure))
+        return tuple(found)
 
 
 def _safe(name: str) -> str:
     """As the name of a file, whatever a server may call a thing."""
     return re.sub(r"[^0-9A-Za-z-]", "_", name)
-
-
-def _decoded(line: bytes) -> RankFailure | None:
-    try:
-        return msgspec.json.decode(line, type=RankFailure)
-    except msgspec.DecodeError:  # a line that a crash cut
-        return None
 
 
 def _files(folder: Path) -> Iterator[tuple[int, Path]]:
@@ -187,14 +182,12 @@ def find_stored_job(
     A cluster is known by its server's address, for contexts can be renamed and used again; of logs that were kept
     before that was noted, by the context.
     """
-
-    def is_it(note: JobMetadata) -> bool:
-        if uid:
-            return (note.namespace, note.name, note.uid) == (namespace, name, uid)
+    for shelf in stored_jobs(root):
+        note = shelf.note
         here = note.server == server if note.server and server else note.context == context
-        return here and (note.namespace, note.name) == (namespace, name)
-
-    return next((each for each in stored_jobs(root) if is_it(each.note)), None)
+        if (note.namespace, note.name) == (namespace, name) and (note.uid == uid if uid else here):
+            return shelf
+    return None
 
 
 def _number(name: str, usual: float) -> float:
@@ -364,12 +357,9 @@ class LogFiles:
 
     def _result(self, text: str) -> str:
         """The file of results that a line of pod 0 belongs into; empty: none."""
-        if _BEGUN.match(text):
-            self._reaching = True
-        if _ENDED.match(text):
-            self._reaching = False
-            return CONNECTIVITY
-        if self._reaching:
+        over = _ENDED.match(text) is not None
+        self._reaching = (self._reaching or _BEGUN.match(text) is not None) and not over
+        if self._reaching or over:
             return CONNECTIVITY
         if _TABLE.match(text):
             return RESULTS
