@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from console.errors import BadKubeconfig
 from console.kube.store import FIELDS
 from console.kube.watched_cluster import WatchedCluster
+from console.settings import YOU
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -223,7 +224,9 @@ class Session:
         """What is wrong with the jobs that are watched."""
         from console.metrics.alarms import Alarms
 
-        made = Alarms(self.watch, lambda: self.measures, lambda: self.gpus, xray=self._last_xray)
+        made = Alarms(
+            self.watch, lambda: self.measures, lambda: self.gpus, xray=self._last_xray, inspect=self._inspect_own
+        )
         return self._void_after_leaving(made)
 
     def _void_after_leaving(self, part: _PartT) -> _PartT:
@@ -232,6 +235,12 @@ class Session:
 
     def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
         return self.alarms.history_of(namespace, name, since) if self.alarms_enabled else ()
+
+    async def _inspect_own(self, key: tuple[str, str]) -> None:
+        """X-ray a job that this account has launched: nothing runs unasked in pods of others, nor in read-only mode."""
+        jobset = self.watch.fleet.jobsets.get(key)
+        if jobset is not None and not self.watch.read_only and self.watch.whose(jobset.owner) == YOU:
+            await self.xray.job(*key)
 
     def _last_xray(self, key: tuple[str, str]) -> HangReport | None:
         return self.xray.reports.get(key) if "xray" in vars(self) else None

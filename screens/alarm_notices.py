@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.kube.find_job import with_namespace_option
-from console.metrics.alarm_rules import GLYPH
+from console.metrics.alarm_rules import GLYPH, AlarmKind
 from screens.widgets.log.view import LogView, Told
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class AlarmNotifier:
         self._since = 0.0
         self._told: Counter[tuple[str, str, str]] = Counter()
         self._before: Counter[tuple[str, str, str]] = Counter()
+        self._unexplained: set[tuple[str, str, float]] = set()
 
     def not_yet_told(self, app: ConsoleApp, alarms: list[Alarm]) -> list[Alarm]:
         """Those of these that were not told before the last reconnect to this cluster."""
@@ -106,6 +107,18 @@ class AlarmNotifier:
                 new.append(alarm)
         return new
 
+    def explained(self, alarms: Iterable[Alarm]) -> list[Alarm]:
+        """Stalls that were told before it was known which rank the others wait for, which is known now."""
+        found = []
+        for each in alarms:
+            name = each.namespace, each.job, each.time
+            if each.kind is AlarmKind.STALL and each.is_active and not each.more:
+                self._unexplained.add(name)
+            elif each.more and name in self._unexplained:
+                self._unexplained.discard(name)
+                found.append(each)
+        return found
+
 
 def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     """Watch what runs, and tell the alarms that are new."""
@@ -114,7 +127,7 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     alarms = app.session.alarms
     with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it
         alarms.watch_namespace(app.only_namespace)
-    new = bell.not_yet_told(app, alarms.take_new())
+    new = bell.not_yet_told(app, alarms.take_new()) + bell.explained(alarms.latest)
     _show(app, new)
     for alarm in new:
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:

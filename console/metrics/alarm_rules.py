@@ -141,6 +141,7 @@ class Thresholds(Struct, frozen=True):
     """Logs that are followed at the same time for jobs whose page nobody opened; two for each job at first."""
     running: bool = True  # whether every running job is watched, not only those whose page was opened
     off: tuple[AlarmKind, ...] = ()  # alarms to turn off
+    inspect: bool = True  # whether a job of one's own that has stalled is inspected by itself, as by `a4 hang`
     notify: bool = True  # whether the terminal is told (bell, OSC 9 and 777)
 
 
@@ -150,7 +151,7 @@ LEAST = {
 }  # fmt: skip
 """Numbers of `Thresholds`, and the least that each may be."""
 
-SWITCHES = ("running", "notify")  # those of `Thresholds` that are on or off
+SWITCHES = ("running", "inspect", "notify")  # those of `Thresholds` that are on or off
 
 
 class Coverage(Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobState
@@ -17,7 +18,7 @@ from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
     from console.hang.report import HangReport
     from console.kube.objects.jobset import JobSet
@@ -125,10 +126,14 @@ class Alarms:
         gpus: Callable[[], GpuReader],
         thresholds: Thresholds | None = None,
         xray: Callable[[Key], HangReport | None] = lambda _: None,
+        inspect: Callable[[Key], Awaitable[None]] | None = None,
     ) -> None:
-        """`thresholds`: instead of the person's; `xray`: the last X-ray of a job in this session."""
+        """`thresholds`: instead of the person's; `xray`: the last X-ray of a job in this session; `inspect` makes one
+        of a job that has stalled, for as long as the session watches it.
+        """
         self._cluster, self._thresholds = cluster, thresholds
         self._sources = MonitorSources(cluster, measures, gpus, self._open_log, xray)
+        self._lasting_sources = replace(self._sources, inspect=inspect)
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for
         self._past: list[Alarm] = []  # alarms that were there when all ended
@@ -150,7 +155,8 @@ class Alarms:
         key = namespace, name
         if key in self._kept and not self._kept[key][1].done():
             return
-        job = JobMonitor(key, self.thresholds, self._sources, self._patrol.take_watch(key) if self._patrol else None)
+        watch = self._patrol.take_watch(key) if self._patrol else None
+        job = JobMonitor(key, self.thresholds, self._lasting_sources, watch)
         while len(self._kept) >= MOST:
             self._kept.pop(next(iter(self._kept)))[1].cancel()
         self._kept[key] = job, asyncio.create_task(job.follow_all(), name=f"alarms:{name}")
@@ -205,7 +211,8 @@ class Alarms:
         if not (self.thresholds.running or always):
             return
         if self._patrol is None:
-            self._patrol = AlarmMonitor(self._sources, self.thresholds)
+            sources = self._sources if always else self._lasting_sources
+            self._patrol = AlarmMonitor(sources, self.thresholds)
             self._rounds = asyncio.create_task(self._go_round(self._patrol), name="alarms:patrol")
         self._patrol.namespace = namespace
         if self._rounds is not None and self._rounds.done():

@@ -16,6 +16,7 @@ from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
 from console.logs.line import RankLine
 from console.logs.line_splitter import text_of
+from console.metrics.alarm_rules import AlarmKind
 from console.metrics.alarm_watch import AlarmWatch, JobSample
 from console.metrics.gpu_metrics import DCGM
 from console.metrics.job_measures import JobMeasures
@@ -29,7 +30,7 @@ from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import first_failure, ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from console.hang.report import HangReport
     from console.kube.objects.jobset import JobSet
@@ -132,6 +133,8 @@ class MonitorSources:
     gpus: Callable[[], GpuReader]
     open_log: Open
     xray: Callable[[tuple[str, str]], HangReport | None] = lambda _: None  # the last X-ray of a job in this session
+    inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None
+    """Makes an X-ray of a job that has stalled, where that may be done unasked; None: nobody looks by itself."""
 
 
 class JobMonitor:
@@ -165,6 +168,8 @@ class JobMonitor:
         self._seen: JobSet | None = None
         self._asking: asyncio.Task[None] | None = None
         self._asked = 0.0
+        self._inspecting: asyncio.Task[None] | None = None
+        self._uninspected = ("", 0.0)  # why the last X-ray by itself told nothing, and when
 
     @property
     def streams(self) -> int:
@@ -196,7 +201,22 @@ class JobMonitor:
     def _judge(self, behind: Mapping[int, int]) -> JobSample:
         fleet, report = self._cluster.fleet, self._sources.xray(self.key)
         jobset = fleet.jobsets.get(self.key)
-        return sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
+        found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
+        why, at = self._uninspected
+        return replace(found, blamed=f"X-ray: {why}", blamed_at=at) if at > found.blamed_at else found
+
+    def _evaluate(self, now: float, look: JobSample) -> None:
+        """Raise alarms; where a job has stalled, find out which rank the others wait for, once for each stall."""
+        new = self.watch.evaluate(now, look)
+        stalled = self._thresholds.inspect and any(each.kind is AlarmKind.STALL for each in new)
+        if stalled and self._sources.inspect is not None and (self._inspecting is None or self._inspecting.done()):
+            self._inspecting = asyncio.create_task(self._inspect(self._sources.inspect), name=f"xray:{self.key[1]}")
+
+    async def _inspect(self, inspect: Callable[[tuple[str, str]], Awaitable[None]]) -> None:
+        try:
+            await inspect(self.key)
+        except ConsoleError as error:
+            self._uninspected = error.message.rstrip("."), time.time()
 
     # all its pods
 
@@ -219,7 +239,7 @@ class JobMonitor:
                 look = self._judge(
                     {rank: ranks.behind(rank) for rank, told in ranks.advances.items() if told >= TELLS_STEPS}
                 )
-                self.watch.evaluate(time.time(), look)
+                self._evaluate(time.time(), look)
                 self.changed.set()
                 if self.measures.trouble is not None:
                     raise self.measures.trouble
@@ -230,8 +250,10 @@ class JobMonitor:
                     raise mistake
                 await asyncio.sleep(LOOK_EVERY)
         finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            looks = [asking, *([self._inspecting] if self._inspecting else [])]
+            for task in looks:
+                task.cancel()
+            await asyncio.gather(*looks, return_exceptions=True)
 
     async def _keep_asking_gpus(self) -> None:
         """Look at the GPUs now and then, where that may be done; the exporters tell more, and run nothing in pods."""
@@ -266,7 +288,7 @@ class JobMonitor:
         found = replace(self._judge({}), behind_log=self.lags)
         if not self.heard:
             found = replace(found, step=None, step_time=0.0)  # of a log that is not followed no step is awaited
-        self.watch.evaluate(now, found)
+        self._evaluate(now, found)
         return not found.finished
 
     def _follow(self, streams: int) -> None:
@@ -345,7 +367,7 @@ class JobMonitor:
             self.faults = ()  # nobody who may look: there is nothing to tell
 
     async def close(self) -> None:
-        tasks = [*self._tasks.values(), *([self._asking] if self._asking else [])]
+        tasks = [*self._tasks.values(), *filter(None, (self._asking, self._inspecting))]
         self._tasks = {}
         for task in tasks:
             task.cancel()

@@ -221,3 +221,44 @@ async def test_whoever_takes_over_goes_on_with_the_alarms_and_tells_none_twice()
     watch.evaluate(now + SETTLES + 1, replace(before, step=3, nan=""))
     assert watch.active == ()
     await patrol.close()
+
+
+async def stalled(cluster: Cluster, look: Any, **thresholds: Any) -> AlarmMonitor:
+    """A monitor of a job that has made no step for a day."""
+    cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
+    patrol = cluster.alarm_monitor(**thresholds)
+    patrol._sources = replace(patrol._sources, inspect=look)
+    await rounds(patrol)
+    (job,) = patrol.jobs.values()
+    for name in ("_begun", "_listens", "step_at", "line_at"):
+        setattr(job.watch, name, getattr(job.watch, name) - 86_400)
+    await rounds(patrol)
+    return patrol
+
+
+async def test_a_job_that_has_stalled_is_inspected_once_by_itself() -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def inspect(key: tuple[str, str]) -> None:
+        asked.append(key)
+
+    patrol = await stalled(Cluster("a"), inspect)
+    assert [each.kind for each in patrol.alarms()] == [AlarmKind.STALL]
+    await rounds(patrol)
+    assert asked == [("default", "a")]
+    await patrol.close()
+    patrol = await stalled(Cluster("a"), inspect, inspect=False)
+    assert [each.kind for each in patrol.alarms()] == [AlarmKind.STALL]
+    assert len(asked) == 1
+    await patrol.close()
+
+
+async def test_why_it_could_not_be_inspected_stands_beside_the_alarm() -> None:
+    async def inspect(key: tuple[str, str]) -> None:
+        raise NotAllowed("pods/exec is forbidden.")
+
+    patrol = await stalled(Cluster("a"), inspect)
+    await rounds(patrol)
+    (alarm,) = patrol.alarms()
+    assert alarm.more == "X-ray: pods/exec is forbidden"
+    await patrol.close()
