@@ -423,6 +423,6 @@ ALARMS: tuple[Column[Alarm], ...] = (
     Column("JOB", lambda alarm: Span(alarm.job, "strong" if alarm.is_active else "dim"), least=8, most=32, cut="middle",
            sort=lambda alarm: alarm.job),
     Column("ALARM", lambda alarm: alarm.kind, width=8, sort=True),
-    Column("WHAT", lambda alarm: alarm.words + (f" ({alarm.ended_text})" if alarm.over else ""), fill=True, least=20),
+    Column("WHAT", lambda alarm: alarm.text + (f" ({alarm.ended_text})" if alarm.over else ""), fill=True, least=20),
     Column("NAMESPACE", lambda alarm: alarm.namespace, least=9, most=16, drop=2, ink="dim"),
 )  # fmt: skip

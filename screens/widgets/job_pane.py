@@ -41,7 +41,9 @@ def job_lines(
     state = runs_of(state_cell(job))
     sentence, quoted = reasons(job)
     told = [Span(f"  {sentence or place_words(job)}")]
-    told += [Span(f"  {GLYPH} {alarm.text}.", "bad") for alarm in job.alarms if alarm.words not in sentence]
+    for alarm in job.alarms:
+        news = alarm.more if alarm.words in sentence else alarm.text
+        told += [Span(f"  {GLYPH} {news}.", "bad")] if news else []
     found += folded_runs([*state, *told], width)
     if quoted:
         found += folded_runs([Span(quoted, "dim")], width)
