@@ -266,7 +266,14 @@ def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
     given: dict[str, list[CommandWord]] = {}
     places: list[CommandWord] = []
     _sort(found[0], given, places)
-    _take(line, given, places)
+    if len(places) > 1:
+        line.name = _known(line, places[0])
+    if places:
+        line.chart = places[-1].text
+    for word in given.get("--namespace", ())[-1:]:
+        line.namespace = _known(line, word)
+    line.labels = ",".join(word.text for word in given.get("--labels", ()))
+    line.files = [each for word in given.get("--values", ()) for each in word.text.split(",") if each]
     for option in _ORDER:
         for word in given.get(option, ()):
             line.settings += _settings(option, word)
@@ -296,17 +303,6 @@ def _sort(words: list[CommandWord], given: dict[str, list[CommandWord]], places:
             given.setdefault(option, []).append(CommandWord(value, word.unknown))
         elif option not in _SWITCHES and left:
             given.setdefault(option, []).append(left.pop(0))
-
-
-def _take(line: HelmLine, given: Mapping[str, list[CommandWord]], places: list[CommandWord]) -> None:
-    if len(places) > 1:
-        line.name = _known(line, places[0])
-    if places:
-        line.chart = places[-1].text
-    for word in given.get("--namespace", ())[-1:]:
-        line.namespace = _known(line, word)
-    line.labels = ",".join(word.text for word in given.get("--labels", ()))
-    line.files = [each for word in given.get("--values", ()) for each in word.text.split(",") if each]
 
 
 def _known(line: HelmLine, word: CommandWord) -> str:

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     Render = Callable[[LaunchPlan], Awaitable[tuple[Manifest, ...]]]
 
 
-_RECIPE = "a4.console/recipe="
-
-
 class PlanTexts:
     """Launch plans as text and back: YAML, helm commands, differences; needs no cluster."""
 
@@ -278,7 +275,8 @@ class PlanTexts:
         out = TranslatedValues()
         trees = [tree for path in line.files if (tree := self._values_file(path, texts, out)) is not None]
         root = assemble(trees, line.settings, out)
-        named = next((each.removeprefix(_RECIPE) for each in line.labels.split(",") if each.startswith(_RECIPE)), "")
+        label = f"{RECIPE_LABEL}="
+        named = next((each.removeprefix(label) for each in line.labels.split(",") if each.startswith(label)), "")
         own = get_path(root, "recipe.id")
         draft = self._translated(str(own) if isinstance(own, str) else named or recipe, root, texts, out)
         notes = list(draft.notes)

@@ -137,8 +137,7 @@ class Releases:
         """What going back to an earlier revision would do, object by object; nothing is changed."""
         known = [each.revision for each in await self.history(namespace, name)]
         if revision not in known:
-            there = ", ".join(map(str, known)) or "none"
-            raise BadInput(f"{name} has no revision {revision}.", f"There are: {there}.")
+            raise BadInput(f"{name} has no revision {revision}.", f"There are: {', '.join(map(str, known)) or 'none'}.")
         old = await self._launcher().helm.manifest(name=name, namespace=namespace, revision=revision)
         return await self._judged(namespace, name, old)
 

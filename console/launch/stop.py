@@ -259,8 +259,7 @@ def data_of(manifests: Iterable[str]) -> tuple[str, ...]:
             mounted = [each for container in pod["containers"] for each in container.get("volumeMounts") or ()]
             mounts = {each["name"]: each["mountPath"] for each in mounted}
             for volume in pod.get("volumes") or ():
-                words = _place(volume)
-                if words:
+                if words := _place(volume):
                     found[f"{words}, mounted at {mounts[volume['name']]}" if volume["name"] in mounts else words] = None
     return tuple(found)
 
@@ -339,11 +338,11 @@ def _is_service(item: _Item) -> bool:
 
 def _pod(item: _Item) -> Leftover:
     phase = item.status.phase or "Pending"
-    runs = phase not in _ENDED
-    gpus = sum(_gpus(each) for each in item.spec.containers or ()) if runs else 0
+    if phase in _ENDED:
+        return _leftover("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
+    gpus = sum(_gpus(each) for each in item.spec.containers or ())
     held = f" and holds {gpus} GPUs" if gpus else ""
-    why = f"Made by hand: it is {phase}{held}." if runs else f"Made by hand: it has ended ({phase})."
-    return _leftover("Pod", item, why, runs=runs)
+    return _leftover("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
 
 
 def _service(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover:

@@ -30,7 +30,6 @@ _FALSE = {"false", "no", "off"}
 _INTEGER = re.compile(r"[-+]?(0|[1-9][\d_]*)|0x[\da-fA-F_]+|0o?[0-7_]+")
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)([eE][-+]?\d+)?")
 _LONGEST = 40  # characters of a number; longer ones are text
-_OWN = ("launchers",)  # what the console passes by itself; values read back from a release hold it
 
 
 @dataclass(slots=True)
@@ -75,12 +74,11 @@ class _Reader:
         for entry in node.entries or ():
             way = (*keys, entry.name)
             self._out.lines[way] = entry.key.line
-            if way in {(name,) for name in _OWN}:
+            if way == ("launchers",):  # values read back from a release hold it
                 self._out.notes.append(Remark(entry.name, f"{entry.name} is brought by the console.", entry.key.line))
                 continue
-            inner = part["properties"].get(entry.name)
+            inner, path = part["properties"].get(entry.name), ".".join(map(str, way))
             if inner is None:
-                path = ".".join(map(str, way))
                 words = f"{path} is not a value of the chart{nearest(path, self._known)}"
                 self._out.problems.append(Remark(path, words, entry.key.line))
                 continue
@@ -88,8 +86,8 @@ class _Reader:
             if "properties" in inner and entry.value.entries is not None:
                 values[entry.name] = self.group(entry.value, inner, way, under if isinstance(under, Mapping) else {})
             elif "properties" in inner and not (entry.value.plain and entry.value.text in _NULL):
-                words = f"{'.'.join(map(str, way))} must be a map of names and values."
-                self._out.problems.append(Remark(".".join(map(str, way)), words, entry.value.line))
+                words = f"{path} must be a map of names and values."
+                self._out.problems.append(Remark(path, words, entry.value.line))
             elif "properties" not in inner:
                 values[entry.name] = self.value(entry.value, inner, way, under)
         return values
@@ -162,18 +160,13 @@ def _typed(text: str, kind: str) -> Value:
     if len(word) > _LONGEST:
         return text
     if kind != "boolean" and _INTEGER.fullmatch(word):
-        return _integer(word)
+        plain = word.replace("_", "")
+        digits = plain.lstrip("+-")
+        octal = len(digits) > 1 and digits.startswith("0") and digits[1] not in "xXo"
+        return int(plain, 8 if octal else 0)
     if kind in ("number", "") and _NUMBER.fullmatch(word):
         return float(word.replace("_", ""))
     return text
-
-
-def _integer(word: str) -> int:
-    plain = word.replace("_", "")
-    digits = plain.lstrip("+-")
-    if len(digits) > 1 and digits.startswith("0"):
-        return int(plain, 0) if digits[1] in "xXo" else int(plain, 8)
-    return int(plain)
 
 
 LONGEST = 1 << 20  # characters of a text; the values of a launch are a few thousand at most
@@ -243,12 +236,9 @@ def _syntax(text: str, error: Any) -> TextFault:
         if before[: len(before) - len(before.lstrip())].count("\t") and place >= number - 1:
             return TextFault("it is indented with a tab; YAML takes spaces only.", place)
     problem = str(error.problem or "it cannot be read").replace("did not find", "there is no").replace("found ", "")
-    shown = f" ({line.strip()[:40]})" if line.strip() and not _may_be_secret(line) else ""
+    secret = looks_confidential(line) or is_confidential(line.partition(":")[0].strip(" -\"'"))
+    shown = f" ({line.strip()[:40]})" if line.strip() and not secret else ""
     return TextFault(f"it is not YAML: {problem}{shown}.", number)
-
-
-def _may_be_secret(line: str) -> bool:
-    return looks_confidential(line) or is_confidential(line.partition(":")[0].strip(" -\"'"))
 
 
 def _is(event: Any, kind: str) -> bool:

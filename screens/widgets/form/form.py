@@ -310,7 +310,8 @@ class Form(Vertical):
 
     def action_as_text(self) -> None:
         field = self.page.field
-        if field is not None and self.model.toggle_text(field.path):
+        if field is not None and field.kind in COLLECTIONS:
+            self.model.toggle_text(field.path)
             self.settle(to=self.page.model.row_of(field.path))
 
     def action_fold(self) -> None:

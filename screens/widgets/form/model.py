@@ -50,12 +50,7 @@ class Row(NamedTuple):
         return self.kind is not RowKind.GAP and not (self.kind is RowKind.TEXT and self.number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Before:
-    """What stood in the form before a step, and where that step was made."""
-
-    texts: dict[str, str]
-    place: tuple[str, int]
+_Before = tuple[dict[str, str], tuple[str, int]]  # what stood in the form before a step, and where it was made
 
 
 class FormModel:
@@ -97,7 +92,7 @@ class FormModel:
         if text == self.texts[row.path]:
             return False
         place = row.path, row.number
-        if not self._back or self._back[-1].place != place:
+        if not self._back or self._back[-1][1] != place:
             self._remember(place)
         self._forth.clear()
         self.texts[row.path] = text
@@ -147,38 +142,34 @@ class FormModel:
     # steps back
 
     def _remember(self, place: tuple[str, int]) -> None:
-        self._back.append(_Before(dict(self.texts), place))
+        self._back.append((dict(self.texts), place))
         del self._back[:-STEPS]
         self._forth.clear()
 
     def rest(self) -> None:
         """The next letter begins a step of its own."""
-        if self._back and self._back[-1].place[1] >= 0:
-            self._back[-1] = _Before(self._back[-1].texts, ("", -1))
+        if self._back:
+            self._back[-1] = self._back[-1][0], ("", -1)
 
     def turn_back(self, step: int) -> str | None:
         """Takes the last step back (-1), or makes it again (1); the path it was made at, None if there is none."""
         source, other = (self._back, self._forth) if step < 0 else (self._forth, self._back)
         while source:
-            before = source.pop()
-            if before.texts == self.texts:
-                continue
-            differ = [path for path, text in before.texts.items() if self.texts[path] != text]
-            other.append(_Before(dict(self.texts), ("", -1)))
-            self.texts = dict(before.texts)
-            self.lay_out(differ[0])
-            return differ[0]
+            before, _ = source.pop()
+            differ = [path for path, text in before.items() if self.texts[path] != text]
+            if differ:
+                other.append((dict(self.texts), ("", -1)))
+                self.texts = dict(before)
+                self.lay_out(differ[0])
+                return differ[0]
         return None
 
     # the lines in which it is shown
 
-    def toggle_text(self, path: str) -> bool:
-        """Entries as one text, or one by one again; False for a field that has none."""
-        if self.by_path[path].kind not in COLLECTIONS:
-            return False
+    def toggle_text(self, path: str) -> None:
+        """Entries as one text, or one by one again."""
         self._as_text ^= {path}
         self.lay_out(path)
-        return True
 
     def toggle_section(self, group: str, keep: str = "") -> None:
         if self.is_folded(group):
