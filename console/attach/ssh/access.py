@@ -9,6 +9,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from console.attach.ssh import config, editors
+from console.attach.ssh.connect import pin_kubeconfig, prepare
+from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
 from console.kube.rank_address import RankAddress
@@ -61,8 +64,6 @@ class SshAccess:
         look = await self._look(plan.namespace, plan.job, plan.rank, identity, wait)
         if look.plan.adds_key and not plan.adds_key:
             raise NotAllowed(f"Pod {look.target.pod} lacks the key, and adding it was not confirmed.", "Try again.")
-        from console.attach.ssh.connect import prepare
-        from console.attach.ssh.paths import SshPaths
         from console.attach.ssh.rank_access import host_of
 
         entry, added, note = await asyncio.to_thread(look.write, share)
@@ -72,14 +73,11 @@ class SshAccess:
     @staticmethod
     async def undo() -> tuple[str, ...]:
         """Take away all that a4 wrote for ssh, but not its own key pair; what was done, a sentence each."""
-        from console.attach.ssh.config import undo
-
-        return await asyncio.to_thread(undo)
+        return await asyncio.to_thread(config.undo)
 
     @staticmethod
     async def hosts() -> tuple[SshHost, ...]:
         def read() -> tuple[SshHost, ...]:
-            from console.attach.ssh.paths import SshPaths
             from console.attach.ssh.rank_access import host_of
 
             places = SshPaths.find()
@@ -108,8 +106,6 @@ class SshAccess:
 
     async def forget(self, namespace: str, job: str) -> tuple[str, ...]:
         """Remove the hosts of a job of this cluster; their names."""
-        from console.attach.ssh.connect import pin_kubeconfig
-
         place = pin_kubeconfig(self._watched.settings)[0], self._watched.context, namespace, job
         return await self._remove(lambda entry: entry.belongs_to(*place))
 
@@ -130,8 +126,6 @@ class SshAccess:
 
     async def tidy(self) -> tuple[str, ...]:
         """Remove hosts of jobs of this cluster that have ended or are gone; their names."""
-        from console.attach.ssh.connect import pin_kubeconfig
-
         where, fleet = pin_kubeconfig(self._watched.settings)[0], self._watched.fleet
         link = fleet.links.get("jobsets")
         known = link is not None and link.state is WatchState.LIVE
@@ -156,13 +150,9 @@ class SshAccess:
     @staticmethod
     async def _remove(over: Callable[[SshHostEntry], bool]) -> tuple[str, ...]:
         def remove() -> tuple[str, ...]:
-            from console.attach.ssh.paths import SshPaths
-
             places = SshPaths.find()
-            if not places.jobs.is_dir() or not any(places.jobs.iterdir()):
+            if not _entries():  # then no folder is made for the lock
                 return ()
-            from console.attach.ssh import config
-
             with places.locked():
                 gone = [each for each in config.load_all(places) if over(each)]
                 config.remove_entry(places, [each.name for each in gone])
@@ -174,19 +164,13 @@ class SshAccess:
 
     async def editors(self, host: SshHost, folder: str = "") -> tuple[Editor, ...]:
         """Editors that work in the pod, those on this machine first; `folder` instead of where the work is."""
-        from console.attach.ssh import editors
-
         return await asyncio.to_thread(editors.editors, host, folder)
 
     async def editor(self, name: str, host: SshHost, folder: str = "") -> Editor:
         """One of them; BadInput if there is none of that name."""
-        from console.attach.ssh import editors
-
         return await asyncio.to_thread(editors.editor, name, host, folder)
 
     async def start(self, editor: Editor) -> None:
-        from console.attach.ssh import editors
-
         await asyncio.to_thread(editors.start, editor)
 
     async def diagnose(self, namespace: str, job: str, rank: int | str) -> AsyncGenerator[Step, None]:
@@ -202,16 +186,11 @@ class SshAccess:
             yield step
 
     def _entry(self, namespace: str, job: str) -> SshHostEntry | None:
-        from console.attach.ssh.connect import pin_kubeconfig
-
         place = pin_kubeconfig(self._watched.settings)[0], self._watched.context, namespace, job
         return next((each for each in _entries() if each.belongs_to(*place)), None)
 
 
 def _entries() -> list[SshHostEntry]:
     """Those of all jobs; blocking."""
-    from console.attach.ssh import config
-    from console.attach.ssh.paths import SshPaths
-
     places = SshPaths.find()
     return config.load_all(places) if places.jobs.is_dir() else []
