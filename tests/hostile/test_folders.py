@@ -94,7 +94,7 @@ def test_sockets_are_not_made_where_somebody_else_was_first(
     planted(tmp_path / "a4")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(BadInput, match="can be accessed by other users"):
-        published._socket("p")
+        published.socket_path("p")
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -110,7 +110,7 @@ def test_without_a_folder_of_the_system_the_one_of_another_user_is_refused(
     shared = Path(f"/tmp/a4-{user}")  # whoever runs this is that other user
     try:
         with pytest.raises(BadInput, match=f"The folder {shared} can be accessed by other users"):
-            published._socket("p")
+            published.socket_path("p")
         assert list(tmp_path.iterdir()) == []
     finally:
         with suppress(FileNotFoundError):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from console import assets
 from console.attach.tunnel import published
 from console.attach.tunnel.engine import LocalForward, PortForwarder
-from console.attach.tunnel.published import TunnelPublisher, decoded, free_name
+from console.attach.tunnel.published import decoded, free_name
 from console.attach.tunnel.relay import login
 from console.errors import BadInput, ConsoleError, Unreachable
 from console.kube.rank_address import PortPair, RankAddress
@@ -52,17 +52,37 @@ class BackgroundTunnel:
     def __init__(self, forwarding: LocalForward, *, kept: bool) -> None:
         self.forwarding = forwarding
         self._kept = kept
-        self._published = TunnelPublisher(lambda: self.tunnel, self.stop)
-        self._stopped = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._path: Path | None = None
+        self._stopped, self._closed = asyncio.Event(), asyncio.Event()
 
     @property
     def tunnel(self) -> Tunnel:
         return replace(self.forwarding.tunnel, kept=self._kept)
 
     async def open(self) -> None:
-        """Open the ports and show them; raises as `Forwarding.open` does."""
+        """Open the ports and show them; raises as `LocalForward.open` does."""
         await self.forwarding.open()
-        await self._published.open()
+        self._path = await asyncio.to_thread(published.socket_path, self.tunnel.name)
+        await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._answer, self._path)
+        finally:
+            os.umask(before)
+        await self._write()
+
+    async def _write(self) -> None:
+        """Note how it is, for when this process is gone."""
+        await asyncio.to_thread(published.write_json, published.state_file(self.tunnel.name), asdict(self.tunnel))
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.readline()
+        writer.write(json.dumps(asdict(self.tunnel)).encode() + b"\n")
+        if asked.strip() == b"stop":
+            self.stop()
+            await self._closed.wait()  # whoever asked knows by the end of the connection that the ports are free
+        writer.close()
 
     def stop(self) -> None:
         self._stopped.set()
@@ -78,9 +98,17 @@ class BackgroundTunnel:
         return not self._stopped.is_set()
 
     async def close(self) -> None:
+        """Give the ports back; what is left behind says how it ended, or nothing if it was asked to end."""
         await self.forwarding.close()
-        ended = self.forwarding.ended.is_set() and not self._stopped.is_set()
-        await self._published.close(last_words=ended and self._kept)
+        if self._server:
+            self._server.close()
+        if self._path:
+            await asyncio.to_thread(self._path.unlink, missing_ok=True)
+        if self._kept and self.forwarding.ended.is_set() and not self._stopped.is_set():
+            await self._write()
+        else:
+            await asyncio.to_thread(published.state_file(self.tunnel.name).unlink, missing_ok=True)
+        self._closed.set()
 
 
 async def start(login_: Login, order: TunnelRequest, *, kept: bool) -> BackgroundTunnel:

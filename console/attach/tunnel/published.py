@@ -15,15 +15,11 @@ import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console import folders
 from console.errors import BadInput, NotFound, NotThere, Unreachable
 from console.kube.rank_address import SSH_PORT, RankAddress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 USUAL_PORTS = {8888: "Jupyter", 6006: "TensorBoard", SSH_PORT: "ssh"}
 
@@ -180,14 +176,14 @@ def _sockets() -> Path:
     return folder
 
 
-def _socket(name: str) -> Path:
+def socket_path(name: str) -> Path:
     path = _sockets() / f"{zlib.crc32(f'{state_folder()} {name}'.encode()):08x}.sock"
     if len(str(path)) > _LONGEST:
         raise BadInput(f"The path {path} is too long for a socket.", "Set XDG_RUNTIME_DIR to a shorter one.")
     return path
 
 
-def _file(name: str) -> Path:
+def state_file(name: str) -> Path:
     return state_folder() / f"{name}.json"
 
 
@@ -196,53 +192,9 @@ def decoded(values: Any) -> Tunnel:
     return Tunnel(**{**values, "listeners": tuple(Listener(**each) for each in values["listeners"])})
 
 
-class TunnelPublisher:
-    def __init__(self, picture: Callable[[], Tunnel], stop: Callable[[], None]) -> None:
-        self._picture, self._stop = picture, stop
-        self._server: asyncio.Server | None = None
-        self._path: Path | None = None
-        self._closed = asyncio.Event()
-
-    async def open(self) -> None:
-        name = self._picture().name
-        self._path = await asyncio.to_thread(_socket, name)
-        await asyncio.to_thread(self._path.unlink, missing_ok=True)
-        before = os.umask(0o177)
-        try:
-            self._server = await asyncio.start_unix_server(self._answer, self._path)
-        finally:
-            os.umask(before)
-        await self.write()
-
-    async def write(self) -> None:
-        """Note how it is, for when this process is gone."""
-        picture = self._picture()
-        await asyncio.to_thread(write_json, _file(picture.name), asdict(picture))
-
-    async def close(self, *, last_words: bool) -> None:
-        """Answer no more; what is left behind says how it ended, or nothing if it was asked to end."""
-        if self._server:
-            self._server.close()
-        if self._path:
-            await asyncio.to_thread(self._path.unlink, missing_ok=True)
-        if last_words:
-            await self.write()
-        else:
-            await asyncio.to_thread(_file(self._picture().name).unlink, missing_ok=True)
-        self._closed.set()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked = await reader.readline()
-        writer.write(json.dumps(asdict(self._picture())).encode() + b"\n")
-        if asked.strip() == b"stop":
-            self._stop()
-            await self._closed.wait()  # whoever asked knows by the end of the connection that the ports are free
-        writer.close()
-
-
 async def _ask(name: str, what: str) -> Tunnel | None:
     """What the tunnel's process says of it; None if there is no such process any more."""
-    path = await asyncio.to_thread(_socket, name)
+    path = await asyncio.to_thread(socket_path, name)
     try:
         async with asyncio.timeout(ANSWER):
             reader, writer = await asyncio.open_unix_connection(path)
@@ -283,14 +235,14 @@ async def _now(name: str, last: Tunnel) -> Tunnel | None:
         return replace(last, state="lost", words=error.message)
     if alive:
         return alive
-    await asyncio.to_thread(_socket(name).unlink, missing_ok=True)
+    await asyncio.to_thread(socket_path(name).unlink, missing_ok=True)
     if last.state != "ended":
         last = replace(
             last, state="ended", words="Its process ended without an error message.", last_end_at=time.time()
         )
-        await asyncio.to_thread(write_json, _file(name), asdict(last))
+        await asyncio.to_thread(write_json, state_file(name), asdict(last))
     if time.time() - max(last.last_end_at, last.since) > REMEMBERED:
-        await asyncio.to_thread(_file(name).unlink, missing_ok=True)
+        await asyncio.to_thread(state_file(name).unlink, missing_ok=True)
         return None
     return last
 
@@ -302,7 +254,7 @@ async def stop_tunnel(name: str) -> Tunnel:
         there = f"There are: {', '.join(known)}." if known else "There are none."
         raise NotFound(f"There is no tunnel {name}.", there)
     was = await _ask(name, "stop")
-    await asyncio.to_thread(_file(name).unlink, missing_ok=True)
+    await asyncio.to_thread(state_file(name).unlink, missing_ok=True)
     return was or known[name]
 
 
