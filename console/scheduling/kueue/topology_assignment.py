@@ -242,33 +242,30 @@ def _find_level(
     return level, chosen, ""
 
 
-def spread(domains: list[Domain], slices: int, *, unconstrained: bool = False) -> tuple[list[Domain], int]:
+def spread(
+    domains: Iterable[Domain], needed: int, *, unconstrained: bool = False, by_slices: bool = True
+) -> tuple[list[Domain], int]:
     """Return the places that together hold all, and what is left over when there are too few."""
-    chosen, left, rest = [], slices, list(domains)
+    chosen, left, rest = [], needed, list(domains)
     while left > 0 and rest:
         domain = rest[0]
-        if not unconstrained and domain.slices >= left:
-            domain = best_fit(rest, left)
+        if not unconstrained and _room(domain, by_slices) >= left:
+            domain = best_fit(rest, left, by_slices=by_slices)
         rest.remove(domain)
-        if domain.slices:
+        if room := _room(domain, by_slices):
             chosen.append(domain)
-            left -= domain.slices
+            left -= room
     return chosen, left
 
 
 def _least(domains: list[Domain], request: _Request, size: int, *, by_slices: bool) -> list[Domain]:
     """Take from places in order until all pods have one; write the pods taken into each place."""
     left = request.count // size if by_slices else request.count
-    chosen, rest = [], list(domains)
-    while left > 0 and rest:
-        domain = rest[0]
-        if not request.unconstrained and _room(domain, by_slices) >= left:
-            domain = best_fit(rest, left, by_slices=by_slices)
-        rest.remove(domain)
+    chosen, _ = spread(domains, left, unconstrained=request.unconstrained, by_slices=by_slices)
+    for domain in chosen:
         taken = min(_room(domain, by_slices), left)
         left -= taken
         domain.slices, domain.state = (taken, taken * size) if by_slices else (domain.slices, taken)
-        chosen.append(domain)
     return chosen
 
 
