@@ -17,8 +17,10 @@ from console.kube.objects.matching import (
     format_selector,
     selects_namespace,
 )
+from console.kube.objects.node import GKE
 from console.kube.snapshot import WatchState
 from console.scheduling.free_slots import (
+    BLOCK,
     EligibleNodes,
     eligible_nodes,
     format_slots,
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
 
 
 CHECK = "an estimate"  # to stand beside every forecast
-ACCELERATOR = "cloud.google.com/gke-accelerator"
-BLOCK = "cloud.google.com/gce-topology-block"
 
 
 class Verdict(StrEnum):
@@ -116,7 +116,7 @@ def demand_of(values: Mapping[str, Value], namespace: str) -> LaunchDemand:
     selector = get_path(values, "placement.nodeSelector")
     labels = {str(key): str(value) for key, value in selector.items()} if isinstance(selector, dict) else {}
     if accelerator := get_path(values, "placement.accelerator"):
-        labels[ACCELERATOR] = str(accelerator)
+        labels[f"{GKE}gke-accelerator"] = str(accelerator)
     gpus = get_path(values, "gpus")
     return LaunchDemand(
         namespace=namespace,

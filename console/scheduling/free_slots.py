@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from console.kube.objects.matching import first_untolerated_taint
 from console.kube.objects.meta import GPU
-from console.kube.objects.node import Provisioning
+from console.kube.objects.node import GKE, Provisioning
 from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue.state import Flavor, PodSet
 from console.scheduling.kueue.state import Node as KueueNode
@@ -33,28 +33,25 @@ if TYPE_CHECKING:
     from console.scheduling.why_answer import Why
 
 
-_LEVELS: dict[str, tuple[str, Callable[[Node], str]]] = {
-    "cloud.google.com/gce-topology-block": ("block", lambda node: node.block),
-    "cloud.google.com/gce-topology-subblock": ("subblock", lambda node: node.subblock),
-    "cloud.google.com/gce-topology-host": ("host", lambda node: node.host),
-    HOSTNAME: ("node", lambda node: node.name),
-}
-_PROVISIONING: dict[Provisioning, str] = {
-    Provisioning.SPOT: "spot",
-    Provisioning.FLEX_START: "flex-start",
-    Provisioning.QUEUED: "flex-start",
-}
+BLOCK, SUBBLOCK = f"{GKE}gce-topology-block", f"{GKE}gce-topology-subblock"
+_LEVELS = {BLOCK: "block", SUBBLOCK: "subblock", f"{GKE}gce-topology-host": "host", HOSTNAME: "node"}
+_PROVISIONING = {Provisioning.SPOT: "spot", Provisioning.FLEX_START: "flex-start", Provisioning.QUEUED: "flex-start"}
 """GKE's word for how a machine was obtained; reserved ones are standard too."""
-_FACTS: dict[str, Callable[[Node], str]] = {
-    "cloud.google.com/gke-nodepool": lambda node: node.pool,
-    "cloud.google.com/gke-accelerator": lambda node: node.accelerator,
-    "cloud.google.com/reservation-name": lambda node: node.reservation,
+_LABELS: dict[str, Callable[[Node], str]] = {
+    BLOCK: lambda node: node.block,
+    SUBBLOCK: lambda node: node.subblock,
+    f"{GKE}gce-topology-host": lambda node: node.host,
+    HOSTNAME: lambda node: node.name,
+    f"{GKE}gke-nodepool": lambda node: node.pool,
+    f"{GKE}gke-accelerator": lambda node: node.accelerator,
+    f"{GKE}reservation-name": lambda node: node.reservation,
     "node.kubernetes.io/instance-type": lambda node: node.machine_type,
     "topology.kubernetes.io/zone": lambda node: node.zone,
-    "cloud.google.com/gke-provisioning": lambda node: _PROVISIONING.get(node.provisioning, "standard"),
-    "cloud.google.com/gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
-    "cloud.google.com/gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
+    f"{GKE}gke-provisioning": lambda node: _PROVISIONING.get(node.provisioning, "standard"),
+    f"{GKE}gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
+    f"{GKE}gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
 }
+"""What nodes say of the labels that are kept of them."""
 _UNNAMED = "-"  # the place of a node that carries no label of a level; Kueue has no such place
 _NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
 _NAMED = 4  # places named in the sentence; the rest is counted
@@ -70,7 +67,7 @@ class TopologyDemand(Struct, frozen=True):
 
 def level_name(label: str) -> str:
     """What a person calls that level of the network."""
-    return _LEVELS[label][0] if label in _LEVELS else label.rpartition("/")[2]
+    return _LEVELS.get(label) or label.rpartition("/")[2]
 
 
 def topology_demand_of(workload: Workload) -> TopologyDemand | None:
@@ -82,14 +79,9 @@ def topology_demand_of(workload: Workload) -> TopologyDemand | None:
     return TopologyDemand(group.count, dict(group.requests)[GPU], group.required_topology)
 
 
-def place_of(node: Node, label: str) -> str | None:
-    """Where a node is at that level of the network; None for a level that is not known."""
-    return _LEVELS[label][1](node) if label in _LEVELS else None
-
-
 def label_of(node: Node, label: str) -> str | None:
     """What a node says of a label; None for one that is not kept of nodes."""
-    return _FACTS[label](node) if label in _FACTS else place_of(node, label)
+    return _LABELS[label](node) if label in _LABELS else None
 
 
 def format_slots(count: int, size: int, *, free: bool = True) -> str:
@@ -165,8 +157,6 @@ def _held(holder: Holder, fleet: Fleet) -> QuotaHolder:
 
 
 _TRIED = 4  # places looked at for who would have to end: those with most room, which need the fewest to go
-_SUBBLOCK = "cloud.google.com/gce-topology-subblock"
-_BLOCK = "cloud.google.com/gce-topology-block"
 
 
 class EligibleNodes:
@@ -178,7 +168,7 @@ class EligibleNodes:
         self._used = {each.name: _gpus(each) - fleet.gpus_free(each) for each in nodes}
         self._capacity: dict[str, dict[str, int]] = {}
         self._places: dict[str, list[Domain]] = {}
-        self._count((_BLOCK, _SUBBLOCK, HOSTNAME))
+        self._count((BLOCK, SUBBLOCK, HOSTNAME))
         self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
 
     def _count(self, levels: Sequence[str]) -> None:
@@ -223,7 +213,7 @@ class EligibleNodes:
         """The narrowest place that has room for all of them: one host, a subblock, a block; None where none has."""
         if pods == 1 and (on := self.together(1, HOSTNAME)):
             return "host", on[1]
-        return next(filter(None, (self.together(pods, level) for level in (_SUBBLOCK, _BLOCK))), None)
+        return next(filter(None, (self.together(pods, level) for level in (SUBBLOCK, BLOCK))), None)
 
     def shortage(self, pods: int, level: str) -> str:
         """Why there is no room now, in one place of that level if one is named; empty if there is, or nobody knows."""
@@ -254,7 +244,7 @@ class EligibleNodes:
 
 def _node(node: Node, levels: Sequence[str]) -> KueueNode:
     """A node as Kueue's rules take it, also where it does not say where it is."""
-    labels = {level: place_of(node, level) or _UNNAMED for level in levels}
+    labels = {level: label_of(node, level) or _UNNAMED for level in levels}
     return KueueNode(node.name, labels, (), {GPU: _gpus(node), "pods": _NO_LIMIT})
 
 
@@ -298,7 +288,7 @@ def jobs_blocking_placement(
     """The fewest jobs whose end would make room for all pods, in one place of that level if one is named."""
     nodes: dict[str, list[Node]] = defaultdict(list)
     for node in found.nodes:
-        nodes[(place_of(node, level) or "") if level else ""].append(node)
+        nodes[(label_of(node, level) or "") if level else ""].append(node)
     nearest = [name for name, _ in zip(found.slots(level), range(tried), strict=False)]
     answers = [_jobs_to_empty([host(node, fleet) for node in nodes[name]], pods, found.size, fleet) for name in nearest]
     return min(filter(None, answers), key=lambda each: (len(each), sum(job.gpus for job in each)), default=())
