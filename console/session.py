@@ -1,4 +1,4 @@
-"""One session with a cluster, from login to logout: the only door for screens and commands.
+"""One session with a cluster, from login to logout: the door to it for screens and commands.
 
 Importing this is cheap: the network's libraries and Google's are imported where they are first needed.
 """

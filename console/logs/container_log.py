@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from console.kube.client import Client
     from console.kube.objects.pod import Pod
 
-
-if TYPE_CHECKING:
     Stamped = tuple[float, bytes]  # moment and the whole line, its timestamp in front
 
 OVERLAP = 2

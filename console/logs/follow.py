@@ -94,17 +94,13 @@ async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:
     return [text_of(raw).decode("utf-8", "replace") for _, raw in found]
 
 
-if TYPE_CHECKING:
-    Key = tuple[str, str]
-
-
 class Logs:
     def __init__(self, cluster: WatchedCluster, streams: OpenStream | None = None, folder: Path | None = None) -> None:
         """`streams` opens the log of a container, the cluster's own unless given; `folder` is where logs are kept."""
         self._cluster = cluster
         self._streams = streams or self._open_stream
         self._folder = folder
-        self._shared: dict[Key, JobLog] = {}
+        self._shared: dict[tuple[str, str], JobLog] = {}
         self._swept = False
         self._closing: list[asyncio.Task[None]] = []
 

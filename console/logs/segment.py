@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from itertools import chain
+from itertools import chain, groupby
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -214,13 +214,10 @@ class LogSegment:
     def texts_at(self, numbers: Sequence[int]) -> list[bytes]:
         """The texts of these lines, whose numbers grow; neighbours are read together."""
         texts: list[bytes] = []
-        at = 0
-        while at < len(numbers):
-            end = at + 1
-            while end < len(numbers) and numbers[end] == numbers[end - 1] + 1:
-                end += 1
-            texts += self.texts(numbers[at], numbers[end - 1] + 1)
-            at = end
+        # Neighbours are as far from the first of them as their places in the list are.
+        for _, run in groupby(enumerate(numbers), key=lambda each: each[1] - each[0]):
+            together = [number for _, number in run]
+            texts += self.texts(together[0], together[-1] + 1)
         return texts
 
     def _from_disk(self, starts: Sequence[int], count: int, size: int) -> list[bytes]:
