@@ -327,12 +327,6 @@ class LaunchScreen(LiveScreen):
     def action_against(self) -> None:
         self.pane.turn_against()
 
-    @on(LaunchPane.Typed)
-    def take_yaml(self, event: LaunchPane.Typed) -> None:
-        """What is typed as YAML goes into the form."""
-        event.stop()
-        self.pane.read_yaml(event.text)
-
     def action_preflight(self) -> None:
         """The checks of this launch, on a page of their own."""
         self.take_recipe()

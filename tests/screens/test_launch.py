@@ -304,6 +304,17 @@ async def test_yaml_and_form_are_one() -> None:
         assert screen.form.texts["restarts"] == "2"
 
 
+async def test_a_wrong_value_of_the_form_is_told_in_the_yaml_too_which_goes_on_to_follow_the_form() -> None:
+    async with console(chart_session()) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("down", "backspace", "backspace", *"12", "f3")
+        await until(pilot, lambda: "gpus: 12" in screen.pane.yaml.text and "✗ line 1:" in screen_text(app))
+        assert screen.pane.remarks == ()
+        screen.form.go("gpus")
+        await pilot.press("backspace", "backspace", "8")
+        await until(pilot, lambda: "gpus: 8" in screen.pane.yaml.text)
+
+
 async def test_yaml_that_cannot_be_taken_is_told_at_its_line_and_stops_the_launch() -> None:
     async with console(chart_session()) as (app, pilot, session):
         screen = await to_form(app, pilot)

@@ -6,13 +6,11 @@ Text typed as YAML goes into the form. The checks run by themselves when keys re
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import ContentSwitcher, TextArea
 
 from console.errors import ConsoleError
@@ -122,10 +120,6 @@ class LaunchPane(Vertical):
     LaunchPane SentenceLine { background: $ground-head; max-height: 4; }
     """
 
-    @dataclass
-    class Typed(Message):
-        text: str
-
     def __init__(self, launch: LaunchScreen) -> None:
         super().__init__(id="pane")
         self._launch = launch
@@ -175,7 +169,6 @@ class LaunchPane(Vertical):
 
     def say_remarks(self, remarks: Sequence[Remark]) -> None:
         """What is wrong with the YAML, at its lines and below it; nothing: what it is."""
-        self.remarks = tuple(remarks)
         self.yaml.mark({remark.line for remark in remarks})
         self.yaml_said.runs = (Span("What differs from the defaults; typing here changes the form.", "dim"),)
         if remarks:
@@ -190,10 +183,10 @@ class LaunchPane(Vertical):
         text = self.yaml.text
         if text != self._shown:
             self._shown = text
-            self.post_message(self.Typed(text))
+            self._read_yaml(text)
 
     def begin(self) -> None:
-        self._anew = True
+        self._anew, self.remarks = True, ()
         self.say_remarks(())
 
     # in sight or not
@@ -309,7 +302,7 @@ class LaunchPane(Vertical):
         self._anew = False
         self.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
 
-    def read_yaml(self, text: str) -> None:
+    def _read_yaml(self, text: str) -> None:
         """Into the form, if all of it can be taken; else it says where not, and the form stays."""
         planned, draft = self._launch.plan(), self._launch.draft
         if planned is None or draft is None or self._anew:
@@ -317,6 +310,7 @@ class LaunchPane(Vertical):
         draft.yaml = text
         kept: Mapping[str, Value] = planned[0].values
         read = self._launch.session.launch.drafting.read_yaml(draft.recipe.id, text, kept=kept)
+        self.remarks = read.problems
         self.say_remarks(read.problems)
         if read.sound:
             self._launch.form.put_texts(draft.texts_for(read.values))
@@ -324,6 +318,7 @@ class LaunchPane(Vertical):
     def forget_yaml(self) -> None:
         """The form goes on: what was typed as YAML and cannot be taken is written anew (ctrl+z there has it)."""
         if self.remarks and not self.yaml.has_focus:
+            self.remarks = ()
             self.say_remarks(())
 
 
