@@ -18,7 +18,7 @@ from console.kube.rank_address import LivePod
 from console.kube.raw_connection import error_from_raw_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Sequence
 
     from console.kube.login import Login
     from console.kube.objects.jobset import JobSet
@@ -41,15 +41,6 @@ class PodPending(NamedTuple):
     words: str
 
 
-class _Seat(NamedTuple):
-    """A rank's place."""
-
-    number: int
-    group: str
-    job_index: int
-    completion_index: int
-
-
 async def locate(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
     """The live pod of a rank, or why there is none yet. Raises BadInput for a rank that the job does not have, JobEnded
     when it is over or gone, Refused and its subclasses.
@@ -63,12 +54,20 @@ async def locate(wire: RawConnection, login: Login, address: RankAddress) -> Liv
         hint = await _hint(wire, login, address)
         raise JobEnded(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
     jobset: JobSet = reader_of("jobsets").read_object(body, f"Job {address.job}")
-    seat = _seat(jobset, address)
-    if seat.completion_index != address.number:  # the guess that saved a round trip was wrong
-        (pods_answer,) = await wire.get(_pods(address, completion_index=seat.completion_index))
+    number, place = _place(jobset, address)
+    if place[2] != address.number:  # the guess that saved a round trip was wrong
+        (pods_answer,) = await wire.get(_pods(address, completion_index=place[2]))
     listed = await _body(pods_answer, login, f"find {address}") or b"{}"
     pods = reader_of("pods")
-    return _choose(jobset, seat, address, pods.build_models(pods.read_page(listed).items)[0].values())
+    found: dict[tuple[str, str], Pod] = pods.build_models(pods.read_page(listed).items)[0]
+    here = [
+        pod
+        for pod in found.values()
+        if (pod.replicated_job, max(0, pod.job_index), max(0, pod.completion_index)) == place
+        and pod.jobset_uid in {jobset.uid, ""}
+        and pod.attempt >= jobset.restarts
+    ]
+    return _choose(jobset, number, sorted(here, key=lambda pod: (pod.attempt, pod.created)))
 
 
 def _in_namespace(address: RankAddress) -> str:
@@ -111,22 +110,16 @@ async def _body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
     return answer.body
 
 
-def _seats(jobset: JobSet) -> Iterator[_Seat]:
-    number = 0
-    for group in jobset.groups:
-        for job in range(group.replicas):
-            for index in range(group.pods_per_job):
-                yield _Seat(number, group.name, job, index)
-                number += 1
-
-
-def _seat(jobset: JobSet, address: RankAddress) -> _Seat:
-    """The place of the rank; BadInput names those there are."""
-    every = list(_seats(jobset))
-    groups = list(dict.fromkeys(seat.group for seat in every))
+def _place(jobset: JobSet, address: RankAddress) -> tuple[int, tuple[str, int, int]]:
+    """The index of the pod in the job, and its place; NotThere names those there are."""
+    groups = list(dict.fromkeys(group.name for group in jobset.groups))
     if address.group and address.group not in groups:
         raise NotThere(f"{address.job} has no replicated job {address.group}.", f"It has: {', '.join(groups)}.")
-    within = [seat for seat in every if address.group in {"", seat.group}]
+    within = [
+        (number, (group.name, job, index))
+        for number, (group, job, index) in enumerate(jobset.places)
+        if address.group in {"", group.name}
+    ]
     if address.number >= len(within):
         where = f" in {address.group}" if address.group else ""
         hint = f"Its pods{where} are 0 to {len(within) - 1}." if within else "It has no pods."
@@ -134,24 +127,14 @@ def _seat(jobset: JobSet, address: RankAddress) -> _Seat:
     return within[address.number]
 
 
-def _choose(jobset: JobSet, seat: _Seat, address: RankAddress, pods: Iterable[Pod]) -> LivePod | PodPending:
-    """The pod of the newest attempt in that place, if one can be connected to."""
-    here = sorted(
-        (
-            pod
-            for pod in pods
-            if (pod.replicated_job, max(0, pod.job_index), max(0, pod.completion_index)) == seat[1:]
-            and pod.jobset_uid in {jobset.uid, ""}
-            and pod.attempt >= jobset.restarts
-        ),
-        key=lambda pod: (pod.attempt, pod.created),
-    )
+def _choose(jobset: JobSet, number: int, here: Sequence[Pod]) -> LivePod | PodPending:
+    """The pod of the newest attempt, of those of one place from old to new, if one can be connected to."""
     live = [pod for pod in here if not pod.deleting_since and not pod.finished]
     if live and _runs(live[-1]):
-        return _target(live[-1], seat.number)
+        return _target(live[-1], number)
     for word in ("Completed", "Failed"):
         if jobset.terminal_state == word or is_condition_true(jobset.conditions, word):
-            raise JobEnded(f"{address.job} has ended ({word.lower()}): no pod of it can be reached.", status=_NOT_FOUND)
+            raise JobEnded(f"{jobset.name} has ended ({word.lower()}): no pod of it can be reached.", status=_NOT_FOUND)
     if live:
         return PodPending(f"its pod {live[-1].name} is {_why_not(live[-1])}")
     if here:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from console.kube.objects.jobset import JobSet, ReplicatedJob
+    from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Container, Pod
     from console.kube.snapshot import Fleet
 
@@ -96,19 +96,13 @@ def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
             filled[pod.replicated_job, pod.job_index, max(0, pod.completion_index)] = pod
     return tuple(
         Rank(number, group.name, job, index, group.gpus_per_pod, filled.get((group.name, job, index)))
-        for number, (group, job, index) in enumerate(_places(jobset))
+        for number, (group, job, index) in enumerate(jobset.places)
     )
-
-
-def _places(jobset: JobSet) -> Iterator[tuple[ReplicatedJob, int, int]]:
-    """Its pods in the order of their indexes: replicated job, number of its Job, completion index."""
-    for group in jobset.groups:
-        yield from ((group, job, index) for job in range(group.replicas) for index in range(group.pods_per_job))
 
 
 def rank_numbers(jobset: JobSet) -> dict[tuple[str, int, int], int]:
     """Number of each rank by replicated job, Job and completion index."""
-    return {(group.name, job, index): number for number, (group, job, index) in enumerate(_places(jobset))}
+    return {(group.name, job, index): number for number, (group, job, index) in enumerate(jobset.places)}
 
 
 def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:

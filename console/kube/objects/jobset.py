@@ -31,7 +31,7 @@ from console.kube.objects.meta import (
 from console.kube.objects.pod import TemplateWire, gpus_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 class JobState(StrEnum):
@@ -108,6 +108,12 @@ class JobSet(NamespacedObject, frozen=True):
     def ranks(self) -> int:
         """Pods of all its groups when it runs; a rank here is a node rank."""
         return sum(group.pods for group in self.groups)
+
+    @property
+    def places(self) -> Iterator[tuple[ReplicatedJob, int, int]]:
+        """Its pods in the order of their indexes: replicated job, number of its Job, completion index."""
+        for group in self.groups:
+            yield from ((group, job, index) for job in range(group.replicas) for index in range(group.pods_per_job))
 
     @property
     def finished(self) -> bool:
