@@ -17,7 +17,7 @@ from console.launch.releases import DiffKind, unified
 from console.metrics.alarm_rules import AlarmKind
 from console.preflight.check import tally, unseen
 from console.scheduling import queue_choice
-from console.scheduling.forecast import CHECK, Forecast, forecast
+from console.scheduling.forecast import CHECK, forecast
 from console.scheduling.queue_choice import PAST, choose_queue
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
@@ -38,14 +38,14 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
-from screens.cli.output import print_hint, print_json, print_line, print_table, warn
+from screens.cli.output import print_hint, print_json, print_line, print_result, print_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
-    from console.launch.recipes import FieldProblem, Recipe
+    from console.launch.recipes import Recipe
     from console.session import Session
 
 FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "cohorts", "nodes", "pods", "jobsets")
@@ -85,9 +85,8 @@ async def launch(options: LaunchOptions) -> int:
     async with open_session(options, kinds, listed=False) as session:
         profile = options.profile or ("" if options.no_profile else None)
         plan = await make_plan(session, options, like=options.like, profile=profile)
-        problems = session.launch.problems(plan)
-        if problems:
-            raise BadInput(" ".join(map(_worded, problems)))
+        if problems := session.launch.problems(plan):
+            raise BadInput(" ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         plan = await with_queue(session, plan)
         for note in session.launch.notes(plan):
             warn(note)
@@ -135,13 +134,8 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
         warn(line)
     named = f"{wording.count(len(failing), 'check')} failed ({', '.join(each.title for each in failing)})"
     if not (is_interactive() and await confirm((), f"{named}. Launch {plan.name} all the same?")):
-        raise ConsoleError(
-            f"{plan.name} was not launched: {named}.", "Fix what failed, or skip the checks: --no-preflight."
-        )
-
-
-def _worded(problem: FieldProblem) -> str:
-    return f"{problem.path}: {problem.message}" if problem.path else problem.message
+        hint = "Fix what failed, or skip the checks: --no-preflight."
+        raise ConsoleError(f"{plan.name} was not launched: {named}.", hint)
 
 
 async def make_plan(
@@ -157,8 +151,7 @@ async def make_plan(
         (found for _, text in texts if (found := session.launch.drafting.recipe_of(text))), ""
     )
     if run is None and not word:
-        hint = "a4 recipes lists them; or launch an earlier run again: --like RUN."
-        raise BadInput("No recipe was named.", hint)
+        raise BadInput("No recipe was named.", "a4 recipes lists them; or launch an earlier run again: --like RUN.")
     recipe = find_recipe(session.launch.recipes(), word or (run.recipe if run else ""))
     if run is not None and run.recipe != recipe.id:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {recipe.id}.")
@@ -221,9 +214,8 @@ def take_files(
         file = "standard input" if path == "-" else path
         draft = session.launch.drafting.read_yaml(recipe, text)
         if draft.problems:
-            raise BadInput(
-                " ".join(f"{file}, {remark}" if remark.line else f"{file}: {remark}" for remark in draft.problems)
-            )
+            problems = (f"{file}{',' if remark.line else ':'} {remark}" for remark in draft.problems)
+            raise BadInput(" ".join(problems))
         for note in draft.notes:
             warn(f"{file}: {note.message}")
         laid = session.launch.drafting.overlay_draft(laid, draft)
@@ -240,15 +232,11 @@ def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
 
 async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     manifests = await session.launch.render(plan)
-    fits = await expected(session, plan)
+    fits = forecast(await session.wait_until_listed(*FIT_KINDS), session.launch.drafting.ask(plan))
     if as_json:
-        told = {
-            "namespace": plan.namespace,
-            "name": plan.name,
-            "recipe": plan.recipe,
-            "notes": session.launch.notes(plan),
-        }
-        print_json({**told, "forecast": fits, "forecast_is": CHECK, "manifests": manifests})
+        told = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe}
+        found = {"notes": session.launch.notes(plan), "forecast": fits, "forecast_is": CHECK, "manifests": manifests}
+        print_json({**told, **found})
     else:
         verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
         warn(f"{verdict}{fits.sentence} ({CHECK}).")
@@ -256,19 +244,11 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
     return 0
 
 
-async def expected(session: Session, plan: LaunchPlan) -> Forecast:
-    return forecast(await session.wait_until_listed(*FIT_KINDS), session.launch.drafting.ask(plan))
-
-
 def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     command = session.launch.drafting.command(plan)
-    if as_json:
-        print_json(command)
-    else:
-        for name in command.needs:
-            warn(f"Set the variable {name} first: it holds a secret.")
-        print_line(command.inline)
-    return 0
+    for name in () if as_json else command.needs:
+        warn(f"Set the variable {name} first: it holds a secret.")
+    return print_result(as_json, command, command.inline)
 
 
 async def print_difference(session: Session, plan: LaunchPlan, options: LaunchOptions) -> int:

@@ -31,9 +31,7 @@ async def preflight(options: PreflightOptions) -> int:
         if plan is None and (options.set or options.values or options.name):
             raise BadInput("No recipe was named for these values.", "a4 recipes lists them.")
         if plan is not None and (problems := session.launch.problems(plan)):
-            raise BadInput(
-                "; ".join(f"{each.path}: {each.message}" if each.path else each.message for each in problems)
-            )
+            raise BadInput("; ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         plan = await with_queue(session, plan) if plan is not None else None
         if options.mend:
             return await _mend(session, plan, options)

@@ -30,12 +30,9 @@ def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
         pod = fleet.pods.get((namespace, address.pod))
         if pod is None:
             others = sorted(where for where, other in fleet.pods if other == address.pod)
-            raise NotFound(
-                f"There is no pod {address.pod} in namespace {namespace}.",
-                f"A pod of that name is in namespace {others[0]}: add -n {others[0]}."
-                if others
-                else "a4 pods -A lists all there are.",
-            )
+            there = f"A pod of that name is in namespace {others[0]}: add -n {others[0]}." if others else ""
+            message = f"There is no pod {address.pod} in namespace {namespace}."
+            raise NotFound(message, there or "a4 pods -A lists all there are.")
         return Rank(-1, "", 0, 0, pod.gpus, pod)
     every = ranks(find_job(fleet, namespace, job), fleet)
     some = [each for each in every if not address.group or each.replicated_job == address.group]
@@ -99,11 +96,8 @@ def container_of(pod: Pod, wanted: str) -> str:
 
 def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
     """The live pod of a job's rank."""
-    job = find_job(fleet, namespace, name)
-    every = ranks(job, fleet)
-    if not 0 <= rank < len(every):
-        raise NotThere(f"{name} has no pod {rank}.", f"Its pods are 0 to {len(every) - 1}." if every else "")
-    pod = every[rank].pod
+    pod = rank_named(fleet, namespace, name, str(rank)).pod
     if pod is None:
-        raise NotFound(f"Pod {rank} of {name} is not there: the job is {job.state}.", f"Why: a4 why {name}")
+        state = find_job(fleet, namespace, name).state
+        raise NotFound(f"Pod {rank} of {name} is not there: the job is {state}.", f"Why: a4 why {name}")
     return pod

@@ -13,8 +13,7 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, word
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
-from screens.cli.output import print_error, print_json, print_line, print_table, warn
-from screens.columns.column import as_text
+from screens.cli.output import print_error, print_json, print_line, print_listing, print_result, warn
 from screens.columns.runs import LEFTOVERS, stop_lines
 
 if TYPE_CHECKING:
@@ -33,12 +32,12 @@ async def stop(options: StopOptions) -> int:
         raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --leftovers shows orphaned resources.")
     async with open_session(options, KINDS) as session:
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
+        lines = [line for plan in plans for line in stop_lines(plan, session.watch.whose(plan.owner))]
         if options.dry_run:
-            return print_plans(session, plans, as_json=options.json)
-        if len(plans) > 1 and not options.yes:
-            lines = [line for plan in plans for line in stop_lines(plan, session.watch.whose(plan.owner))]
-            if not await confirm(lines, f"Stop {wording.count(len(plans), 'job')}?"):
-                return 1
+            return print_result(options.json, plans[0] if len(plans) == 1 else plans, *lines)
+        asks = len(plans) > 1 and not options.yes
+        if asks and not await confirm(lines, f"Stop {wording.count(len(plans), 'job')}?"):
+            return 1
         return await do_stop(session, plans, as_json=options.json)
 
 
@@ -73,16 +72,6 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
     return code
 
 
-def print_plans(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:
-    if as_json:
-        print_json(plans[0] if len(plans) == 1 else plans)
-        return 0
-    for plan in plans:
-        for line in stop_lines(plan, session.watch.whose(plan.owner)):
-            print_line(line)
-    return 0
-
-
 async def leftovers(options: StopOptions) -> int:
     """List what was left behind; with --yes, or when somebody agrees, remove it: what runs only where it is named."""
     async with open_session(options, ()) as session:
@@ -94,7 +83,8 @@ async def leftovers(options: StopOptions) -> int:
         going = [each for each in found if (options.data or not each.holds_data) and (options.jobs or not each.runs)]
         removed: list[Leftover] = []
         code = 0
-        print_leftovers(found, as_json=options.json)
+        if not options.json:  # that comes when it is known what was removed
+            print_listing(False, None, LEFTOVERS, found, "No orphaned resources.")
         if going and not options.dry_run and (options.yes or is_interactive()):
             question = f"Remove {wording.count(len(going), 'object')}?"
             if options.yes or await confirm((), question):
@@ -109,16 +99,6 @@ async def leftovers(options: StopOptions) -> int:
     elif removed:
         print_line("Removed " + ", ".join(f"{each.kind} {each.name}" for each in removed) + ".")
     return code
-
-
-def print_leftovers(found: Sequence[Leftover], *, as_json: bool) -> None:
-    """As a table; JSON comes when it is known what was removed."""
-    if as_json:
-        return
-    if not found:
-        print_line("No orphaned resources.")
-        return
-    print_table(*as_text(LEFTOVERS, found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

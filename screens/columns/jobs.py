@@ -291,17 +291,22 @@ def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
     return f"pod {rank} waits: {pod.status}" + (f" ({wording.sentence(why)})" if why else "")
 
 
+def _not_begun(line: JobLine, what: str, nothing: str) -> str:
+    """Why a job has printed no figure yet, or `nothing` of one that is over; empty once its first pod runs."""
+    jobset = line.jobset
+    if jobset.state is JobState.PENDING:
+        return f"{what} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
+    if jobset.finished:
+        return nothing
+    waits = rank_waits(0, line.ranks[0].pod if line.ranks else None)
+    return f"{what} has not started: {waits}" if waits else ""
+
+
 def nccl_waits(line: JobLine) -> str:
     """What the NCCL panel waits for while there is no table."""
     jobset = line.jobset
-    if jobset.state is JobState.PENDING:
-        return f"The test has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
-    if jobset.finished:
-        return "No NCCL table was printed in this job."
-    first = line.ranks[0].pod if line.ranks else None
-    waits = rank_waits(0, first)
-    if waits:
-        return f"The test has not started: {waits}"
+    if told := _not_begun(line, "The test", "No NCCL table was printed in this job."):
+        return told
     up = f"{line.up} of {wording.count(jobset.ranks, 'pod')} up"
     if jobset.recipe.startswith("nccl"):
         return f"Waiting for the first table: {up}."
@@ -310,15 +315,8 @@ def nccl_waits(line: JobLine) -> str:
 
 def training_waits(line: JobLine) -> str:
     """What the training panel waits for while no step has been printed."""
-    jobset = line.jobset
-    if jobset.state is JobState.PENDING:
-        return f"Training has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
-    if jobset.finished:
-        return "No training step was printed in this job."
-    waits = rank_waits(0, line.ranks[0].pod if line.ranks else None)
-    if waits:
-        return f"Training has not started: {waits}"
-    return f"No training step in the log so far ({line.up} of {wording.count(jobset.ranks, 'pod')} up)."
+    told = _not_begun(line, "Training", "No training step was printed in this job.")
+    return told or f"No training step in the log so far ({line.up} of {wording.count(line.jobset.ranks, 'pod')} up)."
 
 
 def events_of(line: JobLine) -> dict[RowKey, Event]:

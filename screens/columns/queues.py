@@ -62,11 +62,6 @@ def _columns(part: int, whole: int, width: int) -> int:
     return round(width * part / whole)
 
 
-def share_of(used: int, nominal: int) -> str:
-    """Used and nominal, lined up over rows: "  8 / 32 "."""
-    return f"{used:>4} / {nominal:<4}"
-
-
 class QueueLine(Struct, frozen=True):
     queue: ClusterQueue
     account: QuotaAccount
@@ -157,7 +152,7 @@ def _used_bar(line: QueueLine, width: int) -> Cell:
     """Quota + to borrow - lent - used = free."""
     account = line.account
     bar = quota_bar(account.used, account.nominal, account.borrowed, width - 12)
-    return [*bar, Span(f" {share_of(account.used, account.nominal)}")]
+    return [*bar, Span(f" {account.used:>4} / {account.nominal:<4}")]
 
 
 def _free(line: QueueLine) -> Cell:
