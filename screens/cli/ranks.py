@@ -96,7 +96,7 @@ def container_of(pod: Pod, wanted: str) -> str:
 
 def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
     """The live pod of a job's rank."""
-    pod = rank_named(fleet, namespace, name, str(rank)).pod
+    pod = rank_named(fleet, namespace, name, "" if name.startswith("pod/") else str(rank)).pod
     if pod is None:
         state = find_job(fleet, namespace, name).state
         raise NotFound(f"Pod {rank} of {name} is not there: the job is {state}.", f"Why: a4 why {name}")

@@ -184,7 +184,7 @@ async def test_a_test_is_compared_with_an_earlier_one() -> None:
 async def test_the_list_of_jobs_says_how_far_they_are() -> None:
     session = FakeSession(queue_scene())
     session.printed["default", last_rank(session)] = [LogLine(time.time(), text) for text in training(50)]
-    async with console(session, size=(190, 30)) as (app, pilot, _):
+    async with console(session, size=(230, 30)) as (app, pilot, _):
         await pilot.press("3")
         await until(pilot, lambda: "loss 6.5" in screen_text(app))
         assert "25 %" in screen_text(app)
