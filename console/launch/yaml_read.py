@@ -36,6 +36,7 @@ _LONGEST = 40  # characters of a number; longer ones are text
 class Readout:
     """What a text gives, with everything to say of it."""
 
+    known: Sequence[str]  # paths that the schema has
     values: dict[str, Value] = field(default_factory=dict)
     lines: dict[Keys, int] = field(default_factory=dict)  # where each value stands, by the way to it
     recipe: str = ""
@@ -49,69 +50,63 @@ class Readout:
                 return self.lines[keys[:length]]
         return 0
 
-
-def read_values(root: Node | None, schema: Schema, kept: Mapping[str, Value]) -> Readout:
-    """The values that a map of the text gives; `kept` holds what `(hidden)` stands for."""
-    out = Readout()
-    if root is not None:
-        reader = _Reader(schema, out)
-        out.values = reader.group(root, schema, (), kept)
-        recipe = out.values.get("recipe")
-        if isinstance(recipe, dict) and isinstance(recipe.get("id"), str):
-            out.recipe = str(recipe.pop("id"))
-            if not recipe:
-                del out.values["recipe"]
-    return out
-
-
-class _Reader:
-    def __init__(self, schema: Schema, out: Readout) -> None:
-        self._known = [path for path, part in leaves(schema) if not part.get("x-hidden")]
-        self._out = out
-
     def group(self, node: Node, part: Schema, keys: Keys, kept: Mapping[str, Value]) -> dict[str, Value]:
+        """A map whose names the schema knows one by one."""
         values: dict[str, Value] = {}
         for entry in node.entries or ():
             way = (*keys, entry.name)
-            self._out.lines[way] = entry.key.line
+            self.lines[way] = entry.key.line
             if way == ("launchers",):  # values read back from a release hold it
-                self._out.notes.append(Remark(entry.name, f"{entry.name} is brought by the console.", entry.key.line))
+                self.notes.append(Remark(entry.name, f"{entry.name} is brought by the console.", entry.key.line))
                 continue
             inner, path = part["properties"].get(entry.name), ".".join(map(str, way))
             if inner is None:
-                words = f"{path} is not a value of the chart{nearest(path, self._known)}"
-                self._out.problems.append(Remark(path, words, entry.key.line))
+                words = f"{path} is not a value of the chart{nearest(path, self.known)}"
+                self.problems.append(Remark(path, words, entry.key.line))
                 continue
             under = kept.get(entry.name)
             if "properties" in inner and entry.value.entries is not None:
                 values[entry.name] = self.group(entry.value, inner, way, under if isinstance(under, Mapping) else {})
             elif "properties" in inner and not (entry.value.plain and entry.value.text in _NULL):
                 words = f"{path} must be a map of names and values."
-                self._out.problems.append(Remark(path, words, entry.value.line))
+                self.problems.append(Remark(path, words, entry.value.line))
             elif "properties" not in inner:
-                values[entry.name] = self.value(entry.value, inner, way, under)
+                values[entry.name] = self._value(entry.value, inner, way, under)
         return values
 
-    def value(self, node: Node, part: Schema, keys: Keys, kept: Value) -> Value:
+    def _value(self, node: Node, part: Schema, keys: Keys, kept: Value) -> Value:
         """Any other value; `kept` is what was there before."""
-        self._out.lines.setdefault(keys, node.line)
+        self.lines.setdefault(keys, node.line)
         if node.entries is not None:
             made: dict[str, Value] = {}
             for entry in node.entries:
-                self._out.lines[(*keys, entry.name)] = entry.key.line
+                self.lines[(*keys, entry.name)] = entry.key.line
                 before = kept.get(entry.name) if isinstance(kept, Mapping) else None
                 inner = _inner(part, entry.name)
-                made[entry.name] = self.value(entry.value, inner, (*keys, entry.name), before)
+                made[entry.name] = self._value(entry.value, inner, (*keys, entry.name), before)
             return made
         if node.items is not None:
             inner = _inner(part, 0)
-            return [self.value(item, inner, (*keys, place), None) for place, item in enumerate(node.items)]
+            return [self._value(item, inner, (*keys, place), None) for place, item in enumerate(node.items)]
         if node.text == HIDDEN and (part.get("x-secret") or is_confidential(str(keys[-1]))):
             if kept is None:
                 words = f"{keys[-1]} is {HIDDEN}, and there is no value before to keep."
-                self._out.problems.append(Remark(".".join(map(str, keys)), words, node.line))
+                self.problems.append(Remark(".".join(map(str, keys)), words, node.line))
             return kept
         return single(node, part)
+
+
+def read_values(root: Node | None, schema: Schema, kept: Mapping[str, Value]) -> Readout:
+    """The values that a map of the text gives; `kept` holds what `(hidden)` stands for."""
+    out = Readout([path for path, part in leaves(schema) if not part.get("x-hidden")])
+    if root is not None:
+        out.values = out.group(root, schema, (), kept)
+        recipe = out.values.get("recipe")
+        if isinstance(recipe, dict) and isinstance(recipe.get("id"), str):
+            out.recipe = str(recipe.pop("id"))
+            if not recipe:
+                del out.values["recipe"]
+    return out
 
 
 def schema_at(schema: Schema, keys: Sequence[str | int]) -> Schema | None:

@@ -100,9 +100,8 @@ class PasteDialog(Question[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = "Fill the form from a text"
-            yield Static(
-                "A values.yaml, of this chart or of a script's, or a helm install … --set … line.", markup=False
-            )
+            what = "A values.yaml, of this chart or of a script's, or a helm install … --set … line."
+            yield Static(what, markup=False)
             yield TextArea("", soft_wrap=False, compact=True)
             yield Static("ctrl+s fills the form   esc goes back   ctrl+z in the form takes it back", classes="keys")
 

@@ -74,17 +74,15 @@ class ExecAll(WorkDialog):
             box.border_title = Content(f"Run in pods of {self._job}")
             with Horizontal():
                 yield Static("Command")
-                yield Input(
-                    placeholder="for the shell of each pod, such as nvidia-smi -L | wc -l", compact=True, id="command"
-                )
+                hint = "for the shell of each pod, such as nvidia-smi -L | wc -l"
+                yield Input(placeholder=hint, compact=True, id="command")
             with Horizontal():
                 yield Static("Pods")
                 yield Input(format_ranges(self._known), compact=True, id="ranks")
             yield SentenceLine(id="status")
             yield OutputText()
-            yield Static(
-                "⏎ runs   ⇥ next line   PgUp PgDn read   esc stops it, then closes", classes="keys", markup=False
-            )
+            keys = "⏎ runs   ⇥ next line   PgUp PgDn read   esc stops it, then closes"
+            yield Static(keys, classes="keys", markup=False)
 
     def on_mount(self) -> None:
         self.command.focus()

@@ -63,9 +63,8 @@ KINDS = ("csv", "json", "svg")
 
 async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str]) -> None:
     """Asks where to and writes there what `text` gives for that kind of file; to be run in a worker."""
-    place = await screen.app.push_screen_wait(
-        Prompt("Save as", name, hint="The ending says what it becomes: .csv, .json or .svg. Esc cancels.")
-    )
+    hint = "The ending says what it becomes: .csv, .json or .svg. Esc cancels."
+    place = await screen.app.push_screen_wait(Prompt("Save as", name, hint=hint))
     if not place:
         return
     with screen.report_errors("Nothing is saved"):

@@ -298,13 +298,11 @@ class Form(Vertical):
         return row if row is not None and row.kind is RowKind.ENTRY else None
 
     def action_add(self) -> None:
-        row = self._entry()
-        if row is not None:
+        if (row := self._entry()) is not None:
             self.settle(to=self.model.add_entry(row))
 
     def action_remove(self) -> None:
-        row = self._entry()
-        if row is not None:
+        if (row := self._entry()) is not None:
             self.settle(to=self.model.remove_entry(row))
             self.changed(row.path)
 
@@ -339,8 +337,7 @@ class Form(Vertical):
     def search(self, wanted: str) -> None:
         """Leaves only what has these words in sight."""
         self.page.choices.close()
-        row = self.page.row
-        self.page.model.search(wanted, row.path if row else "")
+        self.page.model.search(wanted, self.page.row.path if self.page.row else "")
         self.page.redraw(moved=True)
         self.finder.found.update(count(len(self.page.model.shown()), "field"))
 
@@ -426,16 +423,14 @@ class Form(Vertical):
     @on(FormLines.Clicked)
     def take_click(self, event: FormLines.Clicked) -> None:
         event.stop()
-        row = event.row
-        self.take()
-        if row.kind is RowKind.SECTION and not self.page.model.wanted:
-            self.page.model.toggle_section(row.path)
+        row, model = event.row, self.model
+        if row.kind is RowKind.SECTION and not model.wanted:
+            model.toggle_section(row.path)
             self.settle()
             return
-        target = self.page.model.row_of(row.path) if row.kind is RowKind.TEXT else row
-        if target is None or not target.takes_keys:
-            return
-        self.go_to(target)
+        target = model.row_of(row.path) if row.kind is RowKind.TEXT else row
+        if target is not None and target.takes_keys:
+            self.go_to(target)
         if row.kind is RowKind.MORE:
             self.action_enter()
 
