@@ -79,10 +79,8 @@ class Cloud:
         async with self._opening:
             if folder not in self._reaches:
                 kind = (await loaded("console.google.api.endpoints")).GoogleSession
-                if folder:
-                    self._reaches[folder] = kind.practice(await self._practice_answer())
-                else:
-                    self._reaches[folder] = await kind.real()
+                made = kind.practice(await self._practice_answer()) if folder else await kind.real()
+                self._reaches[folder] = made
             reach = self._reaches[folder]
         await reach.token()
         return reach

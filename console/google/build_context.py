@@ -112,12 +112,11 @@ def _title(dockerfile: Path) -> str:
 
 def problems(plan: BuildPlan) -> tuple[tuple[str, str], ...]:
     """Why a plan cannot be built: a substitution ("" for the rest) and a sentence each."""
-    values = {**plan.context.defaults, **plan.substitutions}
-    return tuple(_wrong(plan, values))
+    return tuple(_problems(plan))
 
 
-def _wrong(plan: BuildPlan, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    wanted = plan.context.wanted
+def _problems(plan: BuildPlan) -> Iterator[tuple[str, str]]:
+    values, wanted = {**plan.context.defaults, **plan.substitutions}, plan.context.wanted
     for name in values:
         if name not in wanted:
             yield name, f"{plan.context.name} has no substitution {name}: it uses {', '.join(wanted) or 'none'}."

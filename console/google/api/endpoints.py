@@ -51,17 +51,14 @@ class GoogleSession:
 
     def client(self, kind: type[ClientT]) -> ClientT:
         """The asynchronous client of that class (one of the generated ...AsyncClient), made once."""
-        if kind not in self._clients:
-            self._clients[kind] = self._made(kind)
+        make: Any = kind
+        if kind not in self._clients and not self.practice_grpc:
+            self._clients[kind] = make(credentials=self.credentials)
+        elif kind not in self._clients:
+            self._channel = self._channel or _practice_channel(self.practice_grpc, self.practice_token)
+            self._clients[kind] = make(transport=make.get_transport_class("grpc_asyncio")(channel=self._channel))
         client: ClientT = self._clients[kind]
         return client
-
-    def _made(self, kind: Any) -> Any:
-        if not self.practice_grpc:
-            return kind(credentials=self.credentials)
-        if self._channel is None:
-            self._channel = _practice_channel(self.practice_grpc, self.practice_token)
-        return kind(transport=kind.get_transport_class("grpc_asyncio")(channel=self._channel))
 
     def login(self) -> Credentials:
         """The credentials with which the libraries ask; blocking the first time."""
