@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.metrics.alarm_rules import STOPPED, Alarm, AlarmKind
-from console.metrics.training.steps import nan_since
+from console.metrics.training.steps import RunPosition, nan_since
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
@@ -107,7 +107,12 @@ class RunRecord:
     @property
     def nan_words(self) -> str:
         """Such as "NaN since step 20 (last good 10.58 at 19)"; empty if all is a number."""
-        return f"NaN {nan_since(self)}" if self.nan else ""
+        return f"NaN {nan_since(self.position)}" if self.nan else ""
+
+    @property
+    def position(self) -> RunPosition:
+        """Where its training was when it was seen last."""
+        return RunPosition(self.step, self.loss, self.loss_step, self.nan, self.nan_from, self.nan_by)
 
     @property
     def how(self) -> str:

@@ -48,7 +48,6 @@ class LmEvalParser:
         return self.scores[before:]
 
     def close(self) -> list[EvalScore]:
-        """Reads what is left without a line end; the new scores."""
         before = len(self.scores)
         self._line(strip_terminal_codes(self._blocks.end()))
         return self.scores[before:]

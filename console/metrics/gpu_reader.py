@@ -114,7 +114,7 @@ class GpuReader:
         """One reading of all ranks; Refused and its subclasses where no pod may be asked."""
         readings: list[RankGpus] = []
         refusals: list[Refused] = []
-        running = [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
+        running = self._running(namespace, name)
         if not running:
             raise NotFound(f"No pod of {name} runs: there is no GPU to read.", f"a4 why {name}")
         room = asyncio.Semaphore(32)
@@ -134,13 +134,16 @@ class GpuReader:
         fleet = self._cluster.fleet
         return ranks(find_job(fleet, namespace, name), fleet)
 
+    def _running(self, namespace: str, name: str) -> list[Rank]:
+        return [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
+
     def _keep(
         self, namespace: str, name: str, tasks: dict[str, asyncio.Task[None]], readings: dict[int, RankGpus],
         reader: _Reader,
     ) -> None:  # fmt: skip
         """One stream for each pod that runs; readings of pods that are gone go too."""
         with suppress(NotFound):
-            wanted = [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
+            wanted = self._running(namespace, name)
             uids = {rank.pod.uid: rank for rank in wanted if rank.pod}
             for uid in set(tasks) - set(uids):
                 tasks.pop(uid).cancel()

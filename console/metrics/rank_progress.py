@@ -43,14 +43,13 @@ def launcher_step(line: str) -> LauncherStep | None:
     if found is None:
         return None
     number, name, running, seconds, why, code = found.groups()
-    step = int(number)
     if running:
-        return LauncherStep(step, name, StepState.RUNNING)
+        return LauncherStep(int(number), name, StepState.RUNNING)
     if seconds is not None:
-        return LauncherStep(step, name, StepState.DONE, seconds=int(seconds))
+        return LauncherStep(int(number), name, StepState.DONE, seconds=int(seconds))
     if why is not None:
-        return LauncherStep(step, name, StepState.SKIPPED, why=why.strip())
-    return LauncherStep(step, name, StepState.FAILED, exit_code=int(code))
+        return LauncherStep(int(number), name, StepState.SKIPPED, why=why.strip())
+    return LauncherStep(int(number), name, StepState.FAILED, exit_code=int(code))
 
 
 class RankProgress:

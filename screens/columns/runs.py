@@ -101,7 +101,7 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
         ("Peak busbw", "" if run.peak_busbw is None else f"{run.peak_busbw:,.1f} GB/s"),
         ("Average busbw", "" if run.average_busbw is None else f"{run.average_busbw:,.1f} GB/s"),
         ("Last good loss" if run.nan else "Last loss", loss_words(run)),
-        ("No number", nan_since(run).partition(" (")[0] if run.nan else ""),
+        ("No number", nan_since(run.position).partition(" (")[0] if run.nan else ""),
         ("Last step", "" if run.step is None else f"{run.step:,}"),
         *((f"Alarm {at}", alarm_words(alarm, run)) for at, alarm in enumerate(run.alarms, start=1)),
         ("Namespace", run.namespace),

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, overload
 
 from msgspec import Struct
 
@@ -61,20 +61,7 @@ class RunPosition(NamedTuple):
         return known._replace(step=self.step)
 
 
-class NanOnset(Protocol):
-    @property
-    def step(self) -> int | None: ...
-    @property
-    def loss(self) -> float | None: ...
-    @property
-    def loss_step(self) -> int | None: ...
-    @property
-    def nan_from(self) -> int | None: ...
-    @property
-    def nan_by(self) -> int | None: ...
-
-
-def nan_since(where: NanOnset) -> str:
+def nan_since(where: RunPosition) -> str:
     """Since when the loss is no number, and the last one that was: "since step 20 (last good 10.58 at 19)".
 
     Every page says it in these words.

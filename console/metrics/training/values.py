@@ -81,12 +81,7 @@ def finite_total(total: int | None) -> int | None:
 def seconds(clock: str) -> int | None:
     """Seconds of `mm:ss` or `hh:mm:ss`."""
     parts = _DURATION.findall(clock)
-    if not 1 <= len(parts) <= 3:
-        return None
-    total = 0
-    for part in parts:
-        total = total * 60 + int(part)
-    return total
+    return sum(60**at * int(part) for at, part in enumerate(reversed(parts))) if 1 <= len(parts) <= 3 else None
 
 
 def inverse(value: float | None) -> float | None:
@@ -140,11 +135,11 @@ def tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
 
 def time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
     """Where the line says how long a step took; a rate in `PER_SECOND`, or of `it/s`, is to be turned round."""
-    for name in (*TIMES, *TIMES_MS):
-        if name in keys:
-            return name
+    if (time := next((name for name in (*TIMES, *TIMES_MS) if name in keys), None)) is not None:
+        return time
     key = next((name for name in (*PER_STEP, *PER_SECOND) if name in keys), None)
-    found = next((each for each in _RATE.finditer(text) if _is_rate(each)), None) if "/" in text else None
+    rates = (each for each in _RATE.finditer(text) if f"{each[3]}/{each[4]}" in UNITS)
+    found = next(rates, None) if "/" in text else None
     if (found or key) and "%|" not in text:
         return _decided(found, key, text)
     return _BARE_TIME.search(text) if " ms" in text else None
@@ -158,10 +153,6 @@ def per_second(source: re.Match[str] | str) -> bool:
 
 def milli(source: re.Match[str]) -> bool:
     return source.re is _BARE_TIME or (source.re is _RATE and source.group(3) == "ms")
-
-
-def _is_rate(found: re.Match[str]) -> bool:
-    return f"{found.group(3)}/{found.group(4)}" in UNITS
 
 
 def _decided(found: re.Match[str] | None, key: str | None, text: str) -> Source:

@@ -168,14 +168,10 @@ def _time(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
     source = time_source(text, pairs)
     if source is None:
         return None
-    short = _is_short(pairs, source)
-    value = positive(pairs[source][0] if isinstance(source, str) else source.group(1))
+    if isinstance(source, str):
+        value, short = positive(pairs[source][0]), source in TIMES_MS or "ms" in (source[:2], pairs[source][2])
+    else:
+        value, short = positive(source.group(1)), milli(source)
     if per_second(source):
         return inverse(value)
     return thousandth(value) if short else value
-
-
-def _is_short(pairs: dict[str, tuple[str, str, str]], source: re.Match[str] | str) -> bool:
-    return (
-        milli(source) if isinstance(source, re.Match) else source in TIMES_MS or "ms" in (source[:2], pairs[source][2])
-    )
