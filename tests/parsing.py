@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.metrics.evaluation import LmEvalParser
+from console.metrics.log_results import LmEvalParser
 from console.metrics.nccl.parser import NcclParser
 from console.metrics.training.parser import TrainingParser
 
 if TYPE_CHECKING:
-    from console.metrics.evaluation import EvalScore
+    from console.metrics.log_results import EvalScore
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.reader import RunReader
 

@@ -2,21 +2,111 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.logs.failures import FailureParser
-from console.logs.line_splitter import LONGEST
+from console.logs.line_splitter import LONGEST, strip_terminal_codes
 from console.logs.pyspy import PySpyParser, parse_pyspy
 from console.logs.word_search import LineBlocks, WordSearch, spans_with
-from console.metrics.evaluation import LmEvalParser
 from console.metrics.measured_log import MeasuredLog
+from console.metrics.training.values import count, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from console.logs.failure_kinds import LogFailure
     from console.logs.pyspy import ProcessStacks
-    from console.metrics.evaluation import EvalScore
+
+
+@dataclass(frozen=True, slots=True)
+class EvalScore:
+    """One row of a result table of lm-eval."""
+
+    task: str  # subtasks keep the name alone; how deep they stand is `depth`
+    metric: str
+    value: float | None  # None where it could not be computed
+    error: float | None = None  # standard error
+    shots: int | None = None  # examples shown before each question
+    filter: str = ""
+    version: str = ""
+    depth: int = 0  # levels below its group
+    group: bool = False  # a row of the table that sums up groups
+    better: str = ""  # "higher" or "lower", where the table says it
+
+
+_TITLE = WordSearch(b"Metric")  # stands in the titles of every table
+_FIRST = {"task": False, "tasks": False, "group": True, "groups": True}
+"""Title of the first column, and whether the table sums up groups."""
+_BETTER = {"↑": "higher", "↓": "lower"}
+
+
+class LmEvalParser:
+    """Reads the scores of any number of tables, a piece at a time."""
+
+    def __init__(self) -> None:
+        self._blocks = LineBlocks(LONGEST, returns=True)
+        self._columns: dict[str, int] = {}
+        self._group = False
+        self._task, self._version, self._depth, self._padding = "", "", 0, 0
+        self.scores: list[EvalScore] = []
+
+    def feed(self, data: bytes) -> list[EvalScore]:
+        before, block = len(self.scores), self._blocks.add(data)
+        for start, end in spans_with(_TITLE, block, lambda: bool(self._columns)):
+            self._line(strip_terminal_codes(block[start : min(end, start + LONGEST)]))
+        return self.scores[before:]
+
+    def close(self) -> list[EvalScore]:
+        before = len(self.scores)
+        self._line(strip_terminal_codes(self._blocks.end()))
+        return self.scores[before:]
+
+    def _line(self, line: str) -> None:
+        start, end = line.find("|"), line.rfind("|")
+        if start < 0 or start == end or line[end + 1 :].strip():
+            self._columns = {}
+            return
+        cells = line[start + 1 : end].split("|")
+        titles = [cell.strip().lower() for cell in cells]
+        if titles[0] in _FIRST and "metric" in titles and "value" in titles:
+            self._columns = {title: at for at, title in enumerate(titles) if title}
+            self._group, self._task, self._padding = _FIRST[titles[0]], "", 0
+        elif self._columns and not all(set(cell.strip()) <= set("-:") and cell.strip() for cell in cells[:1]):
+            self._row(cells)
+
+    def _row(self, cells: list[str]) -> None:
+        metric, value = self._cell(cells, "metric").strip(), self._cell(cells, "value")
+        if not metric or len(cells) < len(self._columns):
+            return
+        if name := cells[0].strip():
+            self._task, self._version = name.lstrip("- ").strip(), self._cell(cells, "version").strip()
+            blanks = len(cells[0]) - len(cells[0].lstrip(" "))
+            if name.startswith("-"):  # a blank for each level
+                self._depth = max(1, blanks - self._padding)
+            else:
+                self._depth, self._padding = 0, blanks
+        beside = self._columns["metric"] + 1
+        arrow = cells[beside].strip() if beside < len(cells) else ""
+        self.scores.append(
+            EvalScore(
+                task=self._task,
+                metric=metric,
+                value=number(value),
+                error=number(self._cell(cells, "stderr")),
+                shots=count(self._cell(cells, "n-shot")),
+                filter=self._cell(cells, "filter").strip(),
+                version=self._version,
+                depth=self._depth,
+                group=self._group,
+                better=_BETTER.get(arrow, ""),
+            )
+        )
+
+    def _cell(self, cells: list[str], title: str) -> str:
+        at = self._columns.get(title)
+        return cells[at] if at is not None and at < len(cells) else ""
+
 
 _STACKS = WordSearch(b"Thread 0x", b"Stack dump for", b"Python v")
 """One of these stands in every dump of py-spy, below the line that names its process."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import NotFound, NotThere
-from console.hang.report_lines import member_lines, pod_lines
+from console.hang.report import member_lines, pod_lines
 from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
 from screens.cli.connect import open_session

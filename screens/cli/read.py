@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from console.logs.failure_kinds import LogFailure
     from console.logs.pyspy import ProcessStacks
-    from console.metrics.evaluation import EvalScore
+    from console.metrics.log_results import EvalScore
     from console.metrics.nccl.parser import GrowingTest
     from console.metrics.nccl.results import Row
     from console.metrics.training.reader import RunReader

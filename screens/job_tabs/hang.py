@@ -10,7 +10,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
-from console.hang.report_lines import STACKS, member_lines, pod_lines
+from console.hang.report import STACKS, member_lines, pod_lines
 from console.scheduling.ranks import format_processes, format_ranges
 from screens import wording
 from screens.columns.column import Column

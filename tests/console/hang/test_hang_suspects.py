@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from console.hang.nccl_ras import RasGroup, RasRank, RasReport
-from console.hang.report import HangReport, PodTrace, TracedProcess
-from console.hang.report_lines import ADVICE, BEHIND
+from console.hang.report import ADVICE, BEHIND, HangReport, PodTrace, TracedProcess
 from console.hang.stack_location import NOWHERE, Activity, StackLocation, compiled
 from console.logs.pyspy import Frame
 
