@@ -266,7 +266,9 @@ class JobProgressReader:
         """
         now, gate = time.monotonic(), asyncio.Semaphore(AT_ONCE)
         jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
-        followed = {each.uid: found for each in jobsets if (found := self._followed(each)) is not None}
+        live = ((each.uid, measures) for each in jobsets if (measures := self._live(each.key)) is not None)
+        told = ((uid, progress_of_measures(measures, time.time(), self._pass_line())) for uid, measures in live)
+        followed = {uid: found for uid, found in told if found is not None}
         changed = [self._keep_known(uid, found) for uid, found in followed.items()]
         due = [each for each in jobsets[:MOST] if each.uid not in followed and self._due(each, now)]
 
@@ -275,11 +277,6 @@ class JobProgressReader:
                 return await self._look(jobset)
 
         return any([*changed, *await asyncio.gather(*(one(jobset) for jobset in due))])
-
-    def _followed(self, jobset: JobSet) -> JobProgress | None:
-        """How far a job is whose log is followed and has said so."""
-        measures = self._live(jobset.key)
-        return progress_of_measures(measures, time.time(), self._pass_line()) if measures is not None else None
 
     def _keep_known(self, uid: str, found: JobProgress) -> bool:
         """This is known of it from here on; whether it is another thing than before."""
@@ -320,11 +317,6 @@ class JobProgressReader:
             self._over.add(jobset.uid)
         return False
 
-    async def _begun(self, uid: str, pod: Pod, found: JobProgress) -> JobProgress:
-        """The same, with since when its loss is no number, where its log still says so."""
-        where = await self.beginnings.find(uid, [pod], found.where)
-        return replace(found, where=where, nan_words=where.nan_words, loss=where.loss, loss_step=where.loss_step)
-
     async def _read(self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine]) -> bool:
         now = time.time()
         last = lines[-1].time if lines else now
@@ -345,7 +337,9 @@ class JobProgressReader:
         if ended:
             names = {each.name: each for each in self._kept().tests}
             await self._kept().store(each for each in ended if each.name not in names)
-        return self._keep_known(jobset.uid, await self._begun(jobset.uid, pod, found))
+        where = await self.beginnings.find(jobset.uid, [pod], found.where)
+        found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, loss_step=where.loss_step)
+        return self._keep_known(jobset.uid, found)
 
     async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:
         from console.logs import container_log
