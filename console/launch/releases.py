@@ -273,13 +273,8 @@ class ObjectDiff:
     change: DiffKind
     lines: tuple[DiffLine, ...] = ()  # empty while nothing changed
 
-    @property
-    def added(self) -> int:
-        return sum(line.mark == "+" for line in self.lines)
-
-    @property
-    def removed(self) -> int:
-        return sum(line.mark == "-" for line in self.lines)
+    def count(self, mark: str) -> int:
+        return sum(line.mark == mark for line in self.lines)
 
 
 def diff_manifests(before: Sequence[Manifest], after: Sequence[Manifest]) -> tuple[ObjectDiff, ...]:

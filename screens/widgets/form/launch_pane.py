@@ -265,7 +265,7 @@ class LaunchPane(Vertical):
 
     async def _draw_diff(self, plan: LaunchPlan, draft: LaunchDraft) -> None:
         diffs = await self._launch.session.launch.drafting.diff(plan, draft.against)
-        added, removed = sum(each.added for each in diffs), sum(each.removed for each in diffs)
+        added, removed = (sum(each.count(mark) for each in diffs) for mark in "+-")
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
             counted = Span(f"+{added} ", "ok"), Span(f"−{removed} ", "bad"), Span(f"lines, beside {than}", "dim")
