@@ -12,6 +12,7 @@ import yaml
 from console.errors import BadInput, NotFound, Refused, Unreadable
 from console.kube.kinds import KINDS, Kind, KindReader, W, reader_of
 from console.kube.objects.meta import UNREADABLE
+from console.kube.objects.on_demand import read_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -120,14 +121,7 @@ async def read_manifest(client: Client, catalogue: ApiDiscovery, word: str, name
     """The live object as YAML, without managedFields and with the data of a Secret masked."""
     path = await _path(catalogue, word, namespace, name)
     body = await client.request("GET", path, doing=f"show {word} {name}")
-    try:
-        data = msgspec.json.decode(body, type=dict[str, Any])
-    except UNREADABLE as error:
-        raise Unreadable(f"The object {name} cannot be read: {error}.") from error
-    return yaml.safe_dump(_shown(data), sort_keys=False, allow_unicode=True, width=120)
-
-
-def _shown(data: dict[str, Any]) -> dict[str, Any]:
+    data = read_object(body, dict[str, Any])
     metadata = data.get("metadata")
     if isinstance(metadata, dict):
         metadata.pop("managedFields", None)
@@ -137,7 +131,7 @@ def _shown(data: dict[str, Any]) -> dict[str, Any]:
                 data[field] = dict.fromkeys(data[field], _MASK)
         if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
             metadata["annotations"].pop("kubectl.kubernetes.io/last-applied-configuration", None)
-    return data
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
 
 
 async def read_jobset(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> JobSet:

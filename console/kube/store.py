@@ -92,29 +92,21 @@ class Store:
         self._objects[kind] = {**objects, **kept}
         self._odd[kind] = dict(unparsable)
         self._alive(kind)
-        self._wake(kind)
 
     def set_object(self, kind: str, key: Key, thing: Any) -> None:
         self._objects[kind][key] = thing
         self._odd[kind].pop(key, None)
         self._alive(kind)
-        self._wake(kind)
 
     def mark_unparsable(self, kind: str, key: Key, why: str) -> None:
         """Note that an object can no longer be parsed: it keeps its last known form, and the watch status names it."""
         self._odd[kind][key] = why
-        self._alive(kind)
-        self._wake()
+        self.mark_alive(kind)
 
     def remove(self, kind: str, key: Key) -> None:
         self._objects[kind].pop(key, None)
         self._odd[kind].pop(key, None)
         self._alive(kind)
-        self._wake(kind)
-
-    def mark_alive(self, kind: str) -> None:
-        self._alive(kind)
-        self._wake()
 
     def mark_lost(self, kind: str, state: WatchState, why: str, hint: str) -> None:
         """Note that the watch was lost or refused: the objects stay, unless the server does not offer the kind."""
@@ -126,12 +118,18 @@ class Store:
             self._wake(kind)
         self._wake()
 
-    def _alive(self, kind: str) -> None:
+    def mark_alive(self, kind: str) -> None:
         link, now = self._links[kind], self._clock()
         since = link.since if link.state is WatchState.LIVE else now
         self._links[kind] = replace(
             link, state=WatchState.LIVE, since=since, last_seen=now, why=self._remark(kind), hint=""
         )
+        self._wake()
+
+    def _alive(self, kind: str) -> None:
+        """The watch has told of an object."""
+        self._published.pop(kind, None)
+        self.mark_alive(kind)
 
     def _remark(self, kind: str) -> str:
         """What a live kind leaves out."""
