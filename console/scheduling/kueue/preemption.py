@@ -59,6 +59,9 @@ class Preemption:
         self._snapshot = snapshot
         self._workload = workload
         self._queue = snapshot.queues[workload.cluster_queue]
+        self._needed: set[FlavorResource] = set()  # what is short of quota
+        self._usage: Quantities = {}  # what the Workload would use in all
+        self._choice: FlavorChoice | None = None  # its places count too; None: quota alone
 
     def targets(self, choice: FlavorChoice) -> list[Target]:
         """The Workloads to evict for a choice of flavors; none when that would not help."""
@@ -68,11 +71,13 @@ class Preemption:
             if one.mode is not Mode.FIT
             for resource, flavor in one.flavors.items()
         }
-        return self._search(needed, choice.usage(), choice)
+        self._needed, self._usage, self._choice = needed, choice.usage(), choice
+        return self._search()
 
     def simulate(self, at: FlavorResource, value: int) -> tuple[Mode, int]:
         """Whether preemption could free an amount, and how high it would borrow then."""
-        found = self._search({at}, {at: value}, None)
+        self._needed, self._usage, self._choice = {at}, {at: value}, None
+        found = self._search()
         if not found:
             return Mode.NO_CANDIDATES, self._queue.borrowing_height(at, value)[0]
         with self._snapshot.without([target.workload for target in found]):
@@ -80,101 +85,87 @@ class Preemption:
         own = any(target.workload.cluster_queue == self._queue.name for target in found)
         return Mode.PREEMPT if own else Mode.RECLAIM, height
 
-    def _search(self, needed: set[FlavorResource], usage: Quantities, choice: FlavorChoice | None) -> list[Target]:
+    def _search(self) -> list[Target]:
         if self._snapshot.fair_sharing:
-            return self._fair_search(needed, usage, choice)
-        own, hierarchy, priority = self._candidates(needed, usage)
+            return self._fair_search()
+        own, hierarchy, priority = self._candidates()
         candidates = _evicted_first(hierarchy, priority, own)
         forbidden = self._queue.borrow_within is None
-        under = all(self._queue.nominal(at) > self._queue.used.get(at, 0) for at in needed)
+        under = all(self._queue.nominal(at) > self._queue.used.get(at, 0) for at in self._needed)
         attempts = [True, False]
         if (not hierarchy and not priority) or (forbidden and not under):
             attempts = [True]
         elif forbidden and not hierarchy:
             attempts = [False, True]
         for borrow in attempts:
-            found = self._remove_until_fits(candidates, needed, usage, choice, borrow=borrow)
+            found = self._remove_until_fits(candidates, borrow=borrow)
             if found:
                 return found
         return []
 
-    def _remove_until_fits(
-        self,
-        candidates: list[_Candidate],
-        needed: set[FlavorResource],
-        usage: Quantities,
-        choice: FlavorChoice | None,
-        *,
-        borrow: bool,
-    ) -> list[Target]:
+    def _remove_until_fits(self, candidates: list[_Candidate], *, borrow: bool) -> list[Target]:
         removed: list[Target] = []
         try:
             for candidate in candidates:
-                if not self._valid(candidate, needed, borrow=borrow):
+                if not self._valid(candidate, borrow=borrow):
                     continue
                 self._snapshot.remove_workload(candidate.workload)
                 removed.append(Target(candidate.workload, candidate.reason))
-                if self._fits(usage, choice, borrow=borrow):
-                    self._fill_back(removed, usage, choice, borrow=borrow)
+                if self._fits(borrow=borrow):
+                    self._fill_back(removed, borrow=borrow)
                     return list(removed)
             return []
         finally:
             for item in removed:
                 self._snapshot.add_workload(item.workload)
 
-    def _fill_back(
-        self, removed: list[Target], usage: Quantities, choice: FlavorChoice | None, *, borrow: bool
-    ) -> None:
+    def _fill_back(self, removed: list[Target], *, borrow: bool) -> None:
         """Spare the ones, from the last but one back, that need not go after all."""
         for at in range(len(removed) - 2, -1, -1):
             self._snapshot.add_workload(removed[at].workload)
-            if self._fits(usage, choice, borrow=borrow):
+            if self._fits(borrow=borrow):
                 removed[at] = removed[-1]
                 removed.pop()
             else:
                 self._snapshot.remove_workload(removed[at].workload)
 
-    def _fits(self, usage: Quantities, choice: FlavorChoice | None, *, borrow: bool) -> bool:
-        for at, value in usage.items():
+    def _fits(self, *, borrow: bool) -> bool:
+        for at, value in self._usage.items():
             if not borrow and self._queue.borrows_with(at, value):
                 return False
             if value > self._queue.available(at):
                 return False
-        if choice is None:
-            return True
-        trees = self._snapshot.trees
-        return not any(assign_topology(trees[one.tree], one.pod_set)[1] for one in choice.pod_sets if one.tree)
+        trees, placed = self._snapshot.trees, [one for one in self._choice.pod_sets if one.tree] if self._choice else []
+        return not any(assign_topology(trees[one.tree], one.pod_set)[1] for one in placed)
 
-    def _valid(self, candidate: _Candidate, needed: set[FlavorResource], *, borrow: bool) -> bool:
+    def _valid(self, candidate: _Candidate, *, borrow: bool) -> bool:
         if candidate.top is None:
             return True
         if borrow and not candidate.hierarchical and not candidate.while_borrowing:
             return False
         queue = self._snapshot.queues[candidate.workload.cluster_queue]
-        if queue.within_nominal(needed):
+        if queue.within_nominal(self._needed):
             return False
         for node in queue.ancestors():
             if node is candidate.top:
                 break
-            if node.within_nominal(needed):
+            if node.within_nominal(self._needed):
                 return False
         return True
 
-    def _candidates(
-        self, needed: set[FlavorResource], usage: Quantities
-    ) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
+    def _candidates(self) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
         """Candidates of the same queue, those over which it has a right by hierarchy, and by priority."""
-        own = list(self._of_queue(self._queue, None, needed, hierarchical=False))
+        own = list(self._of_queue(self._queue, None, hierarchical=False))
         hierarchy: list[_Candidate] = []
         priority: list[_Candidate] = []
         if self._queue.parent is not None and self._queue.reclaim != "Never":
-            left = dict(usage)
+            left = dict(self._usage)
             advantage = self._queue.has_room(left)
             below: QuotaNode = self._queue
             for top in self._queue.ancestors():
                 left = {at: max(0, value - below.local_free(at)) for at, value in left.items()}
                 into = hierarchy if advantage else priority
-                into += self._of_subtree(top, top, below, needed, hierarchical=advantage)
+                into += self._of_subtree(top, top, below, hierarchical=advantage)
                 advantage = advantage or top.has_room(left)
                 below = top
         for found in (own, hierarchy, priority):
@@ -182,23 +173,21 @@ class Preemption:
         return own, hierarchy, priority
 
     def _of_subtree(
-        self, node: QuotaNode, top: QuotaNode, skip: QuotaNode, needed: set[FlavorResource], *, hierarchical: bool
+        self, node: QuotaNode, top: QuotaNode, skip: QuotaNode, *, hierarchical: bool
     ) -> Iterator[_Candidate]:
         for child in node.children:
-            if child is skip or child is self._queue or child.within_nominal(needed):
+            if child is skip or child is self._queue or child.within_nominal(self._needed):
                 continue
             queue = self._snapshot.queues.get(child.name)
             if queue is child:
-                yield from self._of_queue(queue, top, needed, hierarchical=hierarchical)
+                yield from self._of_queue(queue, top, hierarchical=hierarchical)
             else:
-                yield from self._of_subtree(child, top, skip, needed, hierarchical=hierarchical)
+                yield from self._of_subtree(child, top, skip, hierarchical=hierarchical)
 
-    def _of_queue(
-        self, queue: QueueNode, top: QuotaNode | None, needed: set[FlavorResource], *, hierarchical: bool
-    ) -> Iterator[_Candidate]:
+    def _of_queue(self, queue: QueueNode, top: QuotaNode | None, *, hierarchical: bool) -> Iterator[_Candidate]:
         policy = self._queue.within_queue if top is None else self._queue.reclaim
         for workload in queue.workloads.values():
-            if needed & set(workload.usage()) and self._may_evict(policy, workload):
+            if self._needed & set(workload.usage()) and self._may_evict(policy, workload):
                 borrowing = self._while_borrowing(workload)
                 yield _Candidate(workload, top, hierarchical, borrowing)
 
@@ -221,28 +210,26 @@ class Preemption:
         own = workload.cluster_queue == self._queue.name
         return not workload.evicted, own, workload.priority, -workload.reserved, workload.uid
 
-    def _fair_search(self, needed: set[FlavorResource], usage: Quantities, choice: FlavorChoice | None) -> list[Target]:
+    def _fair_search(self) -> list[Target]:
         removed: list[Target] = []
-        with self._queue.using(usage):  # shares are those that the preemptor has once it is admitted
-            fits = any(self._fits_by_fairness(needed, usage, choice, removed))
+        with self._queue.using(self._usage):  # shares are those that the preemptor has once it is admitted
+            fits = any(self._fits_by_fairness(removed))
         if fits:
-            self._fill_back(removed, usage, choice, borrow=True)
+            self._fill_back(removed, borrow=True)
         for item in removed:
             self._snapshot.add_workload(item.workload)
         return removed if fits else []
 
-    def _fits_by_fairness(
-        self, needed: set[FlavorResource], usage: Quantities, choice: FlavorChoice | None, removed: list[Target]
-    ) -> Iterator[bool]:
+    def _fits_by_fairness(self, removed: list[Target]) -> Iterator[bool]:
         """Remove one after the other who may go by the first strategy, then by the second; whether it fits by then."""
         strategies = self._snapshot.fair_sharing
-        left = self._fair_candidates(needed)
+        left = self._fair_candidates()
         retry: dict[str, list[Workload]] = defaultdict(list)
-        entitled = self._queue.within_nominal(needed)
+        entitled = self._queue.within_nominal(self._needed)
         for queue in unfairest_first(self._queue, left, self._order, set()):
             if queue is self._queue or entitled:
                 reason = "InClusterQueue" if queue is self._queue else "InCohortReclamation"
-                yield self._take(left[queue.name].pop(0), reason, usage, choice, removed)
+                yield self._take(left[queue.name].pop(0), reason, removed)
                 continue
             mine, theirs = below_common_cohort(self._queue, queue)
             new, old = mine.fair_share().order, theirs.fair_share().order
@@ -251,31 +238,29 @@ class Preemption:
                 with self._snapshot.without([workload]):
                     rest = theirs.fair_share().order
                 if new < old if strategies[0] == LESS_THAN_INITIAL else new <= rest:
-                    yield self._take(workload, "InCohortFairSharing", usage, choice, removed)
+                    yield self._take(workload, "InCohortFairSharing", removed)
                     break
                 retry[queue.name].append(workload)
         done: set[QuotaNode] = set()
         for queue in unfairest_first(self._queue, retry, self._order, done) if len(strategies) > 1 else ():
             mine, theirs = below_common_cohort(self._queue, queue)
             if mine.fair_share().order < theirs.fair_share().order:
-                yield self._take(retry[queue.name][0], "InCohortFairSharing", usage, choice, removed)
+                yield self._take(retry[queue.name][0], "InCohortFairSharing", removed)
             done.add(queue)
 
-    def _take(
-        self, workload: Workload, reason: str, usage: Quantities, choice: FlavorChoice | None, removed: list[Target]
-    ) -> bool:
+    def _take(self, workload: Workload, reason: str, removed: list[Target]) -> bool:
         self._snapshot.remove_workload(workload)
         removed.append(Target(workload, reason))
-        with self._queue.using({at: -value for at, value in usage.items()}):
-            return self._fits(usage, choice, borrow=True)
+        with self._queue.using({at: -value for at, value in self._usage.items()}):
+            return self._fits(borrow=True)
 
-    def _fair_candidates(self, needed: set[FlavorResource]) -> dict[str, list[Workload]]:
+    def _fair_candidates(self) -> dict[str, list[Workload]]:
         """Workloads that may go, by queue, who goes first in front: of its own, and of others that borrow."""
         found = {}
         for queue in self._snapshot.queues.values():
             own = queue is self._queue
-            if own or (queue.root is self._queue.root and not queue.within_nominal(needed)):
-                may_go = self._of_queue(queue, None if own else queue.root, needed, hierarchical=False)
+            if own or (queue.root is self._queue.root and not queue.within_nominal(self._needed)):
+                may_go = self._of_queue(queue, None if own else queue.root, hierarchical=False)
                 found[queue.name] = sorted((each.workload for each in may_go), key=self._order)
         return found
 
