@@ -291,10 +291,6 @@ class ConsoleApp(KeyOrderedApp):
 
         self.open_launch(LaunchRequest(recipe))
 
-    async def close_pages(self) -> None:
-        while len(self.screen_stack) > 1:
-            await self.pop_screen()
-
     async def action_reconnect(self) -> None:
         """Close the session and open a new one; what is shown stays until the first new snapshot."""
         self.follow_store()

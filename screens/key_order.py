@@ -157,7 +157,11 @@ class KeyOrderedApp(SanitizingApp):
         """Switch to another main screen, or from the pages over this one back to it, and wait until it is there."""
         if mode != self.current_mode:
             await self.switch_mode(mode)
-            return
+        else:
+            await self.close_pages()
+
+    async def close_pages(self) -> None:
+        """Close the pages over the main screen that is open."""
         while len(self.screen_stack) > 1:
             await self.pop_screen()
 

@@ -207,7 +207,10 @@ class Guide:
         await self.settled()
         self.shot("stop")
         await self.press("y", "Yes")
-        await self.until("the end of everything of the release", self.nothing_left)
+        await self.until(
+            "the end of everything of the release",
+            lambda: self.job is None and not any(pod.jobset == NAME for pod in self.fleet.pods.values()),
+        )
         print_line("   nothing of the release is left")
         self.step("escape", "Back to the jobs")
         await self.until("the end of the question", lambda: not isinstance(self.app.screen, Confirm))
@@ -230,9 +233,6 @@ class Guide:
         )
         await self.settled()
         self.shot("runs")
-
-    def nothing_left(self) -> bool:
-        return self.job is None and not any(pod.jobset == NAME for pod in self.fleet.pods.values())
 
     @property
     def job(self) -> JobSet | None:

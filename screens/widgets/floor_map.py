@@ -208,12 +208,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         uid = pip.holder.uid if pip.holder else ""
         return Span(self.glyph(uid), self._inks.get(uid, "dim"))
 
-    def _pips_of(self, host: Host) -> list[Span]:
-        """Its GPUs, neighbours that look the same as one run: a thousand hosts are redrawn in no time."""
-        return [
-            Span(run.text * len(list(same)), run.ink) for run, same in groupby(self.pip(pip, host) for pip in host.pips)
-        ]
-
     def glyph(self, uid: str) -> str:
         """The mark of a holder: without colours a letter of its own tells it from others."""
         if not self.app.no_color:
@@ -255,10 +249,11 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self.post_message(self.Moved(self.host))
 
     def _fold(self) -> list[FloorLine]:
+        per_line = max(1, (self.size.width - self._left) // self._cell)
         return [
-            line
+            row
             for heading, floor in self._floors
-            for line in (FloorLine(heading=heading), *floor_lines(floor, self._per_line()))
+            for row in (FloorLine(heading=heading), *floor_lines(floor, per_line))
         ]
 
     @property
@@ -268,9 +263,6 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     @property
     def _cell(self) -> int:
         return (self._label + 1 if self._label else 0) + 1 + self._pips + 2
-
-    def _per_line(self) -> int:
-        return max(1, (self.size.width - self._left) // self._cell)
 
     # drawing
 
@@ -333,7 +325,8 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             runs = [Span(host_caption(host) if part == 1 else "", "dim")]
         else:
             runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
-            runs += [host_mark(host), *self._pips_of(host)]
+            pips = groupby(self.pip(pip, host) for pip in host.pips)  # fewer runs: a thousand hosts are redrawn at once
+            runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.ink) for pip, same in pips)]
         back = self.ground("cursor") if here else plain
         return [*fit_runs(runs, self._cell - 2, self.over(back)), *fit_runs([], 2, self.over(plain))]
 

@@ -96,15 +96,13 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
     """The same line in fewer segments: neighbours of one style are one, and blanks belong to what they follow."""
     found: list[Segment] = []
     for segment in segments:
-        if found and (segment.style == found[-1].style or (segment.text.isspace() and _alike(segment, found[-1]))):
-            found[-1] = Segment(found[-1].text + segment.text, found[-1].style)
+        own, before = segment.style, found[-1].style if found else None
+        blank = segment.text.isspace() and own is not None and before is not None and own.bgcolor == before.bgcolor
+        if found and (own == before or blank):
+            found[-1] = Segment(found[-1].text + segment.text, before)
         else:
             found.append(segment)
     return found
-
-
-def _alike(one: Segment, other: Segment) -> bool:
-    return one.style is not None and other.style is not None and one.style.bgcolor == other.style.bgcolor
 
 
 def changed_columns(old: Strip, new: Strip) -> tuple[int, int]:

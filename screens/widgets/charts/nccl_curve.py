@@ -246,10 +246,6 @@ def average_so_far(test: NcclTest) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def wrong_so_far(test: NcclTest) -> int:
-    return sum(half.wrong or 0 for row in test.rows for half in halves(row))
-
-
 def halves(row: Row) -> list[Half]:
     return [half for half in (row.out_of_place, row.in_place) if half is not None]
 
@@ -271,7 +267,7 @@ def summary(test: NcclTest, against: Against | None = None) -> list[Span]:
     words += _usually(best, held)
     average = average_so_far(test)
     words += f"; average {average:,.1f}{'' if test.finished else ' so far'}" if average is not None else ""
-    wrong = wrong_so_far(test)
+    wrong = sum(half.wrong or 0 for row in test.rows for half in halves(row))
     end = Span(f"; {wording.count(wrong, 'wrong value')}" if wrong else "; 0 wrong", "bad" if wrong else "")
     verdict = judge_test(test, held.pass_line, held.accelerator)
     mark = _PASSED[verdict.passing]

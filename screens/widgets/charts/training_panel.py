@@ -105,20 +105,10 @@ def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
     return runs
 
 
-def earlier_words(names: Sequence[str]) -> list[Span]:
-    return [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}") for at, name in enumerate(names)]
-
-
 def value_words(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "─"
     return f"{value:,.4g}" if 0.001 <= abs(value) < 10_000 else tick_words(value)
-
-
-def chart_title(metric: StepMetric, value: float | None, extra: str = "") -> str:
-    """The first line of a chart: its metric, the value, what is special."""
-    unit = f" {metric.unit}" if metric.unit and value is not None else ""
-    return f"{metric.title} {value_words(value)}{unit}{f'  {extra}' if extra else ''}"
 
 
 NARROWEST = 1 / 4096  # the smallest share of the axis that may fill the chart
@@ -183,7 +173,8 @@ def _title(picture: TrainingChartData, metric: StepMetric, view: View, *, large:
     if large:
         extra += ["log"] * view.log
         extra += [f"{1 / view.span:,.3g}× zoom"] * (view.span < 1)
-    return chart_title(metric, value, "  ".join(extra))
+    unit = f" {metric.unit}" if metric.unit and value is not None else ""
+    return "  ".join([f"{metric.title} {value_words(value)}{unit}", *extra])
 
 
 class TrainingCharts(Plot, can_focus=True):
@@ -344,8 +335,9 @@ class TrainingPanel(MeasuresPanel):
             late = self.late if track is self.tracks[-1] else ""
             told = summary(track, self.gpu, now=time.time(), late=late, short=self.size.width < 100)
             self.sentence.runs = (*self.which("run"), *told)
-        names = [name for name, _ in self.earlier]
-        self.happened.runs = (*self.not_read(), *marks_words(marks), *earlier_words(names))
+        letters = [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
+                   for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
+        self.happened.runs = (*self.not_read(), *marks_words(marks), *letters)
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
 
     def on_resize(self, event: events.Resize) -> None:
