@@ -49,16 +49,16 @@ def sentence_of(row: ClusterRow, *, may_enable: bool = False) -> list[Span]:
     assert cluster is not None
     pools = ", ".join(f"{each.name} ({each.machine_type})" for each in cluster.pools) or "no pools"
     ways = [f"IP {cluster.endpoint}" if cluster.endpoint else "", cluster.dns_endpoint]
-    said = [Span(f"{cluster.path}  ", "strong")]
-    said += [Span("you are here, Enter shows its node pools  ", "accent")] if row.here else []
-    said += [Span(f"{sentence(cluster.message)}  ", "bad")] if cluster.message else []
-    said.append(Span(pools, "text"))
-    said += [Span(f"   {', '.join(filter(None, ways)) or 'no address'}", "dim")]
-    if cluster.private and not cluster.dns_endpoint:
-        said.append(Span("   only from inside its network", "waits"))
-    if cluster.maintenance:
-        said.append(Span(f"   maintenance: {cluster.maintenance}", "dim"))
-    return said
+    inside = cluster.private and not cluster.dns_endpoint
+    return [
+        Span(f"{cluster.path}  ", "strong"),
+        Span("you are here, Enter shows its node pools  " if row.here else "", "accent"),
+        Span(f"{sentence(cluster.message)}  " if cluster.message else "", "bad"),
+        Span(pools, "text"),
+        Span(f"   {', '.join(filter(None, ways)) or 'no address'}", "dim"),
+        Span("   only from inside its network" if inside else "", "waits"),
+        Span(f"   maintenance: {cluster.maintenance}" if cluster.maintenance else "", "dim"),
+    ]
 
 
 AGAIN = 60.0  # seconds between two looks while this is shown; each that failed doubles them

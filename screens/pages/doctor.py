@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
 
 GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
+INKS = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "faint"}
 Row = tuple[str, Step | None]  # name of a step, and how it ended; None while it has not
 
 
@@ -35,10 +36,7 @@ def milliseconds(row: Row) -> str:
 
 def said(row: Row) -> Span:
     step = row[1]
-    if step is None:
-        return Span("…", "faint")
-    inks = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "faint"}
-    return Span(step.found, inks.get(step.state, ""))
+    return Span(step.found, INKS.get(step.state, "")) if step else Span("…", "faint")
 
 
 class StepTable(ResourceTable[Row]):
@@ -120,7 +118,7 @@ class DoctorScreen(LiveScreen):
         if failed:
             return f"cannot be reached by ssh: {failed.title} failed."
         if self._running:
-            return "is looked at."
+            return "is checked."
         if any(step.state is StepState.WARNING for step in self._steps.values()):
             return "can be reached by ssh, with something to mind."
         return f"can be reached by ssh: a4 ssh {self.key[1]} {self._rank}"

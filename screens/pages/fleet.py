@@ -134,12 +134,8 @@ class FleetScreen(PoolsScreen):
         host = self.map.host
         if host is not None and self.map.has_focus:
             return self._about_host(host)
-        marks = (
-            ("✗", "bad", "faulty"),
-            ("⚠", "waits", "maintenance"),
-            ("‖", "waits", "cordoned"),
-            ("◐", "waits", "starting"),
-        )
+        marks = (("✗", "bad", "faulty"), ("⚠", "waits", "maintenance"), ("‖", "waits", "cordoned"),
+                 ("◐", "waits", "starting"))  # fmt: skip
         runs = [Span("◐ asking Google for all pools …   ", "waits")] if self._asking else []
         if self._can_ask():
             runs = [Span("a: also pools without machines   ", "dim")]
@@ -154,12 +150,9 @@ class FleetScreen(PoolsScreen):
         for pod in fleet.pods_by_node.get(node.name, ()):
             jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
             if pod.holds_gpus and jobset is not None:
-                number = next((each.number for each in ranks(jobset, fleet) if each.pod is pod), None)
-                rank = f" pod {number}" if number is not None else ""
-                runs += [
-                    Span(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid)),
-                    Span(f" {jobset.name}{rank}  "),
-                ]
+                number = next((f" pod {each.number}" for each in ranks(jobset, fleet) if each.pod is pod), "")
+                mark = Span(self.map.glyph(jobset.uid), self.app.job_ink(jobset.uid))
+                runs += [mark, Span(f" {jobset.name}{number}  ")]
             elif pod.holds_gpus:
                 runs += [Span(f"{pod.name}  ")]
         measured = busbw_words(self.bandwidth_of_nodes().get(node.name), time.time())

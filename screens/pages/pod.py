@@ -27,12 +27,9 @@ if TYPE_CHECKING:
 
 
 def container_cell(container: Container) -> Cell:
-    if container.state == "running":
-        mark = OK if container.ready else WAITS
-    elif container.state == "terminated":
+    mark = OK if container.state == "running" and container.ready else WAITS
+    if container.state == "terminated":
         mark = BAD if container.exit_code else DONE
-    else:
-        mark = WAITS
     return [mark, Span(f" {container.state} {container.reason}".rstrip())]
 
 
