@@ -94,12 +94,14 @@ class BuildScreen(InGoogleScreen):
         if build is None or not self.is_attached or not self.query(SummaryLine):
             return
         mark = BUILD_GLYPHS.get(build.status, WAITS)
-        runs = [mark, Span(f" {build.status.lower().replace('_', ' ')}  "), Span(", ".join(build.images), "strong")]
-        if took := build.seconds(time.time()):
-            runs.append(Span(f"  {wording.age(took)} of at most {wording.age(build.time_out)}", "dim"))
-        if build.why:
-            runs.append(Span(f"  {sentence(build.why)}", "bad"))
-        self.head.runs = tuple(runs)
+        took = build.seconds(time.time())
+        self.head.runs = (
+            mark,
+            Span(f" {build.status.lower().replace('_', ' ')}  "),
+            Span(", ".join(build.images), "strong"),
+            Span(f"  {wording.age(took)} of at most {wording.age(build.time_out)}" if took else "", "dim"),
+            Span(f"  {sentence(build.why)}" if build.why else "", "bad"),
+        )
 
     @work(group="log", exclusive=True)
     async def follow(self) -> None:

@@ -243,19 +243,17 @@ def rows_of(facts: PoolStatus, picture: PoolsSnapshot, now: float) -> list[tuple
     return rows
 
 
+REPAIRS = {
+    "podsevicted": (WAITS, "its pods are evicted"),
+    "operationrunning": (WAITS, "the host is being replaced"),
+    "operationdone": (OK, "it has been replaced"),
+    "error": (BAD, "Google could not replace it"),
+}
+"""Steps of a repair as a node's label names them."""
+
+
 def failed_row(node: Node) -> tuple[Span, ...]:
-    ended = node.repair.lower() in {"operationdone", "error"}
-    glyph = BAD if node.repair.lower() == "error" else OK if ended else WAITS
-    steps = {
-        "podsevicted": "its pods are evicted",
-        "operationrunning": "the host is being replaced",
-        "operationdone": "it has been replaced",
-        "error": "Google could not replace it",
-    }
-    words = steps.get(node.repair.lower(), node.repair or "Google has not taken it up yet")
-    return (
-        glyph,
-        Span(f" {node.name} ", "text"),
-        Span(f"reported faulty ({node.fault}): ", "dim"),
-        Span(words, "waits"),
-    )
+    unknown = (WAITS, node.repair or "Google has not taken it up yet")
+    glyph, words = REPAIRS.get(node.repair.lower(), unknown)
+    about = Span(f"reported faulty ({node.fault}): ", "dim")
+    return (glyph, Span(f" {node.name} ", "text"), about, Span(words, "waits"))

@@ -194,15 +194,10 @@ class PreflightScreen(LiveScreen):
 
 def _sentence(check: Check) -> list[Span]:
     runs = [Span(f"{check.title} ", "strong"), Span(f"{check.evidence} ")]
-    if check.reason:
-        runs.append(Span(f"{check.reason} ", SHOWN[check.result][1].ink or "dim"))
+    runs.append(Span(f"{check.reason} ", SHOWN[check.result][1].ink or "dim"))
     if check.over and check.result not in {Result.OK, Result.NOT_APPLICABLE}:
-        runs += [Span("→ ", "head"), Span(f"{check.fix} ")]
-        if check.command:
-            runs.append(Span(f"{check.command} ", "dim"))
-    if check.over:
-        runs.append(Span(f"Checked {wording.clock(check.at)}.", "faint"))
-    return runs
+        runs += [Span("→ ", "head"), Span(f"{check.fix} "), Span(f"{check.command} ", "dim")]
+    return [*runs, Span(f"Checked {wording.clock(check.at)}." if check.over else "", "faint")]
 
 
 def _looks(check: Check) -> list[Span]:
@@ -210,7 +205,7 @@ def _looks(check: Check) -> list[Span]:
         return [Span("No request was sent.", "faint")]
     found: list[Span] = []
     for each in check.looks:
-        found.append(Span(f"{each.at} ", "dim"))
-        found.append(Span(f"{each.what}: "))
-        found.append(Span(f"{each.outcome} ({each.seconds:.2f} s). ", "dim" if each.outcome == "answered" else "waits"))
+        ink = "dim" if each.outcome == "answered" else "waits"
+        answer = Span(f"{each.outcome} ({each.seconds:.2f} s). ", ink)
+        found += [Span(f"{each.at} ", "dim"), Span(f"{each.what}: "), answer]
     return found

@@ -264,7 +264,9 @@ def summary(test: NcclTest, against: Against | None = None) -> list[Span]:
     reference = expected_busbw(best.size) if is_comparable(test, held.accelerator) else None
     if reference:
         words += f": {100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f}, 16 GPUs)"
-    words += _usually(best, held)
+    if held.usual and (median := held.usual.at(best.size)):
+        usual = f"{median:,.0f}, {wording.count(held.usual.tests, 'test')}"
+        words += f", {100 * best.best_busbw / median:.0f} % of what is usual here ({usual})"
     average = average_so_far(test)
     words += f"; average {average:,.1f}{'' if test.finished else ' so far'}" if average is not None else ""
     wrong = sum(half.wrong or 0 for row in test.rows for half in halves(row))
@@ -274,14 +276,6 @@ def summary(test: NcclTest, against: Against | None = None) -> list[Span]:
     why = f"; {wording.sentence(verdict.why)}" if verdict.why and (test.error or not wrong) else ""
     ink = "dim" if verdict.passing is NcclResult.RUNNING else mark.ink
     return [mark, Span("  "), Span(words), end, Span(why, ink), *_than_other(test, held)]
-
-
-def _usually(best: Row, held: Against) -> str:
-    median = held.usual.at(best.size) if held.usual else None
-    if held.usual is None or not median or best.best_busbw is None:
-        return ""
-    share = f"{100 * best.best_busbw / median:.0f} % of what is usual here"
-    return f", {share} ({median:,.0f}, {wording.count(held.usual.tests, 'test')})"
 
 
 def _than_other(test: NcclTest, held: Against) -> list[Span]:
