@@ -190,11 +190,12 @@ def redact_line(line: bytes) -> bytes:
 
 def redact_bytes(text: bytes) -> bytes:
     """The text without any secret that can be told by its look; where colours cut one in two, without colours."""
-    if b"\x1b" in text:
-        plain = _ESCAPE.sub(b"", text)
-        if plain != text and (clean := redact_bytes(plain)) != plain:
-            return clean
-        return text
+    plain = _ESCAPE.sub(b"", text) if b"\x1b" in text else text
+    clean = _redact_plain(plain)
+    return clean if clean != plain else text
+
+
+def _redact_plain(text: bytes) -> bytes:
     shape, announced = _patterns()
     text = shape.sub(REDACTED_BYTES, _KEY.sub(REDACTED_BYTES, text))
     return announced.sub(lambda found: next(each for each in found.groups() if each is not None) + REDACTED_BYTES, text)

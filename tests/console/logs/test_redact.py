@@ -63,6 +63,11 @@ def test_a_key_over_many_lines() -> None:
     assert len(out) == len(lines)
 
 
+def test_a_sequence_that_is_no_colour_hides_no_secret() -> None:
+    (out,) = through(b"\x1b\x02 HF_TOKEN=my-secret-value")
+    assert b"my-secret-value" not in out
+
+
 def test_many_lines_at_once_stay_as_many() -> None:
     lines = [STAMP + b"x hf_AbCdEfGhIjKl"] * 5 + [STAMP + b"y"]
     assert Redactor().lines(lines) == [STAMP + b"x " + REDACTED_BYTES] * 5 + [STAMP + b"y"]
