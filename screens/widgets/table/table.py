@@ -103,7 +103,6 @@ class Listing(Generic[RowT]):
         self._arrange()
 
     def index(self, key: RowKey) -> int | None:
-        """Where that row is, None if it is not shown."""
         try:
             return self.keys.index(key)
         except ValueError:
@@ -201,7 +200,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
         @property
         def control(self) -> ResourceTable[Any]:
-            """The table, so that @on can select by id."""
             return self.table
 
     @dataclass
@@ -213,7 +211,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
         @property
         def control(self) -> ResourceTable[Any]:
-            """The table, so that @on can select by id."""
             return self.table
 
     @dataclass
@@ -223,7 +220,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         table: ResourceTable[Any]
 
         def can_replace(self, message: Message) -> bool:
-            """Only the last one counts."""
             return isinstance(message, ResourceTable.Changed) and message.table is self.table
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -342,7 +338,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         return True
 
     def filter_by(self, text: str) -> None:
-        """Show only rows that match (see Listing.filter_by)."""
         if text == self.filter_text:
             return
         self.filter_text = text
@@ -389,7 +384,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
             self.sort_by(self.sorted_by, descending=not self.descending)
 
     def action_mark(self) -> None:
-        """Mark the row under the cursor, or unmark it, and go to the next."""
         if self._cursor is None:
             return
         self.marks ^= {self._cursor}
