@@ -44,10 +44,7 @@ class Launching:
     async def load(self) -> None:
         """Load the chart once the server has answered: it takes long enough to be felt on the launch screen."""
         await self._cluster.answered.wait()
-        if self._loaded is None:
-            from console.launch.install import ChartCatalog
-
-            self._loaded = await asyncio.to_thread(ChartCatalog.load)
+        await asyncio.to_thread(self._catalogue)
 
     async def close(self) -> None:
         """What became of the runs is written down."""
