@@ -195,8 +195,8 @@ def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
         return ()
 
 
-def record_builds(path: Path, builds: list[Build]) -> tuple[BuiltImage, ...]:
-    """Write down what builds make, and what became of those that stand there already; what the file holds then.
+def record_builds(path: Path, builds: list[Build]) -> None:
+    """Write down what builds make, and what became of those that stand there already.
 
     Where the file cannot be written, the images are found in the registry only.
     """
@@ -205,16 +205,12 @@ def record_builds(path: Path, builds: list[Build]) -> tuple[BuiltImage, ...]:
         before = dict(known)
         for build in builds:
             for image in build.images:
-                key = build.id, image
                 moment = build.ended or build.created
-                known[key] = (
-                    replace(known[key], status=build.status, moment=moment)
-                    if key in known
-                    else BuiltImage(image, build.id, build.project, build.location, build.status, moment)
-                )
+                new = BuiltImage(image, build.id, build.project, build.location, build.status, moment)
+                old = known.get((build.id, image), new)
+                known[build.id, image] = replace(old, status=build.status, moment=moment)
         if known != before:
             _write(path, sorted(known.values(), key=lambda each: -each.moment)[:MAX_BUILT_IMAGES])
-    return read_built_images(path)
 
 
 def forget(path: Path, build: str) -> None:

@@ -83,31 +83,25 @@ class Consensus:
         self.lines: list[AgreedLine] = []  # in the order in which they were first printed; their ranks grow
         self._open: OrderedDict[str, list[AgreedLine]] = OrderedDict()
 
-    def add(self, lines: Iterable[RankLine]) -> set[int]:
-        """More lines; places in `lines` that are new begin where it ended before. Gives the ranks that printed."""
-        seen = set()
+    def add(self, lines: Iterable[RankLine]) -> None:
+        """More lines; places in `lines` that are new begin where it ended before."""
         for line in lines:
-            seen.add(line.rank)
-            self._add(line)
-        return seen
-
-    def _add(self, line: RankLine) -> None:
-        key = normalised(line.text, line.pod)
-        groups = self._open.get(key)
-        if groups is None:
-            groups = self._open[key] = []
-            if len(self._open) > KEYS:
-                self._open.popitem(last=False)
-        else:
-            self._open.move_to_end(key)
-            if groups and line.time - groups[0].time > WINDOW:
-                groups[:] = [each for each in groups if line.time - each.time <= WINDOW]
-        for group in groups:
-            if line.rank not in group.ranks:
+            key = normalised(line.text, line.pod)
+            groups = self._open.get(key)
+            if groups is None:
+                groups = self._open[key] = []
+                if len(self._open) > KEYS:
+                    self._open.popitem(last=False)
+            else:
+                self._open.move_to_end(key)
+                if groups and line.time - groups[0].time > WINDOW:
+                    groups[:] = [each for each in groups if line.time - each.time <= WINDOW]
+            group = next((each for each in groups if line.rank not in each.ranks), None)
+            if group is not None:
                 group.ranks.add(line.rank)
-                return
-        fresh = AgreedLine(line.time, line.text, line.rank, {line.rank})
-        groups.append(fresh)
-        if len(groups) > 1000:  # a line that one rank repeats: who says it again joins the later ones
-            del groups[0]
-        self.lines.append(fresh)
+                continue
+            fresh = AgreedLine(line.time, line.text, line.rank, {line.rank})
+            groups.append(fresh)
+            if len(groups) > 1000:  # a line that one rank repeats: who says it again joins the later ones
+                del groups[0]
+            self.lines.append(fresh)
