@@ -87,11 +87,9 @@ def locate_process(process: ProcessStacks) -> StackLocation:
 def locate_thread(thread: ThreadStack) -> StackLocation:
     """Where one thread is: the innermost call that says it clearly, else the innermost that says anything."""
     for frame in thread.frames:
-        found = _clearly(frame)
-        if found is not None:
-            doing, label = found
-            own = _own_code(thread.frames) if doing is Activity.DATA else frame
-            return StackLocation(doing, label, own or frame)
+        if (found := _clearly(frame)) is not None:
+            own = _own_code(thread.frames) if found[0] is Activity.DATA else frame
+            return StackLocation(*found, own or frame)
     return _vaguely(thread)
 
 

@@ -219,9 +219,8 @@ class GpuBoard:
             what = metric(name)
             values = [value for _, gpu in every if (value := what.value(gpu)) is not None]
             if values:
-                said.append(f"{what.title.lower()} {min(values):.0f} to {max(values):.0f} {what.unit}"
-                            if round(min(values)) != round(max(values)) else
-                            f"{what.title.lower()} {max(values):.0f} {what.unit}")  # fmt: skip
+                ends = dict.fromkeys(f"{end:.0f}" for end in (min(values), max(values)))
+                said.append(f"{what.title.lower()} {' to '.join(ends)} {what.unit}")
         received, sent = self.rdma
         if received is not None and sent is not None:
             said.append(f"RDMA {received / 1e9:.1f} GB/s in, {sent / 1e9:.1f} out")

@@ -49,9 +49,8 @@ def location_of(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocation
     if alarm is not None:
         pattern, named = PATTERNS.get(alarm.kind, ""), _POD.search(alarm.words)
         pods = {int(named[1])} if named else None
-        found_in = first_matches(parts, pattern, pods) if pattern else {}
-        if found_in:
-            return LogLocation(min(found_in.values(), key=lambda each: each.time).pod, pattern)
+        if found := first_matches(parts, pattern, pods) if pattern else {}:
+            return LogLocation(min(found.values(), key=lambda each: each.time).pod, pattern)
         if named and any(part.rank == int(named[1]) for part in parts):
             return LogLocation(int(named[1]))
     pod = progress_pod(parts)

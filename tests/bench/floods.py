@@ -53,6 +53,7 @@ AT_PORTS = {
 }
 """Commands that speak with what listens at port 2222 of a pod."""
 OF_LOGS = {
+    "jobs": ("jobs",),
     "why": ("why", JOB),
     "alarms": ("alarms", "--listen", "3"),
     "nccl": ("nccl", JOB),
