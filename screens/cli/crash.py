@@ -7,10 +7,6 @@ others, in what is freed, and what libraries log where no log is set up.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 LONGEST = 20_000
 """Characters of a report: of more, the beginning and the end."""
@@ -38,27 +34,18 @@ def _write(text: str) -> None:
         sys.stderr.flush()
 
 
-def _unhandled(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if issubclass(kind, KeyboardInterrupt):
-        return  # Ctrl-C while the program was being loaded
-    _write(report(error))
-
-
-def _in_thread(found: Any) -> None:
-    if found.exc_value is not None and not isinstance(found.exc_value, SystemExit):
-        _write(report(found.exc_value))
-
-
-def _unraisable(found: Any) -> None:
-    if found.exc_value is not None:
-        _write(report(found.exc_value))
+def _unhandled(error: BaseException | None) -> None:
+    """Ctrl-C while the program is being loaded, and a thread that ends itself, are nothing to report."""
+    if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
+        _write(report(error))
 
 
 def install() -> None:
-    sys.excepthook, sys.unraisablehook = _unhandled, _unraisable
     import threading
 
-    threading.excepthook = _in_thread
+    sys.excepthook = lambda kind, error, trace: _unhandled(error)
+    sys.unraisablehook = lambda found: _unhandled(found.exc_value)
+    threading.excepthook = lambda found: _unhandled(found.exc_value)
 
 
 def install_log() -> None:

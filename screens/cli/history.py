@@ -37,7 +37,10 @@ async def history(options: HistoryOptions) -> int:
         if lists and named and not any(named.lower() in {each.id, each.code.lower()} for each in catalog().recipes()):
             runs = await kept.runs()
             if not any(each.recipe == named for each in runs):
-                return show_run(_of_word(runs, named), runs, as_json=options.json)
+                if (run := find_run(runs, named)) is not None:
+                    return show_run(run, runs, as_json=options.json)
+                what = f"no run {named} in the history" if named.isdecimal() else f"neither a recipe nor a run {named}"
+                raise BadInput(f"There is {what}.", "a4 history lists the runs, a4 recipes the recipes.")
         runs = await runs_of(kept, named)
         if lists and options.namespace:
             runs = tuple(run for run in runs if run.namespace == options.namespace)
@@ -48,7 +51,9 @@ async def history(options: HistoryOptions) -> int:
         elif options.run:
             code = show_run(pick(runs, options.run), runs, as_json=options.json)
         else:
-            code = show_runs(runs, kept.note, options.namespace, as_json=options.json)
+            told = {"kind": "history", "note": kept.note, "items": [as_item(run, time.time()) for run in runs]}
+            where = f" in namespace {options.namespace}" if options.namespace else ""
+            code = print_listing(options.json, told, RUNS, runs, f"No runs{where} in the history.")
         if kept.note and not options.json:
             warn(kept.note)
     return code
@@ -60,14 +65,6 @@ async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
         return await kept.runs()
     found = await kept.runs(recipe)
     return found or await kept.runs(find_recipe(catalog().recipes(), recipe).id)
-
-
-def _of_word(runs: Sequence[RunRecord], word: str) -> RunRecord:
-    found = find_run(runs, word)
-    if found is None:
-        what = f"no run {word} in the history" if word.isdecimal() else f"neither a recipe nor a run {word}"
-        raise BadInput(f"There is {what}.", "a4 history lists the runs, a4 recipes the recipes.")
-    return found
 
 
 @asynccontextmanager
@@ -112,13 +109,6 @@ def as_item(run: RunRecord, now: float) -> dict[str, Any]:
     return {**known, "state": run.state, "seconds": run.seconds(now)}
 
 
-def show_runs(runs: Sequence[RunRecord], note: str, namespace: str, *, as_json: bool) -> int:
-    now = time.time()
-    told = {"kind": "history", "note": note, "items": [as_item(run, now) for run in runs]}
-    where = f" in namespace {namespace}" if namespace else ""
-    return print_listing(as_json, told, RUNS, runs, f"No runs{where} in the history.")
-
-
 def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:
     """One run: what it was, its values, and what differs from the last successful one."""
     before = last_success(runs, run)
@@ -127,16 +117,13 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
         told = differences(before, run) if before else ()
         print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
         return 0
-    print_line(f"{run.name}: {run.recipe}, run {run.number}, {run.how}")
     who = f"you ({run.who})" if run.who == login_name() else run.who
-    print_line(
-        f"launched {wording.clock(run.launched)} by {who} in {run.namespace} of {run.context}, chart {run.chart}"
-    )
-    for line in figures(run):
+    where = f"in {run.namespace} of {run.context}, chart {run.chart}"
+    values = yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True).strip() if run.values else ""
+    print_line(f"{run.name}: {run.recipe}, run {run.number}, {run.how}")
+    print_line(f"launched {wording.clock(run.launched)} by {who} {where}")
+    for line in (*figures(run), values or "(defaults)"):
         print_line(line)
-    print_line(
-        yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True).strip() if run.values else "(defaults)"
-    )
     if run.left_out:
         print_line(f"# not kept, because secret: {', '.join(run.left_out)}")
     if before:
@@ -154,8 +141,7 @@ def figures(run: RunRecord) -> list[str]:
         found.append(f"last {'good ' if run.nan else ''}loss {loss_words(run)}")
     if run.step is not None:
         found.append(f"last step {run.step:,}")
-    found += [f"{GLYPH} {alarm_words(alarm, run)}" for alarm in run.alarms]
-    return found
+    return [*found, *(f"{GLYPH} {alarm_words(alarm, run)}" for alarm in run.alarms)]
 
 
 def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> int:
