@@ -297,7 +297,7 @@ class HangReport:
 
 def grouped(processes: Iterable[TracedProcess], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:
     """Processes at the same place together, and which groups the others wait for."""
-    found: dict[tuple[Activity, str], list[TracedProcess]] = {}
+    found: dict[Place, list[TracedProcess]] = {}
     for process in sorted(processes, key=lambda each: each.rank):
         found.setdefault((process.where.doing, process.where.label), []).append(process)
     awaited = suspects(found, ras)
@@ -348,11 +348,11 @@ BEHIND = (
 def others(group: HangGroup) -> str:
     """Where the largest group is, after their number: "others wait in all_reduce"."""
     several = len(group.members) > 1
+    who = "others" if several else "other"
     if group.doing is Activity.COMPILED:
-        return f"{'others' if several else 'other'} {'run' if several else 'runs'} {group.label}"
-    waits = group.doing.waits_for_ranks
-    verb = ("wait" if several else "waits") if waits else ("are" if several else "is")
-    return f"{'others' if several else 'other'} {verb} in {group.label}"
+        return f"{who} {'run' if several else 'runs'} {group.label}"
+    one, many = ("waits", "wait") if group.doing.waits_for_ranks else ("is", "are")
+    return f"{who} {many if several else one} in {group.label}"
 
 
 def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
@@ -455,20 +455,20 @@ def _mpi_lines(report: HangReport) -> list[str]:
     found = [(pod, each) for pod in report.pods for each in pod.launchers]
     if not found:
         return ["── MPI: no mpirun, each pod tests by itself"] if report.compiled else []
-    names = {name: format_ranges(pod.pod_rank for pod, each in found if each.program == name)
-             for name in dict.fromkeys(each.program for _, each in found)}  # fmt: skip
-    lines = ["── MPI: " + ", ".join(f"{name} in pod {pods}" for name, pods in names.items())]
+    names = dict.fromkeys(each.program for _, each in found)
+    pods = {name: format_ranges(pod.pod_rank for pod, each in found if each.program == name) for name in names}
+    lines = ["── MPI: " + ", ".join(f"{name} in pod {pods[name]}" for name in names)]
     for pod, each in found[:STARTERS]:
         lines.append("   " + "  ".join([each.program, f"pod {pod.pod_rank}", *kernel_words(each), pod.node or pod.pod]))
     return [*lines, f"   … {len(found) - STARTERS} more"] if len(found) > STARTERS else lines
 
 
 def _master_lines(report: HangReport) -> list[str]:
-    reached = [pod for pod in report.pods if pod.reached]
     asked = [pod for pod in report.pods if pod.reached is not None]
-    master = next((pod.master for pod in asked), "")
-    lines = [f"── Master {master}: reached from {len(reached)} of {len(asked)} pods" if asked else
-             "── Master: no pod knows MASTER_ADDR and MASTER_PORT"]  # fmt: skip
+    if not asked:
+        return ["── Master: no pod knows MASTER_ADDR and MASTER_PORT"]
+    reached = sum(bool(pod.reached) for pod in asked)
+    lines = [f"── Master {asked[0].master}: reached from {reached} of {len(asked)} pods"]
     return lines + [f"   ✗ pod {pod.pod_rank}, {pod.node}: {pod.unreached}" for pod in report.unreached]
 
 
