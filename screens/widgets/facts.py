@@ -42,9 +42,7 @@ NAME = 14  # columns of a fact's name
 
 
 class Facts(Inked):
-    DEFAULT_CSS = """
-    Facts { height: auto; padding: 0 0; }
-    """
+    DEFAULT_CSS = "Facts { height: auto; padding: 0 0; }"
     facts: reactive[tuple[Fact, ...]] = reactive((), layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

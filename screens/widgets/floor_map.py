@@ -143,9 +143,7 @@ class Spot(NamedTuple):
 class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     """Hosts of the pools; arrow keys go from host to host, Enter opens the node."""
 
-    DEFAULT_CSS = """
-    FloorMap { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
-    """
+    DEFAULT_CSS = "FloorMap { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open node", id="floor.open"),
         Binding("left", "step(-1)", "Left", show=False, id="floor.left"),

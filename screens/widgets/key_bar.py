@@ -29,9 +29,7 @@ class KeyHint(NamedTuple):
 
 
 class KeyBar(Inked):
-    DEFAULT_CSS = """
-    KeyBar { dock: bottom; height: 1; width: 1fr; }
-    """
+    DEFAULT_CSS = "KeyBar { dock: bottom; height: 1; width: 1fr; }"
 
     hints: reactive[tuple[KeyHint, ...]] = reactive(())
 

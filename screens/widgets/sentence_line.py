@@ -111,9 +111,7 @@ def show_whole(screen: Screen[Any], told: SentenceLine) -> None:
 
 
 class SummaryLine(Inked):
-    DEFAULT_CSS = """
-    SummaryLine { height: 1; }
-    """
+    DEFAULT_CSS = "SummaryLine { height: 1; }"
     runs: reactive[tuple[Span, ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:

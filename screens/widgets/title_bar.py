@@ -83,9 +83,7 @@ class Title:
 
 
 class TitleBar(Inked):
-    DEFAULT_CSS = """
-    TitleBar { dock: top; height: 1; width: 1fr; }
-    """
+    DEFAULT_CSS = "TitleBar { dock: top; height: 1; width: 1fr; }"
     NAME: ClassVar[str] = " a4 "
 
     title: reactive[Title] = reactive(Title(), repaint=False)

@@ -48,9 +48,7 @@ def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
 class ProgressRows(CutLines):
     """As many lines as there are rows, the last one counting those that have no room."""
 
-    DEFAULT_CSS = """
-    ProgressRows { height: auto; max-height: 7; padding: 0 0; }
-    """
+    DEFAULT_CSS = "ProgressRows { height: auto; max-height: 7; padding: 0 0; }"
 
     def show(self, rows: Sequence[tuple[Span, ...]]) -> None:
         shown = tuple(rows[:MOST])

@@ -164,9 +164,7 @@ _UNWATCHED = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
 class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bindings=False):
     """Rows of one kind under declared columns."""
 
-    DEFAULT_CSS = """
-    ResourceTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
-    """
+    DEFAULT_CSS = "ResourceTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", id="table.open", tooltip="Open the row under the cursor"),
         Binding("slash", "screen.filter_rows", "Filter", key_display="/", id="table.filter",
