@@ -57,7 +57,7 @@ async def test_a_container_of_a_pod_is_chosen_and_its_run_before() -> None:
 
 
 async def test_a_pod_is_listed_with_its_node_and_its_address() -> None:
-    async with console(size=(220, 35)) as (app, pilot, session):
+    async with console(size=(320, 35)) as (app, pilot, session):
         await pilot.press("4")
         await until(pilot, lambda: KEY[1] in screen_text(app))
         line = next(each for each in screen_text(app).splitlines() if KEY[1] in each)
