@@ -20,21 +20,20 @@ from console.kube.objects.matching import (
 from console.kube.objects.node import GKE
 from console.kube.snapshot import WatchState
 from console.scheduling.free_slots import (
-    BLOCK,
     EligibleNodes,
     eligible_nodes,
     format_slots,
     jobs_blocking_placement,
-    level_name,
 )
 from console.scheduling.kueue.flavors import FlavorAssigner, Mode
 from console.scheduling.kueue.preemption import Preemption
 from console.scheduling.kueue.state import PodSet, Workload
+from console.scheduling.kueue_snapshot import gpu_flavors
+from console.scheduling.node_labels import BLOCK, level_name
 from console.scheduling.order import closed_reason, queue_order
 from console.scheduling.quota_accounts import (
     QuotaAccount,
     account,
-    gpu_flavors,
     ledger,
     quota_holder_of,
     quota_holders,

@@ -10,17 +10,17 @@ from msgspec.structs import replace
 
 from console.kube.objects.matching import first_untolerated_taint
 from console.kube.objects.meta import GPU
-from console.kube.objects.node import GKE, Provisioning
 from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue.state import Flavor, PodSet
-from console.scheduling.kueue.state import Node as KueueNode
 from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree, best_fit, fill, roomiest, spread
+from console.scheduling.kueue_snapshot import UNNAMED, node_of
+from console.scheduling.node_labels import BLOCK, LEVELS, SUBBLOCK, label_of, level_name
 from console.scheduling.quota_accounts import QuotaHolder, fewest_holders, quota_holder_of
 from console.scheduling.topology import MACHINE_GPUS, host
 from console.scheduling.why_answer import Category
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from console.kube.objects.matching import Toleration
     from console.kube.objects.node import Node
@@ -33,27 +33,6 @@ if TYPE_CHECKING:
     from console.scheduling.why_answer import Why
 
 
-BLOCK, SUBBLOCK = f"{GKE}gce-topology-block", f"{GKE}gce-topology-subblock"
-_LEVELS = {BLOCK: "block", SUBBLOCK: "subblock", f"{GKE}gce-topology-host": "host", HOSTNAME: "node"}
-_PROVISIONING = {Provisioning.SPOT: "spot", Provisioning.FLEX_START: "flex-start", Provisioning.QUEUED: "flex-start"}
-"""GKE's word for how a machine was obtained; reserved ones are standard too."""
-_LABELS: dict[str, Callable[[Node], str]] = {
-    BLOCK: lambda node: node.block,
-    SUBBLOCK: lambda node: node.subblock,
-    f"{GKE}gce-topology-host": lambda node: node.host,
-    HOSTNAME: lambda node: node.name,
-    f"{GKE}gke-nodepool": lambda node: node.pool,
-    f"{GKE}gke-accelerator": lambda node: node.accelerator,
-    f"{GKE}reservation-name": lambda node: node.reservation,
-    "node.kubernetes.io/instance-type": lambda node: node.machine_type,
-    "topology.kubernetes.io/zone": lambda node: node.zone,
-    f"{GKE}gke-provisioning": lambda node: _PROVISIONING.get(node.provisioning, "standard"),
-    f"{GKE}gke-spot": lambda node: str(node.provisioning is Provisioning.SPOT).lower(),
-    f"{GKE}gke-queued": lambda node: str(node.provisioning is Provisioning.QUEUED).lower(),
-}
-"""What nodes say of the labels that are kept of them."""
-_UNNAMED = "-"  # the place of a node that carries no label of a level; Kueue has no such place
-_NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
 _NAMED = 4  # places named in the sentence; the rest is counted
 
 
@@ -65,11 +44,6 @@ class TopologyDemand(Struct, frozen=True):
     label: str  # of the level that its pods must share; empty if they need not be together
 
 
-def level_name(label: str) -> str:
-    """What a person calls that level of the network."""
-    return _LEVELS.get(label) or label.rpartition("/")[2]
-
-
 def topology_demand_of(workload: Workload) -> TopologyDemand | None:
     """What its largest pod set with GPUs asks for; None if it asks for no GPU."""
     groups: list[WorkloadPodSet] = [group for group in workload.pod_sets if group.total(GPU)]
@@ -77,11 +51,6 @@ def topology_demand_of(workload: Workload) -> TopologyDemand | None:
         return None
     group = max(groups, key=lambda each: each.total(GPU))
     return TopologyDemand(group.count, dict(group.requests)[GPU], group.required_topology)
-
-
-def label_of(node: Node, label: str) -> str | None:
-    """What a node says of a label; None for one that is not kept of nodes."""
-    return _LABELS[label](node) if label in _LABELS else None
 
 
 def format_slots(count: int, size: int, *, free: bool = True) -> str:
@@ -173,10 +142,10 @@ class EligibleNodes:
 
     def _count(self, levels: Sequence[str]) -> None:
         """Count the pods that fit at these levels of the network."""
-        tree = TopologyTree("", levels, Flavor(""), (_node(each, levels) for each in self.nodes), {})
+        tree = TopologyTree("", levels, Flavor(""), (node_of(each, levels) for each in self.nodes), {})
         pod = PodSet("", 1, {}, {GPU: self.size})
         named = {
-            level: [each for each in places.values() if each.values[-1] != _UNNAMED]
+            level: [each for each in places.values() if each.values[-1] != UNNAMED]
             for level, places in zip(levels, tree.by_level, strict=True)
         }
         fill(tree, pod, empty=True)
@@ -190,7 +159,7 @@ class EligibleNodes:
 
     def _at(self, level: str) -> list[Domain]:
         """The places of a level, the roomiest first; none of a level that is not known."""
-        if level in _LEVELS and level not in self._places:
+        if level in LEVELS and level not in self._places:
             self._count((level, HOSTNAME))
         return self._places.get(level, [])
 
@@ -240,12 +209,6 @@ class EligibleNodes:
         """The fewest places of that level over which they fit; 0 if they do not fit."""
         chosen, left = spread(self._at(level), pods)
         return 0 if left > 0 else len(chosen)
-
-
-def _node(node: Node, levels: Sequence[str]) -> KueueNode:
-    """A node as Kueue's rules take it, also where it does not say where it is."""
-    labels = {level: label_of(node, level) or _UNNAMED for level in levels}
-    return KueueNode(node.name, labels, (), {GPU: _gpus(node), "pods": _NO_LIMIT})
 
 
 def _gpus(node: Node) -> int:

@@ -14,24 +14,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from console.kube.objects.meta import GPU, condition
-from console.kube.objects.queue import ResourceFlavor
+from console.kube.objects.meta import GPU
 from console.kube.snapshot import per_snapshot
-from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
-from console.scheduling.kueue.quota_tree import Cohort, Quota, QuotaNode
-from console.scheduling.kueue.state import Flavor, PodSet, QueueNode, ResourceGroup, Snapshot
-from console.scheduling.kueue.state import Workload as KueueWorkload
-from console.scheduling.order import cluster_queue_name, queue_order, queue_timestamp
+from console.scheduling.kueue.quota_tree import QuotaNode
+from console.scheduling.kueue_snapshot import flavor_of, gpu_flavors, kueue_snapshot
+from console.scheduling.order import cluster_queue_name, queue_order
 from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from console.kube.objects.queue import ClusterQueue
-    from console.kube.objects.queue import Quota as QueueQuota
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
-    from console.scheduling.kueue.quota_tree import FlavorResource
     from console.scheduling.kueue_messages import KueueMessage
 
 
@@ -88,59 +82,8 @@ class QuotaLedger:
 
     def __init__(self, fleet: Fleet, flavor: str) -> None:
         self.at = flavor, GPU
-        cohorts = (
-            Cohort(each.name, each.parent, self._quotas(each.quotas), each.weight) for each in fleet.cohorts.values()
-        )
-        queues = map(self._queue, fleet.cluster_queues.values())
-        holding = (
-            self._workload(each, fleet) for _, name in fleet.cluster_queues for each in queue_order(fleet, name).running
-        )
-        known = fleet.flavors.get(("", flavor)) or ResourceFlavor(flavor)
-        self.flavor = Flavor(flavor, dict(known.node_labels), known.taints, known.tolerations)
-        # The strategies stand in Kueue's configuration, which few may read: those of its documentation.
-        fair = DEFAULT_STRATEGIES if any(each.shares_fairly for each in fleet.cluster_queues.values()) else ()
-        self.snapshot = Snapshot(queues, cohorts, [self.flavor], holding=holding, fair_sharing=fair)
-        for queue in fleet.cluster_queues.values():  # workloads that may not be listed hold quota too
-            used = sum(usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == self.at)
-            node = self.snapshot.queues[queue.name]
-            before = node.used.get(self.at, 0)
-            node.add_usage(self.at, max(0, used - before))
-            node.remove_usage(self.at, max(0, before - used))
-
-    def _queue(self, queue: ClusterQueue) -> QueueNode:
-        rules = queue.preemption
-        threshold = -1 if rules.borrow_threshold is None else rules.borrow_threshold
-        return QueueNode(
-            queue.name,
-            weight=queue.weight,
-            quotas=self._quotas(queue.quotas),
-            cohort=queue.cohort,
-            groups=(ResourceGroup((GPU,), (self.at[0],)),),
-            within_queue=rules.within_queue,
-            reclaim=rules.reclaim_within_cohort,
-            borrow_within=threshold if rules.borrow_within_cohort != "Never" else None,
-        )
-
-    def _quotas(self, listed: Iterable[QueueQuota]) -> dict[FlavorResource, Quota]:
-        return {
-            (each.flavor, each.resource): Quota(each.nominal, each.borrowing_limit, each.lending_limit)
-            for each in listed
-            if (each.flavor, each.resource) == self.at
-        }
-
-    def _workload(self, workload: Workload, fleet: Fleet) -> KueueWorkload:
-        held = _gpus_of(workload, self.at[0])
-        evicted, since = condition(workload.conditions, "Evicted"), condition(workload.conditions, "QuotaReserved")
-        return KueueWorkload(
-            workload.key,
-            workload.uid,
-            cluster_queue_name(workload, fleet),
-            workload.priority,
-            queue_timestamp(workload),
-            [PodSet("all", 1, {GPU: held}, {}, flavors={GPU: self.at[0]})] if held else [],
-            reserved=since.since if since else 0.0,
-            evicted=evicted is not None and evicted.is_true,
-        )
+        self.flavor = flavor_of(fleet, flavor)
+        self.snapshot = kueue_snapshot(fleet, (flavor,))
 
     def _of(self, name: str) -> QuotaNode:
         return self.snapshot.queues.get(name) or QuotaNode(name)
@@ -192,11 +135,6 @@ def ledger(fleet: Fleet, flavor: str) -> QuotaLedger:
 
 def account(fleet: Fleet, cluster_queue: str, flavor: str) -> QuotaAccount:
     return ledger(fleet, flavor).account(cluster_queue)
-
-
-def gpu_flavors(queue: ClusterQueue | None) -> list[str]:
-    """The flavors in which a queue has quota of GPUs, in the order in which they are tried."""
-    return list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU)) if queue else []
 
 
 def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:

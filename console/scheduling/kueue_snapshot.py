@@ -1,0 +1,160 @@
+"""The GPUs of a snapshot of the cluster as the library of Kueue's rules takes them: quota, who holds it, and places.
+
+Of other resources nothing is known here: they are taken to be enough.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.kube.objects.matching import Toleration
+from console.kube.objects.meta import GPU, condition
+from console.kube.objects.queue import ResourceFlavor
+from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
+from console.scheduling.kueue.quota_tree import Cohort, Quota
+from console.scheduling.kueue.state import Flavor, Node, PodSet, QueueNode, ResourceGroup, Snapshot, TopologyRequest
+from console.scheduling.kueue.state import Workload as KueueWorkload
+from console.scheduling.kueue.topology_assignment import TopologyTree
+from console.scheduling.node_labels import label_of
+from console.scheduling.order import cluster_queue_name, queue_order, queue_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from console.kube.objects.node import Node as ClusterNode
+    from console.kube.objects.queue import ClusterQueue
+    from console.kube.objects.queue import Quota as QueueQuota
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+    from console.scheduling.kueue.state import FlavorResource
+
+NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
+_ANY_TAINT = (Toleration("", "Exists", "", ""),)  # which taints the pods of a Workload tolerate is not kept
+UNNAMED = "-"  # the place of a node that carries no label of a level; Kueue has no such place
+
+
+def gpu_flavors(queue: ClusterQueue | None) -> list[str]:
+    """The flavors in which a queue has quota of GPUs, in the order in which they are tried."""
+    return list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU)) if queue else []
+
+
+def flavor_of(fleet: Fleet, name: str, topology: str = "") -> Flavor:
+    known = fleet.flavors.get(("", name)) or ResourceFlavor(name)
+    return Flavor(name, dict(known.node_labels), known.taints, known.tolerations, topology)
+
+
+def kueue_snapshot(fleet: Fleet, flavors: Iterable[str], *, places: bool = False) -> Snapshot:
+    """The GPUs of these flavors over all queues and cohorts; with `places` the nodes of flavors with a topology too."""
+    names = tuple(flavors)
+    trees = _trees(fleet, names) if places else {}
+    queues = [_queue(each, names) for each in fleet.cluster_queues.values()]
+    cohorts = (
+        Cohort(each.name, each.parent, _quotas(each.quotas, names), each.weight) for each in fleet.cohorts.values()
+    )
+    holding = (
+        kueue_workload(each, fleet, names, holds=True)
+        for _, name in fleet.cluster_queues
+        for each in queue_order(fleet, name).running
+    )
+    # The strategies stand in Kueue's configuration, which few may read: those of its documentation.
+    fair = DEFAULT_STRATEGIES if any(each.shares_fairly for each in fleet.cluster_queues.values()) else ()
+    known = [flavor_of(fleet, name, trees[name].name if name in trees else "") for name in names]
+    snapshot = Snapshot(queues, cohorts, known, trees, holding, fair)
+    for queue in fleet.cluster_queues.values():  # workloads that may not be listed hold quota too
+        node = snapshot.queues[queue.name]
+        for at in ((name, GPU) for name in names):
+            used = sum(usage.total for usage in queue.reserved if (usage.flavor, usage.resource) == at)
+            before = node.used.get(at, 0)
+            node.add_usage(at, max(0, used - before))
+            node.remove_usage(at, max(0, before - used))
+    return snapshot
+
+
+def _queue(queue: ClusterQueue, flavors: tuple[str, ...]) -> QueueNode:
+    rules = queue.preemption
+    threshold = -1 if rules.borrow_threshold is None else rules.borrow_threshold
+    return QueueNode(
+        queue.name,
+        weight=queue.weight,
+        quotas=_quotas(queue.quotas, flavors),
+        cohort=queue.cohort,
+        groups=(ResourceGroup((GPU,), tuple(each for each in gpu_flavors(queue) if each in flavors)),),
+        within_queue=rules.within_queue,
+        reclaim=rules.reclaim_within_cohort,
+        borrow_within=threshold if rules.borrow_within_cohort != "Never" else None,
+    )
+
+
+def _quotas(listed: Iterable[QueueQuota], flavors: tuple[str, ...]) -> dict[FlavorResource, Quota]:
+    return {
+        (each.flavor, each.resource): Quota(each.nominal, each.borrowing_limit, each.lending_limit)
+        for each in listed
+        if each.resource == GPU and each.flavor in flavors
+    }
+
+
+def kueue_workload(workload: Workload, fleet: Fleet, flavors: tuple[str, ...], *, holds: bool) -> KueueWorkload:
+    """Its pod sets that ask for GPUs; of one that holds quota those with GPUs of these flavors, and their places."""
+    evicted, since = condition(workload.conditions, "Evicted"), condition(workload.conditions, "QuotaReserved")
+    pod_sets = []
+    for group in workload.pod_sets:
+        only = flavors[0] if holds and not group.flavors and len(flavors) == 1 else ""
+        held, gpus = dict(group.flavors).get(GPU, only), dict(group.requests).get(GPU, 0)
+        if gpus and (held in flavors or not holds):
+            pod_sets.append(
+                PodSet(
+                    group.name,
+                    group.count,
+                    {GPU: group.total(GPU)},
+                    {GPU: gpus},
+                    topology=TopologyRequest(required=group.required_topology),
+                    tolerations=_ANY_TAINT,
+                    flavors={GPU: held} if held else {},
+                    places=tuple((each.values, each.count) for each in group.domains),
+                )
+            )
+    return KueueWorkload(
+        workload.key,
+        workload.uid,
+        cluster_queue_name(workload, fleet),
+        workload.priority,
+        queue_timestamp(workload),
+        pod_sets,
+        reserved=since.since if since else 0.0,
+        evicted=evicted is not None and evicted.is_true,
+    )
+
+
+def _trees(fleet: Fleet, flavors: tuple[str, ...]) -> dict[str, TopologyTree]:
+    others = {name: {GPU: used} for name, used in _used_by_others(fleet).items()}
+    found = {}
+    for name in flavors:
+        known = fleet.flavors.get(("", name))
+        topology = fleet.topologies.get(("", known.topology)) if known and known.topology else None
+        if topology is not None:
+            flavor = flavor_of(fleet, name, topology.name)
+            nodes = (node_of(each, topology.levels, flavor.labels) for each in fleet.nodes.values() if each.takes_pods)
+            found[name] = TopologyTree(topology.name, topology.levels, flavor, nodes, others)
+    return found
+
+
+def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] | None = None) -> Node:
+    """A node with the labels of these levels; labels that the console does not keep of a node are taken to match."""
+    own = {level: label_of(node, level) or UNNAMED for level in levels}
+    for key, value in (labels or {}).items():
+        known = label_of(node, key)
+        own[key] = value if known is None else known
+    return Node(node.name, own, (), {GPU: max(node.gpus, node.gpu_capacity), "pods": NO_LIMIT})
+
+
+def _used_by_others(fleet: Fleet) -> dict[str, int]:
+    """GPUs on each node held by pods that no topology assignment tells of, and those that are lost."""
+    used: dict[str, int] = {}
+    for node in fleet.nodes.values():
+        used[node.name] = max(0, node.gpu_capacity - node.gpus)
+        for pod in fleet.pods_by_node.get(node.name, ()):
+            jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
+            workload = fleet.workload_of(jobset) if jobset else None
+            if workload is None or not any(group.domains for group in workload.pod_sets):
+                used[node.name] += pod.holds_gpus
+    return used
