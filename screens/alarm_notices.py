@@ -50,10 +50,11 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 
     if not app.connected:
         return JobLine(jobset, fleet, owner=jobset.owner)
-    session, key = app.session, jobset.key
+    session, key, workload = app.session, jobset.key, fleet.workload_of(jobset)
     line = JobLine(
         jobset, fleet, session.measures.glancing.of(jobset.uid),
         owner=app.whose(jobset.owner), outside=session.watch.namespace_option(jobset.namespace),
+        start=session.measures.starts.get(workload.key) if workload is not None else None,
     )  # fmt: skip
     if not session.alarms_enabled:
         return line

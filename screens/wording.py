@@ -103,6 +103,12 @@ def clock(when: float) -> str:
     return f"{datetime.fromtimestamp(when).astimezone():%Y-%m-%d %H:%M:%S}" if when else ""
 
 
+def clock_time(when: float, now: float) -> str:
+    """A moment to come as people say it: "16:40", with its day where that is another one."""
+    at, today = (datetime.fromtimestamp(each).astimezone() for each in (when, now))
+    return f"{at:%H:%M}" if at.date() == today.date() else f"{at:%a %d %b, %H:%M}"
+
+
 def moment(when: float, now: float) -> str:
     """A moment as a sentence says it: relative up to a day ("2 min ago", "in 6 h"), absolute after; "" if unknown."""
     if not when:

@@ -14,11 +14,12 @@ from console.metrics.job_measures import JobMeasures, JobProgressReader
 from console.metrics.nccl.history import NcclHistory, default_path
 from console.metrics.nccl.reference import PASS_LINE
 from console.pace import WorkSlices
+from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
     from console.kube.objects.pod import Pod
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
+FORECAST_EVERY = 5.0
 PAUSE = 0.1  # seconds between two tellings while lines stream in
 BARS_EVERY = 1.0  # seconds between two looks at progress bars
 NOTE_EVERY = 10.0  # seconds between two notes of the last loss in the memory of runs
@@ -105,6 +107,8 @@ class Measures:
         self._kept: dict[Path, NcclHistory] = {}
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
         self._read_again = 0.0
+        self._forecast: tuple[object, float, Mapping[Key, ExpectedStart]] = (None, 0.0, {})
+        """Of which snapshot, when the next may be made, and the starts."""
         self.light: dict[Key, JobMonitor] = {}
         """Jobs of which a log or two are followed for alarms; whoever follows says so here."""
         self.glancing = JobProgressReader(
@@ -140,6 +144,24 @@ class Measures:
             self._read_again = now + READ_AGAIN
             self._reading = asyncio.create_task(kept.read(), name="measures:kept")
         return kept.nodes
+
+    async def expected_starts(self) -> Mapping[tuple[str, str], ExpectedStart]:
+        """When waiting workloads would start, by their keys; worked out again when the snapshot is another one, at most
+        every few seconds.
+        """
+        fleet, now = self._cluster.fleet, asyncio.get_running_loop().time()
+        if fleet is not self._forecast[0] and now >= self._forecast[1]:
+            known = self.glancing.known
+            left = {uid: each.at + eta - fleet.at for uid, each in known.items() if (eta := each.eta) is not None}
+            running = {uid: max(0.0, seconds) for uid, seconds in left.items() if uid in fleet.jobset_by_uid}
+            starts = await asyncio.to_thread(expected_starts, fleet, running)
+            self._forecast = fleet, now + FORECAST_EVERY, starts
+        return self.starts
+
+    @property
+    def starts(self) -> Mapping[Key, ExpectedStart]:
+        """The latest forecast; nothing before one was asked for."""
+        return self._forecast[2]
 
     def followed(self, key: Key) -> JobMeasures | None:
         """What is read of a job whose log is followed; None of any other."""

@@ -60,6 +60,7 @@ HELP = {
     "nccl-quick": "a short NCCL test inside a pod that runs, over its own GPUs",
     "training": "how far the training of a job is: loss, speed, time left, what happened",
     "read": "the contents of a log: NCCL tests, steps of training, failures; needs no cluster",
+    "forecast": "when waiting jobs would start, by the progress of what runs",
     "why": "what failed first in a job, or why it does not run",
     "view": "a log file in the log view, of any size: search, filters, levels; needs no cluster",
     "clusters": "clusters of Google's that the login may see; connect to one",
@@ -125,6 +126,8 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.measures import COMMANDS
         case "read":
             from screens.cli.read import COMMANDS
+        case "forecast":
+            from screens.cli.forecast import COMMANDS
         case "why":
             from screens.cli.why import COMMANDS
         case "clusters" | "nodepools" | "operations" | "resize" | "report":

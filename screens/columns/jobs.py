@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from console.metrics.alarm_rules import Alarm
     from console.metrics.health import Health
     from console.metrics.job_progress import JobProgress
+    from console.scheduling.expected_starts import ExpectedStart
     from console.scheduling.why_answer import Why
     from screens.widgets.table.table import RowKey
     from screens.wording import Cell
@@ -49,6 +50,7 @@ class JobLine:
     faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
     owner: str = ""  # who launched it; "you" for whoever looks
     outside: str = ""  # its namespace, where commands have to name it
+    start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
@@ -159,6 +161,14 @@ def last_cell(line: JobLine) -> Cell:
     return glance_words(line.glance) if line.glance else Span(place_words(line), "dim")
 
 
+def start_words(start: ExpectedStart, now: float) -> str:
+    """When it would start, in a sentence without its end."""
+    if not start.at:
+        return f"when it starts cannot be known: {start.unknown}"
+    when = f"{wording.clock_time(start.at, now)}, {wording.moment(start.at, now)}, when {start.after} ends"
+    return f"by {when}, or sooner" if start.latest else f"about {when}"
+
+
 def glance_words(glance: JobProgress) -> list[Span]:
     """The latest figures: "loss 2.104  1,180 TFLOP/s", "busbw 594 GB/s ✓"."""
     if glance.busbw is not None:
@@ -173,6 +183,11 @@ def glance_words(glance: JobProgress) -> list[Span]:
 
 
 def progress_cell(line: JobLine) -> Cell:
+    """How far it is, and how long it will take; of a job that waits when it would start."""
+    if line.start is not None and line.start.at and line.jobset.state is JobState.PENDING:
+        return Span(
+            f"{'by' if line.start.latest else 'about'} {wording.clock_time(line.start.at, line.fleet.at)}", "dim"
+        )
     glance = line.glance
     if glance is None or line.jobset.finished:
         return ""

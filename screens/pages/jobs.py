@@ -113,7 +113,9 @@ class JobsScreen(PanedScreen):
         while True:
             if self.app.screen is self and self.app.connected:
                 keys = [(key[0], key[1]) for key in self.table.shown]
-                if await self.session.measures.glancing.poll(keys):
+                measures = self.session.measures
+                starts, news = measures.starts, await measures.glancing.poll(keys)
+                if await measures.expected_starts() != starts or news:
                     self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 

@@ -12,7 +12,7 @@ from console.logs.redact import redact
 from console.metrics.alarm_rules import GLYPH
 from console.metrics.training.series import METRICS
 from screens import wording
-from screens.columns.jobs import attempt_cell, events_of, glance_words, place_words, reasons, state_cell
+from screens.columns.jobs import attempt_cell, events_of, glance_words, place_words, reasons, start_words, state_cell
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
 from screens.widgets.charts.training_plot import Chart, View, draw_chart
 from screens.widgets.pane import event_lines
@@ -51,6 +51,8 @@ def job_lines(
         found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
     found.append([])
     if job.jobset.state is JobState.PENDING:
+        if job.start is not None:
+            found += [*folded_runs([Span("starts    ", "dim"), Span(start_words(job.start, now))], width), []]
         found += waiting_lines(job.why, width, whose)
     else:
         found += _figures(job, measures, width, max(5, min(12, height - 20)))

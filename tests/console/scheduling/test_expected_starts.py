@@ -1,0 +1,112 @@
+"""When waiting workloads would start: quota and places that running jobs free, in Kueue's order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from console.kube.objects.queue import LocalQueue, ResourceFlavor, Topology
+from console.kube.objects.workload import TopologyDomain
+from console.scheduling.expected_starts import expected_starts
+from tests.fakes import fleet_of
+from tests.screens.queue_scene import claim, cluster_queue, job, queue_scene
+from tests.screens.scene import a4, rank
+
+if TYPE_CHECKING:
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+
+
+def uid(fleet: Fleet, name: str) -> str:
+    return fleet.jobsets["default", name].uid
+
+
+def start_of(fleet: Fleet, name: str, **left: float) -> tuple[float, str, bool, str]:
+    """Seconds until it starts, after which job, whether sooner is possible, and why it is not known."""
+    starts = expected_starts(fleet, {uid(fleet, each): seconds for each, seconds in left.items()})
+    workload = fleet.workload_of(fleet.jobsets["default", name])
+    assert workload is not None
+    found = starts[workload.key]
+    return found.at and round(found.at - fleet.at, 3), found.after, found.latest, found.unknown
+
+
+def test_a_job_starts_when_the_quota_that_it_waits_for_is_free() -> None:
+    fleet = queue_scene()
+    assert start_of(fleet, "dpo-b", llama=600) == (600, "llama", False, "")
+
+
+def test_without_the_progress_of_what_runs_nobody_can_know() -> None:
+    assert start_of(queue_scene(), "dpo-b") == (0, "", False, "how long llama still runs is not known")
+
+
+def scene(*jobs: tuple[JobSet, Workload], gpus: int = 64, **queue: object) -> Fleet:
+    made = structs.replace(cluster_queue("a4", gpus), **queue)
+    return fleet_of(made, LocalQueue("default", "a4", cluster_queue="a4"), ResourceFlavor("a4"),
+                    *(each for pair in jobs for each in pair))  # fmt: skip
+
+
+def runs(name: str, nodes: int, **more: object) -> tuple[JobSet, Workload]:
+    made = job(name, nodes)
+    return made, structs.replace(claim(made), **more)
+
+
+def waits(name: str, nodes: int, *, created: float = 0.0, **more: object) -> tuple[JobSet, Workload]:
+    made = job(name, nodes, suspended=True)
+    workload = claim(made, waits="couldn't assign flavors to pod set workload: insufficient unused quota")
+    return made, structs.replace(workload, **({"created": created} if created else {}), **more)
+
+
+def test_those_in_front_take_the_room_first_and_small_ones_pass_them() -> None:
+    fleet = scene(runs("a", 4), runs("b", 4), waits("big", 8, created=1.0), waits("small", 2, created=2.0))
+    assert start_of(fleet, "small", a=100, b=200)[:2] == (100, "a")
+    assert start_of(fleet, "big", a=100, b=200)[3] == (
+        "others start before it (small), and how long they will run is not known"
+    )
+    strict = scene(runs("a", 4), runs("b", 4), waits("big", 8, created=1.0), waits("small", 2, created=2.0),
+                   strategy="StrictFIFO")  # fmt: skip
+    assert start_of(strict, "big", a=100, b=200)[:2] == (200, "b")
+    assert start_of(strict, "small", a=100, b=200)[3].startswith("others start before it (big)")
+
+
+def test_a_job_whose_end_is_not_known_makes_it_the_latest_moment() -> None:
+    fleet = scene(runs("a", 4), runs("b", 4), waits("c", 4))
+    assert start_of(fleet, "c", a=100) == (100, "a", True, "")
+
+
+def test_what_is_larger_than_its_queue_never_starts() -> None:
+    fleet = scene(runs("a", 4), waits("huge", 9))
+    assert start_of(fleet, "huge", a=100)[3] == "it has no room even when all that runs has ended"
+
+
+def test_a_stopped_queue_is_not_forecast() -> None:
+    fleet = scene(runs("a", 8), waits("c", 4), stop_policy="Hold")
+    workload = fleet.workload_of(fleet.jobsets["default", "c"])
+    assert workload is not None
+    assert workload.key not in expected_starts(fleet, {uid(fleet, "a"): 1.0})
+
+
+BLOCK = "cloud.google.com/gce-topology-block"
+
+
+def test_places_count_as_well_as_quota() -> None:
+    """Four nodes in two blocks: the quota is there, but a block is free only once both of its jobs have ended."""
+    nodes = [structs.replace(a4(number), block=f"blk-{number // 2}", pool="pool") for number in range(4)]
+    placed = []
+    for number, name in enumerate(("a", "b", "c")):
+        made = job(name, 1)
+        held = claim(made)
+        group = structs.replace(held.pod_sets[0], domains=(TopologyDomain((nodes[number].name,), 1),))
+        placed.append((made, structs.replace(held, pod_sets=(group,)), rank(made, 0, nodes[number].name)))
+    wide = job("wide", 2, suspended=True)
+    wish = claim(wide, waits="topology")
+    group = structs.replace(wish.pod_sets[0], required_topology=BLOCK)
+    flavor = ResourceFlavor("a4", topology="net")
+    fleet = fleet_of(
+        cluster_queue("a4", 48), LocalQueue("default", "a4", cluster_queue="a4"), flavor, *nodes,
+        Topology("net", levels=(BLOCK, "kubernetes.io/hostname")),
+        *(each for parts in placed for each in parts), wide, structs.replace(wish, pod_sets=(group,)),
+    )  # fmt: skip
+    assert start_of(fleet, "wide", a=100, b=300, c=200)[:2] == (200, "c"), "blk-1 has one node free already"
+    assert start_of(fleet, "wide", a=100, b=300)[:3] == (300, "b", True)
