@@ -7,7 +7,6 @@ not wait for it.
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
@@ -30,10 +29,6 @@ if TYPE_CHECKING:
     from console.settings import Settings
 
 _BY_ITSELF = "Retrying automatically."
-YOUNG_OBJECTS = 50_000
-"""New objects after which Python looks for cycles among them. A page of a list makes some thousands that die with it;
-at Python's 700 they grow old meanwhile, and bring a look through all objects of the program every few pages.
-"""
 SILENT = 7.0  # seconds after which a list of which nothing comes is given up by whoever waits for it
 _MAY_AGAIN = 60.0  # seconds for which an answer about rights is believed
 
@@ -105,7 +100,6 @@ class WatchedCluster:
     async def connect(self, context: str, namespace: str) -> None:
         """Start watching, after whatever was watched before; it does not wait for the server. Raises BadKubeconfig."""
         target = self._kubeconfig.target(context)
-        gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
         connecting = await asyncio.to_thread(self.prepare)
         await self._disconnect()
         self._connection = connecting.Connection(target)
