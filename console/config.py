@@ -12,18 +12,41 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 import msgspec
 from msgspec import Meta, Struct
 
+from console.errors import BadInput
 from console.folders import config_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
-Place = Literal["job", "pod", "node"]
+AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu"]
+Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
 FASTEST = 0.25
 """Seconds between two snapshots of the cluster."""
 PLACEHOLDERS = ("job", "pod", "node", "namespace", "context")
 """What a command of one's own may name, each in braces."""
+
+
+class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """From when on alarms are raised: in seconds, steps and GB/s."""
+
+    silent: Annotated[Seconds, Meta(description="seconds without a line of any pod")] = 600.0
+    late: Annotated[Seconds, Meta(description="seconds without a step after which it is late")] = 30.0
+    late_steps: Annotated[Seconds, Meta(description="and so many usual steps, unless longer pauses are usual")] = 10.0
+    stall: Annotated[Seconds, Meta(description="seconds without a step after which that is an alarm")] = 60.0
+    stall_steps: Annotated[Seconds, Meta(description="and so many usual steps, or half again the longest pause")] = 25.0
+    warm_up: Annotated[Seconds, Meta(description="seconds of silence before the pace is known")] = 1800.0
+    pause: Annotated[Seconds, Meta(description="seconds without a step while it evaluates, loads or saves")] = 1800.0
+    behind: Annotated[int, Meta(ge=1, description="steps that a rank is behind the foremost")] = 20
+    gpus: Annotated[float, Meta(ge=0, lt=1e9, description="seconds between two looks at the GPUs; 0: none")] = 120.0
+    busbw: Annotated[float, Meta(ge=0, lt=1e9, description="GB/s that an NCCL test has to reach; 0: usual")] = 0.0
+    streams: Annotated[int, Meta(ge=0, description="logs followed at once for jobs whose page is not open")] = 32
+    running: Annotated[bool, Meta(description="every running job is watched, not only opened ones")] = True
+    off: Annotated[tuple[AlarmName, ...], Meta(description="alarms to turn off")] = ()
+    inspect: Annotated[bool, Meta(description="a job of one's own that has stalled is inspected, as by a4 hang")] = True
+    notify: Annotated[bool, Meta(description="the terminal is told: bell, OSC 9 and 777")] = True
 
 
 class ListConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -71,6 +94,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         default_factory=dict
     )
     commands: Annotated[tuple[OwnCommand, ...], Meta(description="commands of one's own")] = ()
+    alarms: Annotated[Thresholds, Meta(description="thresholds of alarms")] = Thresholds()
 
 
 class Problem(Struct, frozen=True):
@@ -121,6 +145,27 @@ def load_config(path: Path | None = None) -> Loaded:
     data = _parse(text, problems)
     config = _checked(data, Config, (), text, problems)
     return Loaded(path, config, tuple(sorted(problems, key=lambda each: each.line)), text)
+
+
+_in_force: tuple[Path, int, Loaded] | None = None
+
+
+def config_in_force() -> Loaded:
+    """The settings as the file has them now, read again only when it has changed. Blocking."""
+    global _in_force
+    now = config_path(), config_time()
+    if _in_force is None or _in_force[:2] != now:
+        _in_force = (*now, load_config(now[0]))
+    return _in_force[2]
+
+
+def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:
+    """Those with some of them changed; BadInput names the first that cannot be."""
+    problems: list[Problem] = []
+    found: Thresholds = _checked({**msgspec.to_builtins(before), **given}, Thresholds, (), "", problems)
+    if problems:
+        raise BadInput(problems[0].text)
+    return found
 
 
 def json_schema() -> dict[str, Any]:
@@ -200,8 +245,8 @@ def _checked_struct(
 def _bare(kind: Any) -> tuple[Any, Meta | None]:
     """A type without what describes it."""
     if get_origin(kind) is Annotated:
-        bare, meta = get_args(kind)
-        return bare, meta
+        bare, meta, *more = get_args(kind)  # what is annotated twice has the bounds first
+        return bare, meta if not more or meta.ge is not None else more[0]
     return kind, None
 
 
@@ -211,8 +256,9 @@ def _allowed(kind: Any, meta: Meta | None) -> str:
         return f"one of {', '.join(get_args(kind))}"
     if kind is bool or NoneType in get_args(kind):
         return "true or false"
-    if kind is float and meta:
-        return f"a number from {meta.ge:g} to {meta.le:g}"
+    if kind in {int, float} and meta:
+        noun = "a whole number" if kind is int else "a number"
+        return f"{noun} of at least {meta.ge:g}" if meta.le is None else f"{noun} from {meta.ge:g} to {meta.le:g}"
     if get_origin(kind) is tuple:
         return "a list of texts in quotes"
     if get_origin(kind) is dict:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError
 from console.kube.find_job import with_namespace_option
 from console.metrics.alarm_rules import GLYPH, AlarmKind
 from screens.widgets.log.view import LogView, Told
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from screens.columns.jobs import JobLine
 
 OFF = "A4_NOTIFY"
-"""Variable that turns the terminal's notification off by "0", "no", "off" or "false", as alarms.toml can."""
+"""Variable that turns the terminal's notification off by "0", "no", "off" or "false", as the settings can."""
 _NO = ("0", "no", "off", "false")
 _SHOW_BOTH = ("wezterm", "ghostty", "xterm-ghostty", "xterm-kitty")
 """Terminals, as they call themselves, that show OSC 9 and OSC 777."""
@@ -35,14 +33,6 @@ LOW = 30  # lines of a terminal below which a message is told as shortly as it c
 _AWAY = "esc closes this"
 SHOWN = 10  # seconds that an alarm is shown
 FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before is found again
-
-
-def watch(app: ConsoleApp, key: tuple[str, str]) -> None:
-    """Watch a job that runs in full from here on, until it ends; a file of thresholds that cannot be used is told."""
-    try:
-        app.session.alarms.watch_job(*key)
-    except ConsoleError as error:
-        app.notify(str(error), title="Alarms are off", severity="warning")
 
 
 def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
@@ -126,8 +116,7 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
         return
     alarms = app.session.alarms
-    with suppress(ConsoleError):  # a file of thresholds that cannot be used: the page of a job and `A` tell it
-        alarms.watch_namespace(app.only_namespace)
+    alarms.watch_namespace(app.only_namespace)
     new = bell.not_yet_told(app, alarms.take_new()) + bell.explained(alarms.latest)
     _show(app, new)
     for alarm in new:

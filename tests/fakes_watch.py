@@ -13,9 +13,10 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from console.config import Thresholds
 from console.hang.report import HangReport, TracedProcess
 from console.kube.find_job import find_job
-from console.metrics.alarm_rules import Alarm, AlarmKind, AlarmReport, Coverage, Thresholds
+from console.metrics.alarm_rules import Alarm, AlarmKind, AlarmReport, Coverage
 from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_monitor import JobMonitor
 from console.metrics.nccl.reference import PASS_LINE

@@ -1,7 +1,5 @@
 """The kinds of alarms, their thresholds, and when the next step of a run is late by the run's own past.
 
-The person's thresholds are in `$XDG_CONFIG_HOME/a4/alarms.toml`, whose keys are those of `Thresholds`.
-
 A step is not late while the run makes a pause as it has made before, for a checkpoint or an evaluation, nor before the
 next line is due in a log that tells of every hundredth step only.
 """
@@ -10,17 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
-
-from console.errors import BadInput
-from console.folders import config_folder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from console.config import Thresholds
     from console.metrics.job_progress import JobProgress
 
 
@@ -121,39 +114,6 @@ class AlarmReport(NamedTuple):
     unread: str = ""  # why nothing is known of its present steps though its log can be read, in words
 
 
-class Thresholds(Struct, frozen=True):
-    """From when on alarms are raised: in seconds, steps and GB/s."""
-
-    silent: float = 600.0  # seconds without a line of any rank
-    late: float = 30.0
-    """Seconds without a new step, at least, after which the next one is said to be late, without an alarm."""
-    late_steps: float = 10.0
-    """And so many usual steps; a run that makes longer pauses regularly has time for one of them."""
-    stall: float = 60.0  # seconds without a new step, at least, after which that is an alarm
-    stall_steps: float = 25.0  # and so many usual steps, or the run's own longest pause and half of it again
-    warm_up: float = 1800.0
-    """Seconds without a line, or without an iteration, before there have been enough iterations to know the pace."""
-    pause: float = 1800.0  # seconds without an iteration while the program evaluates, or saves or loads a checkpoint
-    behind: int = 20  # steps that a rank is behind the foremost
-    gpus: float = 120.0  # seconds between two looks at the GPUs; 0: none
-    busbw: float = 0.0  # GB/s that a test has to reach; 0: the usual line
-    streams: int = 32
-    """Logs that are followed at the same time for jobs whose page nobody opened; two for each job at first."""
-    running: bool = True  # whether every running job is watched, not only those whose page was opened
-    off: tuple[AlarmKind, ...] = ()  # alarms to turn off
-    inspect: bool = True  # whether a job of one's own that has stalled is inspected by itself, as by `a4 hang`
-    notify: bool = True  # whether the terminal is told (bell, OSC 9 and 777)
-
-
-LEAST = {
-    "silent": 1.0, "late": 1.0, "late_steps": 1.0, "stall": 1.0, "stall_steps": 1.0, "warm_up": 1.0, "pause": 1.0,
-    "behind": 1, "gpus": 0.0, "busbw": 0.0, "streams": 0,
-}  # fmt: skip
-"""Numbers of `Thresholds`, and the least that each may be."""
-
-SWITCHES = ("running", "inspect", "notify")  # those of `Thresholds` that are on or off
-
-
 class Coverage(Struct, frozen=True):
     """How many running jobs are watched for alarms."""
 
@@ -234,73 +194,3 @@ def _pace_words(pace: float) -> str:
 def format_duration(seconds: float) -> str:
     """In words that change seldom: whole minutes from the second on."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-# the person's thresholds
-
-
-def default_path() -> Path:
-    return config_folder() / "alarms.toml"
-
-
-def read_thresholds(place: Path | None = None) -> Thresholds:
-    """The person's thresholds; those that are usual where there is no file. BadInput if it cannot be used."""
-    import tomllib  # most who know alarms read no file
-
-    place = place or default_path()
-    try:
-        given = tomllib.loads(place.read_text())
-    except FileNotFoundError:
-        return Thresholds()
-    except (OSError, ValueError) as error:
-        raise BadInput(
-            f"{place} cannot be read: {error}.", "Fix or remove it; a4 wait --help lists its keys."
-        ) from error
-    try:
-        return with_thresholds(Thresholds(), given)
-    except BadInput as error:
-        raise BadInput(f"{place}: {error.message}", error.hint) from error
-
-
-_in_force: tuple[Path, int, Thresholds] | None = None
-
-
-def thresholds_in_force() -> Thresholds:
-    """The person's thresholds; the usual ones where the file cannot be used, of which alarms then tell."""
-    global _in_force
-    place = default_path()
-    try:
-        changed = place.stat().st_mtime_ns
-    except OSError:
-        return Thresholds()
-    if _in_force is None or _in_force[:2] != (place, changed):
-        try:
-            _in_force = (place, changed, read_thresholds(place))
-        except BadInput:
-            _in_force = (place, changed, Thresholds())
-    return _in_force[2]
-
-
-def with_thresholds(before: Thresholds, given: dict[str, Any]) -> Thresholds:
-    """Those with some of them changed; BadInput names the first that cannot be."""
-    changed: dict[str, Any] = {}
-    for name, value in given.items():
-        if name == "off":
-            changed[name] = _kinds(value)
-        elif name in SWITCHES and isinstance(value, bool):
-            changed[name] = value
-        elif name in LEAST:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not LEAST[name] <= value < 1e9:
-                raise BadInput(f"{name} has to be a number of at least {LEAST[name]:g}, not {value!r}.")
-            changed[name] = value
-        else:
-            raise BadInput(f"There is no threshold {name}.", f"There are {', '.join([*LEAST, 'off', *SWITCHES])}.")
-    return replace(before, **changed)
-
-
-def _kinds(value: object) -> tuple[AlarmKind, ...]:
-    names = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
-    for name in names:
-        if name not in list(AlarmKind):
-            raise BadInput(f"There is no alarm {name!r}.", f"There are {', '.join(AlarmKind)}.")
-    return tuple(AlarmKind(name) for name in names)

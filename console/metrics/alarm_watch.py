@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from console.metrics.alarm_rules import (
     ENOUGH,
@@ -14,10 +15,12 @@ from console.metrics.alarm_rules import (
     Alarm,
     AlarmKind,
     StepCadence,
-    Thresholds,
     format_duration,
     format_late_step,
 )
+
+if TYPE_CHECKING:
+    from console.config import Thresholds
 
 SETTLES = 10.0  # seconds at first in which lines come that were printed before anybody listened
 OLD_WITHIN = 1.0  # seconds after an old line in which the next one may come

@@ -12,20 +12,22 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from console.config import config_in_force
 from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import AlarmReport, Coverage, read_thresholds
+from console.metrics.alarm_rules import AlarmReport, Coverage
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
+    from console.config import Thresholds
     from console.hang.report import HangReport
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
-    from console.metrics.alarm_rules import Alarm, Thresholds
+    from console.metrics.alarm_rules import Alarm
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import Measures
 
@@ -143,15 +145,14 @@ class Alarms:
 
     @property
     def thresholds(self) -> Thresholds:
-        """How much is enough; BadInput if the person's file cannot be used."""
         if self._thresholds is None:
-            self._thresholds = read_thresholds()
+            self._thresholds = config_in_force().config.alarms
         return self._thresholds
 
     # for the whole session
 
     def watch_job(self, namespace: str, name: str) -> None:
-        """Watch a job until it ends or the session does. Raises BadInput as `thresholds` does."""
+        """Watch a job until it ends or the session does."""
         key = namespace, name
         if key in self._kept and not self._kept[key][1].done():
             return
@@ -205,8 +206,7 @@ class Alarms:
     def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
         """Watch every running job of a namespace (all, if none is named) from here on.
 
-        Nothing is done if the person wants that of opened jobs only, but for `always`. Raises BadInput as `thresholds`
-        does.
+        Nothing is done if the person wants that of opened jobs only, but for `always`.
         """
         if not (self.thresholds.running or always):
             return

@@ -32,13 +32,13 @@ from console.scheduling.ranks import first_failure, ranks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from console.config import Thresholds
     from console.hang.report import HangReport
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod
     from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
-    from console.metrics.alarm_rules import Thresholds
     from console.metrics.gpu_metrics import GpuBoard
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.job_progress import JobProgress

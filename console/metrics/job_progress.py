@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.metrics.alarm_rules import StepCadence, format_late_step, thresholds_in_force
+from console.config import config_in_force
+from console.metrics.alarm_rules import StepCadence, format_late_step
 from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.training.series import MetricColumn
 from console.metrics.training.steps import RunPosition
@@ -67,14 +68,18 @@ class JobProgress(Struct, frozen=True):
         if self.rhythm is None or not self.stepped or self.finished:
             return ""
         quiet = self.at - self.stepped
-        late = quiet > self.rhythm.late_after(thresholds_in_force())
+        late = quiet > self.rhythm.late_after(config_in_force().config.alarms)
         return format_late_step(quiet, self.step, self.step_time or self.pace) if late else ""
 
     @property
     def stalled(self) -> bool:
         """Whether it was so late that this is an alarm."""
         quiet = self.at - self.stepped
-        return self.rhythm is not None and bool(self.late) and quiet > self.rhythm.alarm_after(thresholds_in_force())
+        return (
+            self.rhythm is not None
+            and bool(self.late)
+            and quiet > self.rhythm.alarm_after(config_in_force().config.alarms)
+        )
 
     @property
     def empty(self) -> bool:

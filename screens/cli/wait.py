@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.config import Thresholds, config_in_force, with_thresholds
 from console.errors import BadInput
 from console.kube.find_job import find_job, require_jobs, with_namespace_option
 from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import LEAST, Thresholds, with_thresholds
 from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, alarm_json
@@ -106,6 +106,7 @@ async def wait(options: WaitOptions) -> int:
     async with open_session(options, KINDS) as session:
         if (session.namespace, options.job) not in session.fleet.jobsets:
             await session.watch.require_namespace(session.namespace)
+        warn_of_settings()
         thresholds = _thresholds(session, options)
         async with session.alarms.job(session.namespace, options.job, thresholds) as watched:
             try:
@@ -119,6 +120,14 @@ async def wait(options: WaitOptions) -> int:
         else:
             (print_line if code == REACHED else warn)(f"{words}.")
     return code
+
+
+def warn_of_settings() -> None:
+    """Name what is wrong among the thresholds of the person's settings."""
+    loaded = config_in_force()
+    for each in loaded.problems:
+        if each.path[:1] == ("alarms",):
+            warn(f"{loaded.path}:{each.line}: {each.text}")
 
 
 def _thresholds(session: Session, options: WaitOptions) -> Thresholds:
@@ -257,6 +266,7 @@ def _told(options: WaitOptions, code: int, words: str, watched: JobMonitor) -> d
 
 async def alarms(options: AlarmsOptions) -> int:
     """Listen for a while and print the alarms that there are, or each as it begins; 5 if there is one."""
+    warn_of_settings()
     async with open_session(options, (*ALARMS_KINDS, "nodes"), listed=False) as session:
         fleet = await session.wait_until_listed(*ALARMS_KINDS)
         require_jobs(fleet, "Which jobs run")
@@ -338,7 +348,10 @@ class AlarmsOptions(Options):
     json: bool = json_flag()
 
 
-_DEFAULTS = "".join(f"  {name} = {getattr(Thresholds(), name):g}\n" for name in LEAST)
+_DEFAULTS = "".join(
+    f"  {name} = {value:g}\n" for name in Thresholds.__struct_fields__
+    if isinstance(value := getattr(Thresholds(), name), int | float) and not isinstance(value, bool)
+)  # fmt: skip
 
 COMMANDS: Commands = {
     "wait": Command(
@@ -352,7 +365,7 @@ its end first: a run that diverged is an alarm then too.""",
         epilog=f"""\
 Exit codes: 0 reached, 1 the job failed, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm,
 6 timed out, 7 the job ended without it.
-Thresholds are kept in $XDG_CONFIG_HOME/a4/alarms.toml (~/.config), where options are not given:
+Thresholds stand under [alarms] in $XDG_CONFIG_HOME/a4/config.toml (~/.config), where options are not given:
 {_DEFAULTS}\
   off = ["spike"]   # alarms to turn off
   inspect = false   # a job of yours that has stalled is not inspected by itself
@@ -372,8 +385,8 @@ then the one that prints steps or tests; at most `streams` logs together, the la
 Of the other jobs only restarts and failures are watched. GPUs are read from the DCGM exporter.""",
         epilog="""\
 Exit codes: 0 no alarm, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm.
-Thresholds are in $XDG_CONFIG_HOME/a4/alarms.toml, see a4 wait --help; running = false: the console watches
-only jobs whose page was opened.
+Thresholds stand under [alarms] in $XDG_CONFIG_HOME/a4/config.toml, see a4 wait --help; running = false: the
+console watches only jobs whose page was opened.
 JSON: coverage (running, heard, streams, most, refused, words), alarms (kind, words, time: when it was
 noticed, namespace, job, over, began: when it happened, 0 not known, ended, more, held,
 next); with --follow one alarm a line as it begins.""",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on
 
-from console.errors import ConsoleError
 from console.kube.find_job import with_namespace_option
 from console.metrics.alarm_rules import GLYPH, Alarm
 from screens.base import LiveScreen
@@ -67,12 +66,8 @@ class AlarmsScreen(LiveScreen):
     def _coverage(self) -> tuple[Span, ...]:
         if not self.app.connected:
             return ()
-        try:
-            thresholds = self.session.alarms.thresholds
-        except ConsoleError as error:
-            return (Span("✗ ", "bad"), Span(str(error)))
-        if not thresholds.running:
-            return (Span("Only jobs whose page was opened are watched (running = false in alarms.toml).", "dim"),)
+        if not self.session.alarms.thresholds.running:
+            return (Span("Only jobs whose page was opened are watched (running = false in config.toml).", "dim"),)
         coverage = self.session.alarms.coverage
         speed = self.app.settings.speed
         real = f" Their times are real seconds; the speed-up of the practice cluster is {speed:g}." if speed > 1 else ""

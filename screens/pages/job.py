@@ -12,7 +12,7 @@ from textual.widgets import ContentSwitcher
 
 from console.kube.snapshot import WatchState
 from console.scheduling.ranks import first_failure
-from screens.alarm_notices import has_changed, line_of, watch
+from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
 from screens.columns.jobs import first_tab, head, told
 from screens.dialogs.launch import launch_like_job, open_release
@@ -109,7 +109,7 @@ class JobScreen(LiveScreen):
             connection = self.app.connection
             if not jobset.finished and connection not in {None, self._watched_by}:
                 self._watched_by = connection
-                watch(self.app, self.key)
+                self.app.session.alarms.watch_job(*self.key)
             self._line = replace(line_of(self.app, jobset, fleet), faults=self._faults)
             if self._rank is None:
                 first = first_failure(jobset, fleet)

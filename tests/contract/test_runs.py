@@ -135,8 +135,8 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
 async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
     session: Session, space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "alarms.toml").write_text("late = 8\n")
-    monkeypatch.setattr("console.metrics.alarm_rules.default_path", lambda: tmp_path / "alarms.toml")
+    (tmp_path / "config.toml").write_text("[alarms]\nlate = 8\n")
+    monkeypatch.setattr("console.config.config_path", lambda: tmp_path / "config.toml")
     session.alarms.watch_namespace(space.name)
     pod = await trains(space, session)
     for at in range(1, 7):

@@ -25,6 +25,7 @@ from console.attach.container_facts import FactState
 from console.attach.exec_many import ContainerExec, QuickTest
 from console.attach.files.pod_files import PodFiles
 from console.attach.ssh import client as ssh_client
+from console.config import Thresholds
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
 from console.hang.xray import HangProbe
 from console.kube import exec as executing
@@ -33,7 +34,6 @@ from console.kube.watch import HttpSource
 from console.logs.container_log import LogRequest, LogStream, follow_log
 from console.logs.line_splitter import LineSplitter
 from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
-from console.metrics.alarm_rules import Thresholds
 from console.metrics.alarms import Alarms
 from console.metrics.gpu_reader import GpuReader
 from console.scheduling.ranks import ranks

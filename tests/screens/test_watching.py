@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from console.config import Thresholds
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.stack_location import Activity, StackLocation, compiled
 from console.launch.run_record import Outcome
-from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
+from console.metrics.alarm_rules import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
 from console.settings import Settings
 from screens.alarm_notices import notification

@@ -12,7 +12,8 @@ from statistics import median
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step, thresholds_in_force
+from console.config import config_in_force
+from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.training.series import BLOCK, METRICS, MetricColumn
 from console.metrics.training.steps import run_position, what_is_nan
@@ -20,7 +21,7 @@ from console.metrics.training.steps import run_position, what_is_nan
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from console.metrics.alarm_rules import Thresholds
+    from console.config import Thresholds
     from console.metrics.training.reader import RunReader
     from console.metrics.training.steps import Rollback, RunPosition, Step
     from console.scheduling.failure import RankFailure
@@ -467,7 +468,7 @@ class TrainingRun:
         if rhythm is None or self.finished or not self.goes_on:
             return ""
         quiet = now - self.times[-1]
-        if quiet <= rhythm.late_after(limits or thresholds_in_force()):
+        if quiet <= rhythm.late_after(limits or config_in_force().config.alarms):
             return ""
         return format_late_step(quiet, self.last.step if self.last else None, self.pace())
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 from msgspec import structs
 
+from console.config import AlarmName, Thresholds, load_config, with_thresholds
 from console.errors import BadInput
-from console.metrics.alarm_rules import (
-    AlarmKind,
-    StepCadence,
-    Thresholds,
-    format_late_step,
-    read_thresholds,
-    with_thresholds,
-)
+from console.metrics.alarm_rules import AlarmKind, StepCadence, format_late_step
 from console.metrics.alarm_watch import AlarmWatch, JobSample
 
 if TYPE_CHECKING:
@@ -228,17 +222,26 @@ def test_alarms_that_nobody_wants() -> None:
 
 
 def test_thresholds_of_the_person(tmp_path: Path) -> None:
-    place = tmp_path / "alarms.toml"
-    assert read_thresholds(place) == Thresholds()
-    place.write_text('stall = 60\noff = ["spike"]\nnotify = false\n')
-    assert read_thresholds(place) == structs.replace(Thresholds(), stall=60, off=(AlarmKind.SPIKE,), notify=False)
-    for text, why in (("stall = -1", "at least 1"), ("stal = 1", "no threshold stal"), ('off = ["x"]', "no alarm"),
-                      ("stall = ", "cannot be read")):  # fmt: skip
-        place.write_text(text)
-        with pytest.raises(BadInput, match=why):
-            read_thresholds(place)
-    with pytest.raises(BadInput, match="number"):
+    place = tmp_path / "config.toml"
+    assert load_config(place).config.alarms == Thresholds()
+    place.write_text('[alarms]\nstall = 60\noff = ["nan"]\nnotify = false\n')
+    expected = structs.replace(Thresholds(), stall=60, off=("nan",), notify=False)
+    assert load_config(place).config.alarms == expected
+    assert watch(off=expected.off).evaluate(0, replace(WELL, nan="nan")) == []
+    wrong = {"stall = -1": "at least 1", "stal = 1": "no setting alarms.stal", 'off = ["x"]': "one of stall",
+             "behind = 1.5": "a whole number", "stall = true": "a number of at least 1"}  # fmt: skip
+    for text, why in wrong.items():
+        place.write_text(f"[alarms]\n{text}\nlate = 8")
+        loaded = load_config(place)
+        assert [each.line for each in loaded.problems] == [2]
+        assert why in loaded.problems[0].text
+        assert loaded.config.alarms == structs.replace(Thresholds(), late=8)
+    with pytest.raises(BadInput, match="a number of at least 1"):
         with_thresholds(Thresholds(), {"silent": "long"})
+
+
+def test_alarms_are_named_alike_in_the_settings() -> None:
+    assert set(get_args(AlarmName)) == set(AlarmKind)
 
 
 @pytest.mark.parametrize(("pace", "told"), [(2.82, "2.82 s"), (1.0, "1 s"), (0.0017, "1.7 ms"), (0.45, "450 ms")])

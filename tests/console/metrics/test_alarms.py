@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec import structs
 
+from console.config import Thresholds
 from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
-from console.metrics.alarm_rules import AlarmKind, Coverage, Thresholds
+from console.metrics.alarm_rules import AlarmKind, Coverage
 from console.metrics.alarm_watch import SETTLES
 from console.metrics.alarms import AlarmMonitor
 from console.metrics.job_measures import NanOnsetFinder

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
+from console.config import Thresholds
 from console.errors import Unreachable
 from console.kube.objects.meta import Condition
 from console.launch.run_record import RunRecord
 from console.launch.runs import training_figures
 from console.logs.line import LogLine
-from console.metrics.alarm_rules import Thresholds
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_measures import BACK, TABLE, TRIES, JobMeasures
 from console.metrics.job_monitor import sample_job

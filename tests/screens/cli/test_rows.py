@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from console.config import Thresholds
 from console.errors import NotFound
 from console.kube.objects.jobset import JobSet, JobState, ReplicatedJob
 from console.kube.objects.meta import GPU, Condition
@@ -19,7 +20,7 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Container, Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.objects.workload import PodSet, Workload
-from console.metrics.alarm_rules import Alarm, AlarmKind, Thresholds
+from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_measures import JobMeasures
 from screens.cli.launch import wait_for_end
