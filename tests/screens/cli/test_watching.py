@@ -110,7 +110,7 @@ def test_a_step_of_the_log_of_before_is_not_the_step_of_now(a4: Commands) -> Non
         (("dpo-b", "--timeout", "1"), 6, "dpo-b: done not reached within 1 s; it is pending: needs 32 GPUs"),
         (("ddp-ablation", "--until", "busbw>9"), 7, "is done, and busbw>9 was not reached"),
         (("llama-70b", "--until", "nix"), 2, "cannot be waited for"),
-        (("llama-70b", "--stall", "0"), 2, "stall has to be a number of at least 1"),
+        (("llama-70b", "--stall", "0"), 2, "stall is 0.0, and has to be a number of at least 1"),
     ],
 )
 def test_wait(a4: Commands, words: tuple[str, ...], code: int, said: str) -> None:
