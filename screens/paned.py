@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events, getters, on
+from textual import events, getters
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
@@ -47,6 +47,9 @@ class PanedScreen(LiveScreen):
 
     def beside_pane(self, *parts: Widget) -> ComposeResult:
         """The parts of the page, with the pane beside them."""
+        for part in parts:
+            if isinstance(part, ResourceTable):
+                part.moved = self._other_row  # at once, so that both are painted together
         with Container(id="split"):
             with Container(id="list"):
                 yield from parts
@@ -86,6 +89,6 @@ class PanedScreen(LiveScreen):
         self._place_pane(self.size.width, self.size.height)
         self.call_after_refresh(self.pane.renew)
 
-    @on(ResourceTable.Highlighted)
     def _other_row(self) -> None:
-        self.pane.renew()
+        if self.is_mounted:
+            self.pane.renew()

@@ -224,6 +224,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         super().__init__(id=id, classes=classes)
         self.listing: Listing[RowT] = Listing(self.row_text)
         self.marks: set[RowKey] = set()
+        self.moved: Callable[[], None] = lambda: None  # called when the cursor is on another row
         self.filter_text = ""
         self.sorted_by = ""
         self.descending = False
@@ -485,6 +486,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         for row in {old_y, index}:
             self.refresh(Region(0, row + 1 - self.scroll_offset.y, self.size.width, 1))
         if key != before:
+            self.moved()
             self.post_message(self.Highlighted(self, key))
 
     def _bring_into_view(self, index: int) -> None:
