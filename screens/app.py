@@ -334,12 +334,10 @@ class ConsoleApp(KeyOrderedApp):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A command of one's own that changes the cluster is gone in read-only mode; without its object it is off."""
         if action == "own_command" and isinstance(self.screen, LiveScreen):
-            command = self.loaded.config.commands[int(str(parameters[0]))]
-            return (
-                False
-                if command.changes and self.settings.read_only
-                else applies(command, self.screen.subject()) or None
-            )
+            number, commands = int(str(parameters[0])), self.loaded.config.commands
+            if number >= len(commands) or (commands[number].changes and self.settings.read_only):
+                return False
+            return applies(commands[number], self.screen.present_subject) or None
         return super().check_action(action, parameters)
 
     def action_help(self) -> None:

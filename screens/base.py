@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
@@ -218,12 +219,20 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         for key in self._own_keys:
             self._bindings.key_to_bindings.pop(key, None)
         self._own_keys = own = []
-        subject = self.subject()
+        subject = self.present_subject
         for number, command in enumerate(config.commands):
             if subject.keys() >= set(command.uses):
                 own.append(command.key)
                 self._bindings.bind(command.key, f"app.own_command({number})", command.name)
         self.refresh_bindings()
+
+    @property
+    def present_subject(self) -> dict[str, str]:
+        """What `subject` says; nothing while the page is being opened or closed, and has no rows."""
+        try:
+            return self.subject()
+        except NoMatches:
+            return {}
 
     def subject(self) -> dict[str, str]:
         """What the person's own commands are about here: job, pod, node, namespace, context; empty texts: none now."""

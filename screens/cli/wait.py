@@ -108,13 +108,14 @@ async def wait(options: WaitOptions) -> int:
             await session.watch.require_namespace(session.namespace)
         warn_of_settings()
         thresholds = _thresholds(session, options)
+        replay = _Replay()
         async with session.alarms.job(session.namespace, options.job, thresholds) as watched:
             try:
                 async with asyncio.timeout(options.timeout):
-                    code, words = await _until(session, options, wanted, watched)
+                    code, words = await _until(session, options, wanted, watched, replay)
             except TimeoutError:
                 code, words = TIMED_OUT, f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s"
-                words += f"; {_state(session, watched)}"
+                words += f"; {_state(session, watched, replaying=replay.goes_on(watched))}"
         if options.json:
             print_json(_told(options, code, words, watched))
         else:
@@ -144,10 +145,9 @@ def _texts(wanted: tuple[Condition, ...]) -> str:
 
 
 async def _until(
-    session: Session, options: WaitOptions, wanted: tuple[Condition, ...], watched: JobMonitor
+    session: Session, options: WaitOptions, wanted: tuple[Condition, ...], watched: JobMonitor, replay: _Replay
 ) -> tuple[int, str]:
     key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS
-    replay = _Replay()
     while True:
         if watched.trouble is not None:
             raise watched.trouble
@@ -218,11 +218,16 @@ def figure(what: str, measures: JobMeasures | None) -> float | None:
     return track.last.step if what == "step" else track.last.loss if what == "loss" else None
 
 
-def _state(session: Session, watched: JobMonitor) -> str:
-    """How the job is, by its alarms and its log too, as `a4 jobs` has it, and why it waits or is ill."""
+def _state(session: Session, watched: JobMonitor, *, replaying: bool) -> str:
+    """How the job is, by its alarms and its log too, as `a4 jobs` has it, and why it waits or is ill.
+
+    `replaying`: its log was not read up to now, so that neither tells how it is.
+    """
     jobset = session.fleet.jobsets.get(watched.key)
     if jobset is None:
         return f"there is no job {watched.key[1]} in namespace {watched.key[0]}"
+    if replaying:
+        return f"it is {jobset.state}, and its log was not read up to now"
     told = watched.watch
     health = job_health(jobset, session.fleet, alarms=told.active, late=told.late, glance=watched.progress)
     return f"it is {health.state}{f': {health.words}' if health.words else ''}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 from console.config import OwnCommand, config_path, load_config
@@ -12,6 +13,7 @@ from console.settings import Settings
 from screens.__main__ import main
 from screens.config import all_problems, applies, fill, known_names
 from screens.pages.jobs import JobsScreen
+from screens.pages.pods import PodsScreen
 from screens.widgets.key_bar import KeyBar
 from tests.screens.press import console, screen_text, text_of, toasts, until
 
@@ -132,3 +134,17 @@ def test_the_command_tells_settings_and_where_they_come_from(capsys: pytest.Capt
     assert "OWNER" in capsys.readouterr().out
     assert main(["config", "schema"]) == 0
     assert "$ref" in capsys.readouterr().out
+
+
+async def test_a_page_that_is_being_opened_has_no_object_for_a_command() -> None:
+    """The key line may ask for the bindings of a page before its table is there."""
+    write(OWN)
+    async with console() as (app, pilot, _):
+        for made in (JobsScreen, PodsScreen):
+            page = made()
+            assert page.present_subject == {}
+            app.push_screen(page)
+            assert app.check_action("own_command", (0,)) is None, "no row yet"
+            await until(pilot, partial(page.query, "ResourceTable"))
+            app.pop_screen()
+        assert app.check_action("own_command", (7,)) is False, "it was taken out of the file"

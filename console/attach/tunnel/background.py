@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -159,8 +160,9 @@ def _first_line(order: bytes) -> bytes:
     ) as shell:  # fmt: skip
         assert shell.stdin is not None
         assert shell.stdout is not None
-        shell.stdin.write(order)
-        shell.stdin.flush()
+        with suppress(BrokenPipeError):  # one that ended at once reads no order, and answers nothing
+            shell.stdin.write(order)
+            shell.stdin.close()
         if not select.select([shell.stdout], [], [], START)[0]:
             os.killpg(shell.pid, signal.SIGKILL)
             words = f"The tunnel did not open within {START:.0f} s."
