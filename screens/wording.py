@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from datetime import datetime
+from math import isclose
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,7 +52,7 @@ IDLE = Span("○", "dim")
 BAD = Span("✗", "bad")
 CARE = Span("⚠", "waits")
 DONE = Span("✓", "ok")
-_BARS = str.maketrans("", "", "█▓▒░")
+_BARS = frozenset("█▓▒░")
 _WELL = frozenset({OK.text, IDLE.text, DONE.text})
 
 
@@ -60,7 +61,7 @@ def plain_text(cell: Cell) -> str:
     runs = runs_of(cell)
     if len(runs) > 1 and runs[0].text.strip() in _WELL:
         runs = runs[1:]
-    return "".join(run.text for run in runs).translate(_BARS).strip()
+    return "".join(run.text for run in runs if not _BARS.issuperset(run.text)).strip()
 
 
 def age(seconds: float) -> str:
@@ -159,11 +160,14 @@ SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A letter for each value, as high as it is between the lowest and the highest; empty for fewer than two."""
+    """A letter for each value, as high as it is between the lowest and the highest; empty for fewer than two.
+
+    What differs by less than means of equal numbers do by their rounding is flat.
+    """
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)
-    scale = (len(SPARKS) - 1) / (high - low) if high > low else 0.0
+    scale = 0.0 if isclose(low, high, rel_tol=1e-6) else (len(SPARKS) - 1) / (high - low)
     return "".join(SPARKS[round((value - low) * scale)] for value in values)
 
 

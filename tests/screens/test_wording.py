@@ -92,3 +92,12 @@ def test_a_sparkline_is_as_high_as_its_values() -> None:
     assert sparkline([10, 5, 2.5, 1, 0]) == "█▅▃▂▁"
     assert sparkline([3.0]) == ""
     assert sparkline([2.0, 2.0]) == "▁▁"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+
+
+def test_the_rounding_of_means_is_no_trend() -> None:
+    loss = 0.000702
+    assert loss + 1e-18 != loss
+    assert sparkline([loss, loss + 1e-18, loss - 1e-18]) == "▁▁▁"
+    assert sparkline([-loss, 1e-18 - loss]) == "▁▁"
+    assert sparkline([2.0, 2.00001]) == "▁█"

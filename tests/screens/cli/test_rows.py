@@ -204,4 +204,6 @@ def test_what_is_well_has_no_mark_in_a_command() -> None:
     assert plain_text([OK, Span(" Running")]) == "Running"
     assert plain_text([BAD, Span(" Error", "bad")]) == "✗ Error"
     assert plain_text([*bar(1, 2, 4), Span(" 50 %")]) == "50 %"
+    assert plain_text([*bar(2, 2, 4), Span(" 100 %")]) == "100 %"
+    assert plain_text(Span("▁▃█▅▂", "accent")) == "▁▃█▅▂", "the peak of a trend is not a bar"
     assert plain_text([Span("● ", "ok"), Span("active", "dim")]) == "active"
