@@ -57,7 +57,8 @@ class JobTable(ResourceTable[JobLine]):
     def row_text(self, row: JobLine) -> str:
         jobset = row.jobset
         whose = wording.whose(row.owner, jobset.owner)
-        return f"{jobset.namespace} {jobset.name} {whose} {jobset.recipe} {jobset.state} {jobset.queue}"
+        state = "".join(run.text for run in runs_of(state_cell(row)))
+        return f"{jobset.namespace} {jobset.name} {whose} {jobset.recipe} {state} {jobset.queue}"
 
 
 class JobsScreen(PanedScreen):

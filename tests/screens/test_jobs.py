@@ -23,7 +23,7 @@ from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import RankMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS
 from screens.pages.job import JobScreen
-from screens.pages.jobs import TABS, JobsScreen
+from screens.pages.jobs import TABS, JobsScreen, JobTable
 from screens.pages.launch import LaunchScreen
 from screens.widgets.key_bar import KeyBar
 from screens.widgets.log.view import LogView
@@ -93,6 +93,16 @@ async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
         )
         assert llama < sweep
         assert llama < old
+
+
+def test_the_filter_sees_the_state_that_is_shown() -> None:
+    fleet, table = queue_scene(), JobTable()
+    llama = JobLine(fleet.jobsets["default", "llama"], fleet)
+    stall = Alarm(AlarmKind.STALL, "no new iteration for 12 min", 1.0, "default", "llama")
+    table.listing.update({"well": llama, "stands": replace(llama, alarms=(stall,))})
+    for typed, shown in ("running", ["well"]), ("stalled", ["stands"]), ("▲ stalled", ["stands"]):
+        table.listing.filter_by(typed)
+        assert table.listing.keys == shown
 
 
 async def test_the_cursor_goes_to_the_job_that_was_launched() -> None:
