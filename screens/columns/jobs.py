@@ -162,9 +162,9 @@ def last_cell(line: JobLine) -> Cell:
 
 
 def start_words(start: ExpectedStart, now: float) -> str:
-    """When it would start, in a sentence without its end."""
+    """When it would start, as said after a label; without its end."""
     if not start.at:
-        return f"when it starts cannot be known: {start.unknown}"
+        return f"cannot be known: {start.unknown}"
     when = f"{wording.clock_time(start.at, now)}, {wording.moment(start.at, now)}, when {start.after} ends"
     return f"by {when}, or sooner" if start.latest else f"about {when}"
 

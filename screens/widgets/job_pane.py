@@ -53,7 +53,7 @@ def job_lines(
     if job.jobset.state is JobState.PENDING:
         if job.start is not None:
             found += [*folded_runs([Span("starts    ", "dim"), Span(start_words(job.start, now))], width), []]
-        found += waiting_lines(job.why, width, whose)
+        found += waiting_lines(job.why, width, whose, start_known=job.start is not None and job.start.at > 0)
     else:
         found += _figures(job, measures, width, max(5, min(12, height - 20)))
     if job.ranks and job.jobset.state is not JobState.PENDING:
@@ -76,8 +76,11 @@ def _title(job: JobLine, width: int, now: float) -> list[Span]:
 # while it waits
 
 
-def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
-    """The arithmetic of its queue, unfolded; who is in front, and whose end would make room."""
+def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_known: bool = False) -> Lines:
+    """The arithmetic of its queue, unfolded; who is in front, and whose end would free quota.
+
+    Who is in front may take that quota: where the expected start is known, it alone is told.
+    """
     found: Lines = []
     account = why.account
     if account is not None:
@@ -92,9 +95,10 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str]) -> Lines:
     if why.position:
         front = f", after {', '.join(why.ahead[:4])}" + (" …" if len(why.ahead) > 4 else "") if why.ahead else ""
         found += folded_runs([Span("position  ", "dim"), Span(f"{why.position} in its ClusterQueue{front}")], width)
-    if why.unblocks:
+    if why.unblocks and not start_known:
         names = ", ".join(f"{each.name} ({each.gpus})" for each in why.unblocks)
-        found += folded_runs([Span("room when ", "dim"), Span(f"{names} ends")], width)
+        verb = "ends" if len(why.unblocks) == 1 else "end"
+        found += folded_runs([Span("quota would be free when ", "dim"), Span(f"{names} {verb}")], width)
     if why.holders:
         found += [[], [Span("holds that quota", "head")]]
         for holder in why.holders[:6]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobState
@@ -10,6 +11,7 @@ from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
+from console.scheduling.expected_starts import ExpectedStart
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
 from screens.widgets.job_pane import job_lines
@@ -42,6 +44,24 @@ def test_a_waiting_job_has_its_arithmetic_unfolded_and_the_figures_add_up() -> N
     assert numbers["own"] + numbers["to"] - numbers["used"] - numbers.get("lent", 0) == numbers["free"] == account.free
     assert any(f"needs {job.why.need:,}" in line for line in shown)
     assert any(line.startswith("position  ") for line in shown)
+
+
+def test_a_known_start_is_not_contradicted_by_whose_end_would_free_quota() -> None:
+    fleet = queue_scene()
+    waits = next(JobLine(each, fleet) for each in fleet.jobsets.values() if JobLine(each, fleet).why.unblocks)
+
+    def shown(start: ExpectedStart | None) -> str:
+        lines = job_lines(replace(waits, start=start), None, 120, 50, fleet.at)
+        return "\n".join("".join(run.text for run in line) for line in lines)
+
+    known = shown(ExpectedStart(fleet.at + 600, "llama-70b", latest=True))
+    assert "starts    by " in known
+    assert "in 10 min, when llama-70b ends, or sooner" in known
+    assert "quota would be free" not in known
+    unknown = shown(ExpectedStart(unknown="how long llama still runs is not known"))
+    assert "starts    cannot be known: how long llama still runs is not known" in unknown
+    for told in unknown, shown(None):
+        assert f"quota would be free when {waits.why.unblocks[0].name} ({waits.why.unblocks[0].gpus})" in told
 
 
 def measured(steps: int, *texts: str) -> JobMeasures:
