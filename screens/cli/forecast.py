@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import NotFound
+from console.kube.find_job import find_job
 from console.scheduling.order import queue_position
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.why_answer import WAIT_KINDS
@@ -40,9 +41,12 @@ async def forecast(options: ForecastOptions) -> int:
         if options.job:
             found = [each for each in found if (each.namespace, job_name(each)) == (session.namespace, options.job)]
             if not found:
+                find_job(fleet, session.namespace, options.job)
                 raise NotFound(
                     f"{options.job} waits in no queue of namespace {session.namespace}.", f"a4 why {options.job}"
                 )
+        elif not found and namespace and not any(where == namespace for where, _ in fleet.jobsets):
+            await session.watch.require_namespace(namespace)
     found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, each.key))
     missing = unread(KINDS, fleet)
     if options.json:
@@ -58,13 +62,15 @@ async def forecast(options: ForecastOptions) -> int:
             job_name(each),
             each.namespace,
             each.queue,
+            f"{queue_position(each, fleet) or ''}",
             f"{each.total('nvidia.com/gpu')}",
             start_words(starts[each.key], fleet.at),
         )
         for each in found
     ]
     if rows:
-        print_table(("JOB", "NAMESPACE", "QUEUE", "GPUS", "STARTS"), rows, (False, False, False, True, False))
+        titles = ("JOB", "NAMESPACE", "QUEUE", "POSITION", "GPUS", "STARTS")
+        print_table(titles, rows, [title in {"POSITION", "GPUS"} for title in titles])
     else:
         print_line("Nothing waits.")
     return 0

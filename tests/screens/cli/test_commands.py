@@ -46,7 +46,15 @@ def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
     assert (code, out) == (1, "")
     assert "There is no namespace nosuch. There are jobs in default" in told
     assert a4.run("jobs", "-n", "kube-system")[:2] == (0, "No jobs.\n")
-    for words in ("why", "x"), ("exec", "x", "0", "--", "ls"), ("stop", "x", "-y"), ("releases",), ("alarms",):
+    assert a4.run("forecast", "-n", "kube-system")[:2] == (0, "Nothing waits.\n")
+    for words in (
+        ("forecast",),
+        ("why", "x"),
+        ("exec", "x", "0", "--", "ls"),
+        ("stop", "x", "-y"),
+        ("releases",),
+        ("alarms",),
+    ):
         code, out, told = a4.run(words[0], "-n", "nosuch", *words[1:])
         assert (code, out) == (1, "")
         assert told.startswith("a4: There is no namespace nosuch. ")
@@ -54,7 +62,15 @@ def test_a_namespace_that_is_not_there_is_no_empty_one(a4: Commands) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("logs",), ("exec", "--", "ls"), ("forward", "0", "8888"), ("stop",), ("why",), ("wait", "--timeout", "60")],
+    [
+        ("logs",),
+        ("exec", "--", "ls"),
+        ("forward", "0", "8888"),
+        ("stop",),
+        ("why",),
+        ("forecast",),
+        ("wait", "--timeout", "60"),
+    ],
 )
 def test_a_job_that_is_not_there_is_answered_with_the_nearest_name(
     a4: Commands, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -70,7 +86,7 @@ def test_what_preflight_says_to_run_is_of_the_same_namespace_and_values(a4: Comm
     assert "Run: a4 -n kube-system preflight nccl-all-reduce --queue mine --fix localqueue" in out
 
 
-@pytest.mark.parametrize("command", ["why", "logs", "wait", "stop", "training", "jobs"])
+@pytest.mark.parametrize("command", ["why", "forecast", "logs", "wait", "stop", "training", "jobs"])
 def test_every_command_says_that_a_namespace_is_not_there(
     a4: Commands, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +106,19 @@ def test_a_job_of_another_namespace_is_found_there(a4: Commands) -> None:
     assert "A job of that name is in namespace default: add -n default." in told
     _, _, told = a4.run("forward", "llama-70b", "0", "8888", "-n", "kube-system")
     assert "There is no job llama-70b in namespace kube-system. A job of that name is in namespace default" in told
+
+
+def test_a_forecast_has_the_position_in_the_queue(a4: Commands) -> None:
+    table = a4.run("forecast")[1].splitlines()
+    assert table[0].split() == ["JOB", "NAMESPACE", "QUEUE", "POSITION", "GPUS", "STARTS"]
+    positions = {item["job"]: item["position"] for item in listed(a4, "forecast")}
+    assert positions
+    assert all(positions.values())
+    assert {line.split()[0]: int(line.split()[3]) for line in table[1:]} == positions
+    assert not any("when it starts" in line for line in table)
+    code, out, told = a4.run("forecast", "llama-70b")
+    assert (code, out) == (1, "")
+    assert "llama-70b waits in no queue of namespace default." in told
 
 
 def test_what_one_has_launched_is_called_ones_own_and_programs_get_the_name(a4: Commands) -> None:
