@@ -99,10 +99,10 @@ def test_the_filter_sees_the_state_that_is_shown() -> None:
     fleet, table = queue_scene(), JobTable()
     llama = JobLine(fleet.jobsets["default", "llama"], fleet)
     stall = Alarm(AlarmKind.STALL, "no new iteration for 12 min", 1.0, "default", "llama")
-    table.listing.update({"well": llama, "stands": replace(llama, alarms=(stall,))})
-    for typed, shown in ("running", ["well"]), ("stalled", ["stands"]), ("▲ stalled", ["stands"]):
+    table.listing.update({("well",): llama, ("stands",): replace(llama, alarms=(stall,))})
+    for typed, shown in ("running", "well"), ("stalled", "stands"), ("▲ stalled", "stands"):
         table.listing.filter_by(typed)
-        assert table.listing.keys == shown
+        assert table.listing.keys == [(shown,)]
 
 
 async def test_the_cursor_goes_to_the_job_that_was_launched() -> None:
