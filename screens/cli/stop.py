@@ -14,7 +14,7 @@ from screens.cli.arguments import Command, Commands, Options, confirmed, flag, j
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.output import print_error, print_json, print_line, print_listing, print_result, warn
-from screens.columns.runs import LEFTOVERS, stop_lines
+from screens.columns.runs import LEFTOVERS, launched_by_others, stop_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,11 +32,15 @@ async def stop(options: StopOptions) -> int:
         raise BadInput("No job was named.", "a4 jobs lists them; a4 stop --leftovers shows orphaned resources.")
     async with open_session(options, KINDS) as session:
         plans = [await plan_of(session, name) for name in dict.fromkeys(options.jobs)]
-        lines = [line for plan in plans for line in stop_lines(plan, session.watch.whose(plan.owner))]
+        await session.watch.me()  # without it nobody is "you"
+        whose = session.watch.whose
+        lines = [line for plan in plans for line in stop_lines(plan, whose(plan.owner))]
         if options.dry_run:
             return print_result(options.json, plans[0] if len(plans) == 1 else plans, *lines)
-        asks = len(plans) > 1 and not options.yes
-        if asks and not await confirm(lines, f"Stop {wording.count(len(plans), 'job')}?"):
+        others = launched_by_others(plans, whose)
+        asks = (len(plans) > 1 or others) and not options.yes and not options.read_only
+        what = plans[0].name if len(plans) == 1 else wording.count(len(plans), "job")
+        if asks and not await confirm(lines, f"Stop {what}{others}?"):
             return 1
         return await do_stop(session, plans, as_json=options.json)
 
@@ -119,6 +123,7 @@ COMMANDS: Commands = {
         stop,
         StopOptions,
         description="Stop jobs: uninstall their releases, or delete their JobSets, and report what was deleted and "
-        "what stays. One job is stopped at once; several, and orphaned resources, are confirmed first, or need --yes.",
+        "what stays. One job of your own, or of an unknown owner, is stopped at once; a job that somebody else "
+        "launched, several jobs, and orphaned resources are confirmed first, or need --yes.",
     ),
 }

@@ -16,6 +16,8 @@ from screens.columns.jobs import health_runs
 from screens.wording import Span, alarm_words, loss_words
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from console.launch.recipes import Release
     from console.launch.run_record import RunRecord
     from console.launch.stop import Leftover, StopPlan
@@ -158,6 +160,15 @@ REVISIONS: tuple[Column[Release], ...] = (
     Column("RECIPE", lambda each: each.recipe, least=8, most=30),
     Column("CHART", lambda each: each.chart, least=6, fill=True, ink="dim"),
 )  # fmt: skip
+
+
+def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -> str:
+    """Who launched those of these jobs that whoever asks did not, for a question; empty if nobody else is known to."""
+    owners = [owner for plan in plans if (owner := whose(plan.owner)) not in {"", YOU}]
+    if not owners:
+        return ""
+    which = "" if len(owners) == len(plans) else f"{len(owners)} of them "
+    return f", {which}launched by {', '.join(dict.fromkeys(owners))}, not by you"
 
 
 def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from console.errors import Conflict, ConsoleError, ReleaseFailed
-from screens.columns.runs import stop_lines
+from screens.columns.runs import launched_by_others, stop_lines
 from screens.dialogs.question import Confirm
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ async def stop_jobs(screen: LiveScreen, keys: Sequence[Key]) -> bool:
         return False
     names = ", ".join(jobset.name for jobset in found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     plans = await asyncio.gather(*(read_plan(screen, each) for each in found))
-    if not await screen.app.push_screen_wait(Confirm(f"Stop {names}?", question_lines(screen, plans), verb="Stop")):
+    others = launched_by_others([plan for plan, _ in plans], screen.app.whose)
+    question = Confirm(f"Stop {names}{others}?", question_lines(screen, plans), verb="Stop")
+    if not await screen.app.push_screen_wait(question):
         return False
     for jobset, (plan, error) in zip(found, plans, strict=True):
         with screen.report_errors(f"Could not stop {jobset.name}"):

@@ -147,6 +147,7 @@ async def test_stop_names_release_and_what_stays_and_enter_keeps() -> None:
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm) and "stays:" in screen_text(app))
         text = screen_text(app)
+        assert "Stop llama, launched by mira, not by you?" in text
         assert "Helm release llama" in text
         assert "6 pods with the logs, files and checkpoints inside" in text
         assert "48 GPUs are free after that" in text

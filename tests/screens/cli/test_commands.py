@@ -259,6 +259,16 @@ def test_read_only_changes_nothing(a4: Commands) -> None:
     assert "nccl-0412" in {job["name"] for job in listed(a4, "jobs")}
 
 
+def test_a_job_of_somebody_else_is_not_stopped_without_a_question(a4: Commands) -> None:
+    (row,) = (each for each in listed(a4, "jobs") if each["name"] == "llama-70b")
+    code, out, told = a4.run("stop", "llama-70b")
+    assert (code, out) == (2, "")
+    assert f"Stop llama-70b, launched by {row['owner']}, not by you?" in told
+    assert "Add --yes" in told
+    assert "llama-70b" in {job["name"] for job in listed(a4, "jobs")}
+    assert a4.run("stop", "llama-70b", "--dry-run")[0] == 0
+
+
 def test_a_job_that_is_not_there_is_said(a4: Commands) -> None:
     code, _, told = a4.run("stop", "no-such-job")
     assert code == 1
