@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +17,18 @@ from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.column import COMMAND, as_json, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from console.metrics.job_progress import JobProgress
     from console.session import Session
     from screens.columns.column import Layout
+    from screens.columns.queues import WorkloadLine
 
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
 LOOKS = 6.0
-"""Seconds for which `a4 jobs` looks at the ends of logs."""
+"""Seconds for which a list looks at the ends of logs."""
 
 
 def layout_of(name: str) -> Layout[Any]:
@@ -71,7 +73,8 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
     if options.command == "jobs":
         from screens.columns.jobs import job_lines
 
-        glances, _ = await asyncio.gather(_glances(session, fleet, namespace), session.watch.me())
+        jobs = (each for each in fleet.jobsets.values() if namespace in {None, each.namespace})
+        glances, _ = await asyncio.gather(_glances(session, jobs), session.watch.me())
         lines = job_lines(fleet, namespace, session.watch.whose, glances)
         rows: list[Any] = [
             line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
@@ -82,15 +85,30 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
             await session.watch.me()
         rows = list(layout.of(fleet, namespace, session.watch.whose))
         some = bool(rows)
+        if options.command == "workloads" and not options.json:  # its JSON has no key for how a job is
+            rows = await _with_health(session, fleet, rows)
     if not some and namespace:
         await session.watch.require_namespace(namespace)
     return rows
 
 
-async def _glances(session: Session, fleet: Fleet, namespace: str | None) -> Mapping[str, JobProgress]:
-    """What the ends of the logs of jobs say, as far as they are read in time: those that run first."""
-    jobs = sorted(fleet.jobsets.values(), key=lambda each: (each.finished, -each.created))
-    keys = [each.key for each in jobs if namespace in (None, each.namespace)]
+async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine]) -> list[WorkloadLine]:
+    """The rows of a list of workloads, those that hold quota with how their job is."""
+    from screens.columns.jobs import JobLine
+
+    jobs = {row.workload.key: fleet.jobset_by_uid.get(row.workload.owner_uid) for row in rows if not row.position}
+    glances = await _glances(session, filter(None, jobs.values()))
+    return [
+        replace(row, health=JobLine(jobset, fleet, glances.get(jobset.uid)).health)
+        if (jobset := jobs.get(row.workload.key)) is not None
+        else row
+        for row in rows
+    ]
+
+
+async def _glances(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, JobProgress]:
+    """What the ends of the logs of these jobs say, as far as they are read in time: those that run first."""
+    keys = [each.key for each in sorted(jobs, key=lambda each: (each.finished, -each.created))]
     glancing = session.measures.glancing
     with suppress(TimeoutError):
         async with asyncio.timeout(LOOKS):

@@ -137,6 +137,12 @@ def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
     assert any("more needed" in item["why"] for item in waiting)
 
 
+def test_workloads_say_of_a_job_that_diverged_what_the_page_of_queues_says(a4: Commands) -> None:
+    rows = {line.split()[2]: line for line in a4.run("workloads")[1].splitlines()[1:]}
+    assert rows["dpo-a3b"].endswith("▲ diverged on a4")
+    assert any(line.endswith("  runs on a4") for line in rows.values())
+
+
 def test_why_tells_of_the_alarm_of_a_job_that_runs(a4: Commands) -> None:
     told = a4.json("why", "dpo-a3b", code=5)
     assert (told["state"], told["card"], [each["kind"] for each in told["alarms"]]) == ("diverged", None, ["nan"])
