@@ -47,7 +47,7 @@ async def forecast(options: ForecastOptions) -> int:
                 )
         elif not found and namespace and not any(where == namespace for where, _ in fleet.jobsets):
             await session.watch.require_namespace(namespace)
-    found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, each.key))
+    found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, queue_position(each, fleet), each.key))
     missing = unread(KINDS, fleet)
     if options.json:
         items = [_item(each, position=queue_position(each, fleet)) | {
