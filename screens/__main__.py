@@ -43,10 +43,10 @@ def main(argv: list[str] | None = None) -> int:
 
     crash.install_log()
     with guarded(), message_style(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):
-        return do(argv)
+        return run_command(argv)
 
 
-def do(argv: list[str]) -> int:
+def run_command(argv: list[str]) -> int:
     """Run one command line, and tell what goes wrong."""
     from screens.cli import command_line
     from screens.cli.output import print_error

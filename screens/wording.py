@@ -246,7 +246,7 @@ def begun_small(text: str) -> str:
 
 
 def whole_path(place: str) -> Path:
-    """Where a file that was named so is found again from any folder."""
+    """The absolute path of a file, as typed by a person; `~` is expanded."""
     return Path(place).expanduser().absolute()
 
 

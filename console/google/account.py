@@ -214,7 +214,7 @@ class Cloud:
         place = place_in(name) or (Place(*name.split("/")) if name.count("/") == 2 else None)
         if place is not None:
             return await (await self.gke()).cluster(place.project, place.location, place.cluster)
-        return (await self.clusters(projects)).named(name)
+        return (await self.clusters(projects)).find_by_name(name)
 
     # going there
 

@@ -144,7 +144,7 @@ class Clusters:
             (*self.missing_zones, *other.missing_zones),
         )
 
-    def named(self, name: str) -> GkeCluster:
+    def find_by_name(self, name: str) -> GkeCluster:
         """The cluster of that name, context or path; NotFound if there is none, BadInput if there are several."""
         matching = [each for each in self.clusters if name in (each.name, each.context, each.path)]
         if len(matching) == 1:

@@ -446,12 +446,12 @@ def kernel_words(process: TracedProcess | Launcher) -> list[str]:
 
 
 def pod_lines(report: HangReport) -> list[str]:
-    """Master or MPI, RDMA and NCCL."""
-    return [*_mpi_lines(report), *([] if report.compiled else _master_lines(report)), *_device_lines(report)]
+    """The sections on MPI or the master, and on RDMA and NCCL RAS."""
+    return [*_mpi_lines(report), *([] if report.compiled else _master_lines(report)), *_rdma_lines(report)]
 
 
 def _mpi_lines(report: HangReport) -> list[str]:
-    """The processes that start the others."""
+    """The launchers of MPI (such as mpirun): the pods that run them, and the process state of the first few."""
     found = [(pod, each) for pod in report.pods for each in pod.launchers]
     if not found:
         return ["── MPI: no mpirun, each pod tests by itself"] if report.compiled else []
@@ -472,7 +472,7 @@ def _master_lines(report: HangReport) -> list[str]:
     return lines + [f"   ✗ pod {pod.pod_rank}, {pod.node}: {pod.unreached}" for pod in report.unreached]
 
 
-def _device_lines(report: HangReport) -> list[str]:
+def _rdma_lines(report: HangReport) -> list[str]:
     devices = {len(pod.rdma) for pod in report.pods if not pod.failure}
     down = [(pod, name, state) for pod in report.pods for name, state in pod.rdma if "ACTIVE" not in state]
     number = "–".join(str(each) for each in sorted({min(devices), max(devices)})) if devices else "no"

@@ -329,7 +329,7 @@ class _Secret(ObjectWire):
 
 
 async def require_small(client: Client, namespace: str, name: str = "") -> None:
-    """ReleaseFailed if a release of that name (empty: any) in that namespace (empty: all) is too large to be unpacked.
+    """Raise ReleaseFailed if the Secret of a release unpacks to more than LARGEST bytes; empty names mean all.
 
     An account that may not list Secrets is left to Helm, which then may not either.
     """

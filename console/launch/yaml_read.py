@@ -206,7 +206,7 @@ class _Reading:
 
 
 def parse_text(text: str) -> tuple[Node | None, tuple[Remark, ...]]:
-    """The map that a text is (None: it is empty) and its repeated keys; TextFault if it cannot be read at all."""
+    """Parse YAML into a mapping (None if empty), and its duplicate keys; raises TextFault."""
     import yaml  # only forms with a text, and values files, pay for it
 
     if len(text) > LONGEST:

@@ -34,7 +34,7 @@ READS = 4.0  # seconds that reading them may take
 LOOKED = 400  # last lines that are looked through for failures that they name
 
 
-async def failure_card(
+async def failure_summary(
     cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str], parts: Sequence[LogSegment]
 ) -> FailureCard | None:
     """The card of a job; None if nothing ended badly. `parts`: its lines, if they are followed."""
@@ -190,7 +190,7 @@ class Logs:
     async def first_failure(self, namespace: str, name: str) -> FailureCard | None:
         """The first failure, eviction or preemption of a job's latest attempt that had one; None if none had."""
         log = self._shared.get((namespace, name))
-        return await failure_card(
+        return await failure_summary(
             self._cluster, self._streams, self.folder, (namespace, name), log.parts if log else ()
         )
 

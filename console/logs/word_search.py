@@ -47,7 +47,7 @@ class WordSearch:
         for letter in self._letters:
             at = block.find(letter)
             while at >= 0:
-                end = _add(found, block, at, size)
+                end = _add_line(found, block, at, size)
                 at = block.find(letter, end)
         at = 0 if self._search else size
         while at < size:
@@ -61,12 +61,12 @@ class WordSearch:
         piece = block[at : at + _WINDOW + self._further]
         for _, start, _ in self._search.find_matches_as_indexes(piece.lower() if self._fold else piece):
             if at + start >= known:
-                known = _add(found, block, at + start, size)
+                known = _add_line(found, block, at + start, size)
         return known
 
 
-def _add(found: dict[int, int], block: bytes, at: int, size: int) -> int:
-    """Note the line around that place; where it ends."""
+def _add_line(found: dict[int, int], block: bytes, at: int, size: int) -> int:
+    """Add the bounds of the line around that place; gives where it ends."""
     end = block.find(b"\n", at)
     if end < 0:
         end = size

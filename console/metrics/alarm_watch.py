@@ -100,7 +100,7 @@ class AlarmWatch:
         return self._last is not None and self._last.step is not None and not self.unproved
 
     def reads_old_lines(self, now: float) -> bool:
-        """Whether lines come that were printed long ago, so that more of them may wait to be read."""
+        """Whether lines that were read just now were printed long ago: then more of them may still be unread."""
         return now - self._old_line_at < OLD_WITHIN
 
     def feed_line(self, now: float, text: str, printed: float = 0.0) -> None:
@@ -115,7 +115,7 @@ class AlarmWatch:
             self._pausing = True
 
     def change_reader(self, now: float) -> None:
-        """Another one listens from here on, who reads what was printed before once more."""
+        """Note that another reader takes over, which reads the lines printed so far once more."""
         self.quiet, self._listens = "no pod has", now
         if self._last is not None:
             self._awaited, self._read = self._last.step, (None, now)
@@ -147,7 +147,7 @@ class AlarmWatch:
         return self.alarms[min(known, len(self.alarms)) :]
 
     def _catches_up(self, now: float, look: JobSample) -> bool:
-        """Whether the one who listens since `change_reader` still reads what was heard before."""
+        """Whether the new reader (see `change_reader`) still reads steps that the reader before it had read already."""
         if self._awaited is None:
             return False
         if look.step != self._read[0]:

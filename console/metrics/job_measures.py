@@ -138,7 +138,7 @@ class JobMeasures:
     # it grows
 
     def forget(self) -> None:
-        """Another job of the same name begins."""
+        """Drop all measures, because another job of the same name begins."""
         self.tests, self.tracks, self.unreadable = (), (), {}
         self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
         self.ranks = RankProgress()

@@ -18,7 +18,7 @@ from screens.cli.arguments import Command, Commands, Options, confirmed, contain
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_result, warn
-from screens.cli.ranks import KINDS, chosen_ranks, container_of, index_json, rank_named, running_pod, where
+from screens.cli.ranks import KINDS, chosen_ranks, container_of, pod_index_json, rank_named, running_pod, where
 from screens.cli.terminal_guard import unguarded
 from screens.wording import one_line, size
 
@@ -111,8 +111,8 @@ async def perform(session: Session, copies: list[Copy], job: str, options: CpOpt
 def _outcome_json(rank: Rank, outcome: CopyReport | ConsoleError) -> dict[str, Any]:
     """The keys of a copy's report, or `error` and `hint`."""
     if isinstance(outcome, ConsoleError):
-        return {**index_json(rank), "error": outcome.message, "hint": outcome.hint}
-    return {**index_json(rank), **asdict(outcome)}
+        return {**pod_index_json(rank), "error": outcome.message, "hint": outcome.hint}
+    return {**pod_index_json(rank), **asdict(outcome)}
 
 
 async def copied(session: Session, each: Copy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
@@ -191,7 +191,7 @@ async def list_folder(place: RemotePath, options: Options, container: str) -> in
     if options.json:
         told = asdict(found)
         place_and_items = {"place": told.pop("path"), "items": told.pop("entries")}
-        print_json({"kind": "files", **index_json(rank), **place_and_items, **told})
+        print_json({"kind": "files", **pod_index_json(rank), **place_and_items, **told})
         return int(bool(found.complaints))
     for each in found.entries:
         size = wording.size(each.size) if each.kind is EntryKind.FILE else ""
@@ -217,7 +217,7 @@ async def delete(options: RmOptions) -> int:
         if not (options.yes or await confirm(lines, f"Delete {place.path}?", "Add --yes.")):
             return 1
         await files.delete(place.path)
-    told = {"kind": "deleted", **index_json(rank), "place": place.path}
+    told = {"kind": "deleted", **pod_index_json(rank), "place": place.path}
     return print_result(options.json, told, f"{place.path} is deleted.")
 
 

@@ -42,7 +42,7 @@ _USE = "Usage: a4 proxy [--port PORT] JOB POD; `a4 proxy --help` says more."
 
 
 def proxied(argv: Sequence[str]) -> list[str] | None:
-    """What follows or precedes the command `proxy`; None if another command was meant."""
+    """The arguments around the word `proxy`; None for another command."""
     at = 0
     while at < len(argv) and argv[at].startswith("-"):
         at += 2 if argv[at] in _NAMES or argv[at] in _OF_OTHERS else 1

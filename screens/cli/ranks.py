@@ -66,7 +66,7 @@ def where(rank: Rank, job: str) -> str:
     return f"pod {rank.number} of {job}" if rank.number >= 0 else f"pod {rank.name}"
 
 
-def index_json(rank: Rank) -> dict[str, Any]:
+def pod_index_json(rank: Rank) -> dict[str, Any]:
     """Which pod it is, for programs: `rank` is an older name of its index."""
     return {"pod_index": rank.number, "rank": rank.number, "pod": rank.name}
 

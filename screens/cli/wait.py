@@ -112,7 +112,7 @@ async def wait(options: WaitOptions) -> int:
         async with session.alarms.job(session.namespace, options.job, thresholds) as watched:
             try:
                 async with asyncio.timeout(options.timeout):
-                    code, words = await _until(session, options, wanted, watched, replay)
+                    code, words = await _wait_until(session, options, wanted, watched, replay)
             except TimeoutError:
                 code, words = TIMED_OUT, f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s"
                 words += f"; {_state(session, watched, replaying=replay.goes_on(watched))}"
@@ -144,7 +144,7 @@ def _texts(wanted: tuple[Condition, ...]) -> str:
     return " or ".join(each.text for each in wanted)
 
 
-async def _until(
+async def _wait_until(
     session: Session, options: WaitOptions, wanted: tuple[Condition, ...], watched: JobMonitor, replay: _Replay
 ) -> tuple[int, str]:
     key, told, last, gone_at = watched.key, "", None, time.monotonic() + APPEARS

@@ -150,7 +150,7 @@ def _priority(workload: Workload) -> Cell:
 
 
 def _used_bar(line: QueueLine, width: int) -> Cell:
-    """Quota + to borrow - lent - used = free."""
+    """A bar of what is used of the nominal quota, with what is borrowed, and the two numbers."""
     account = line.account
     bar = quota_bar(account.used, account.nominal, account.borrowed, width - 12)
     return [*bar, Span(f" {account.used:>4} / {account.nominal:<4}")]

@@ -90,7 +90,7 @@ GUTTER = 5
 
 
 @dataclass(frozen=True, slots=True)
-class RankCell:
+class PodCell:
     number: int
     glyph: Span
     heard: float = 0.0  # when it printed its last line; 0.0 if that is not known
@@ -106,10 +106,10 @@ class RankCell:
         return Span(self.glyph.text, next(ink for limit, ink in FRESH if quiet < limit))
 
 
-class RankMatrix(Inked, can_focus=True):
-    """The cells, with a cursor; Enter opens the rank under it."""
+class PodMatrix(Inked, can_focus=True):
+    """A grid with a cell for each pod, and a cursor; Enter opens the log of the pod under it."""
 
-    DEFAULT_CSS: ClassVar[str] = "RankMatrix { height: auto; }"
+    DEFAULT_CSS: ClassVar[str] = "PodMatrix { height: auto; }"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "move(-1, 0)", "Previous pod", show=False, id="ranks.left"),
@@ -119,7 +119,7 @@ class RankMatrix(Inked, can_focus=True):
         Binding("enter", "open", "Open", id="ranks.open", tooltip="The log of this pod"),
     ]
 
-    cells: reactive[tuple[RankCell, ...]] = reactive(())
+    cells: reactive[tuple[PodCell, ...]] = reactive(())
     cursor: reactive[int] = reactive(0)
 
     @dataclass
@@ -138,7 +138,7 @@ class RankMatrix(Inked, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return -(-len(self.cells) // self.a_line(width))
 
-    def watch_cells(self, before: tuple[RankCell, ...], cells: tuple[RankCell, ...]) -> None:
+    def watch_cells(self, before: tuple[PodCell, ...], cells: tuple[PodCell, ...]) -> None:
         if len(before) != len(cells):
             self.refresh(layout=True)
         self.cursor = max(0, min(self.cursor, len(cells) - 1))
@@ -236,7 +236,7 @@ class RanksTab(JobTab):
     TITLE = "Pods"
     DEFAULT_CSS: ClassVar[str] = """
     RanksTab {
-        RankMatrix { max-height: 8; margin: 1 0 0 0; }
+        PodMatrix { max-height: 8; margin: 1 0 0 0; }
         RankTable { height: auto; min-height: 4; max-height: 55%; margin: 1 0 0 0; }
         &.-failed RankTable { max-height: 40%; }
         #caption { height: 1; margin: 1 0 0 0; }
@@ -245,7 +245,7 @@ class RanksTab(JobTab):
     """
 
     card = getters.query_one(FailureCardView)
-    matrix = getters.query_one(RankMatrix)
+    matrix = getters.query_one(PodMatrix)
     table = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
     _pulse: RankProgress | None = None
@@ -254,7 +254,7 @@ class RanksTab(JobTab):
 
     def compose(self) -> ComposeResult:
         yield FailureCardView()
-        yield RankMatrix()
+        yield PodMatrix()
         yield RankTable(classes="pods")
         yield SentenceLine(id="caption")
         yield EventTable()
@@ -287,7 +287,7 @@ class RanksTab(JobTab):
         pulse = self._pulse
         heard, behind = (pulse.heard, pulse.behind) if pulse else ({}, lambda rank: 0)
         self.matrix.cells = tuple(
-            RankCell(rank.number, rank_glyph(rank), heard.get(rank.number, 0.0), behind(rank.number))
+            PodCell(rank.number, rank_glyph(rank), heard.get(rank.number, 0.0), behind(rank.number))
             for rank in line.ranks
         )
         self.matrix.refresh()
@@ -330,10 +330,10 @@ class RanksTab(JobTab):
     def focus_target(self) -> Widget:
         return self.table
 
-    @on(RankMatrix.Pointed)
-    def point(self, event: RankMatrix.Pointed) -> None:
+    @on(PodMatrix.Pointed)
+    def point(self, event: PodMatrix.Pointed) -> None:
         self.table.move_to((str(event.number),))
 
-    @on(RankMatrix.Opened)
-    def open_cell(self, event: RankMatrix.Opened) -> None:
+    @on(PodMatrix.Opened)
+    def open_cell(self, event: PodMatrix.Opened) -> None:
         self.post_message(self.Chosen(event.number, "log"))

@@ -49,7 +49,7 @@ TITLES = {
     "GpusTab": "GPUs tab",
     "NcclTab": "NCCL tab",
     "FloorMap": "Map of the hosts",
-    "RankMatrix": "Grid of the pods",
+    "PodMatrix": "Grid of the pods",
     "NcclPanel": "Several NCCL tests in one job",
     "TrainingPanel": "Several training runs in one job",
     "LogLines": "Lines of a text",

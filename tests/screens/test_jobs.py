@@ -20,7 +20,7 @@ from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
 from screens.columns.jobs import JOBS, JobLine, head, last_cell, progress_cell, told
 from screens.dialogs.question import Confirm, Prompt
-from screens.job_tabs.ranks import RankMatrix, card_lines
+from screens.job_tabs.ranks import PodMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS
 from screens.pages.job import JobScreen
 from screens.pages.jobs import TABS, JobsScreen, JobTable
@@ -358,8 +358,8 @@ async def test_the_age_of_a_job_goes_on_while_nothing_changes(monkeypatch: pytes
 async def test_many_ranks_have_a_matrix_and_say_what_they_wait_for() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, _):
         screen = await to_job(app, pilot, "big")
-        await until(pilot, lambda: len(screen.query_one(RankMatrix).cells) == 40)
-        assert screen.query_one(RankMatrix).display
+        await until(pilot, lambda: len(screen.query_one(PodMatrix).cells) == 40)
+        assert screen.query_one(PodMatrix).display
         await pilot.press("l")
         await until(pilot, lambda: "pod 0 has not been created yet" in screen_text(app))
 
@@ -388,7 +388,7 @@ async def test_the_matrix_shows_who_is_silent_and_who_is_behind() -> None:
     session.show(pods=pods)
     async with console(session) as (app, pilot, _):
         screen = await to_job(app, pilot, "big")
-        matrix = screen.query_one(RankMatrix)
+        matrix = screen.query_one(PodMatrix)
         await until(pilot, lambda: any(cell.behind for cell in matrix.cells))
         await until(pilot, lambda: all(cell.heard for cell in matrix.cells))
         marks = [cell.run(time.time()) for cell in matrix.cells]

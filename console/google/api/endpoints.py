@@ -46,7 +46,7 @@ class GoogleSession:
 
     @classmethod
     def practice(cls, told: Mapping[str, str]) -> GoogleSession:
-        """The practice services, where a practice cluster said that they answer."""
+        """A session with the Google services of the practice cluster, at the endpoints that it announced."""
         return cls(told["grpc"], told["http"], told["token"], told["project"])
 
     def client(self, kind: type[ClientT]) -> ClientT:

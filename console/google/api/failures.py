@@ -65,7 +65,7 @@ def translate_errors(doing: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def translate_errors_within(doing: str, seconds: float) -> AsyncIterator[None]:
-    """The same with a limit over all tries: the library's own time-out counts for each of them anew."""
+    """`translate_errors` with a time limit over all tries: the library's own time-out applies to each try alone."""
     try:
         async with asyncio.timeout(seconds):
             with translate_errors(doing):

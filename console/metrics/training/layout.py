@@ -246,7 +246,7 @@ class _Trial:
         return {name: values.get(name) for name in values | self._values if values.get(name) != self._values.get(name)}
 
     def _fits(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
-        """Whether that rule gives what was read of a value."""
+        """Whether the line with `value` in that place changed no field but `name`, and that to what the rule gives."""
         if changed is None or changed.keys() - {name}:
             return False
         wanted, found = _RULES[rule](value), changed.get(name, self._values.get(name))

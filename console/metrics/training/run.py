@@ -178,7 +178,7 @@ _LOOK_BACK = 8  # latest steps of which a late report may still add to one
 
 
 def _same(one: Step, other: Step) -> bool:
-    """Whether they are one step with the same figures: those of a list that packs its steps are made anew each time."""
+    """Whether two steps have the same figures (nan equals nan): packed lists make a new Step at each access."""
     mine, its = one[:-1], other[:-1]
     return mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))  # nan is nan
 

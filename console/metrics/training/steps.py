@@ -199,7 +199,7 @@ def pack_columns(columns: Mapping[str, Iterable[Any]], extra: Mapping[str, Itera
 
 
 def _pack(steps: list[Step]) -> PackedSteps | list[Step]:
-    """These steps as columns, if all tell of the same things."""
+    """These steps packed as columns; the list itself if the names of their extra figures differ."""
     names, whole = tuple(steps[0].extra), True
     if any(tuple(step.extra) != names for step in steps):
         return steps

@@ -61,7 +61,7 @@ def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decis
     cycle = _Cycle(snapshot)
     refused, entries = [], []
     for head in heads:
-        if snapshot.queues[head.cluster_queue].accepts(head.namespace_labels):
+        if snapshot.queues[head.cluster_queue].accepts_namespace(head.namespace_labels):
             entries.append(cycle.assign(Decision(head)))
         else:
             message = "Workload namespace doesn't match ClusterQueue selector"

@@ -73,7 +73,7 @@ class PodSetChoice:
 
 @dataclass
 class FlavorChoice:
-    """The outcome for a whole Workload."""
+    """The flavors that were chosen for each pod set of a Workload, and how well the Workload fits with them."""
 
     pod_sets: list[PodSetChoice] = field(default_factory=list)
     borrowing: int = 0  # 0 is none, else how high in the cohort tree it has to borrow

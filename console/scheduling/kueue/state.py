@@ -193,7 +193,7 @@ class QueueNode(QuotaNode):
     """Admission checks, and the flavors that each is for; none named: all."""
     workloads: dict[Key, Workload] = field(default_factory=dict)
 
-    def accepts(self, labels: Mapping[str, str]) -> bool:
+    def accepts_namespace(self, labels: Mapping[str, str]) -> bool:
         """Whether it takes workloads of a namespace with these labels."""
         return self.namespaces is not None and all(each.matches(labels) for each in self.namespaces)
 

@@ -39,7 +39,7 @@ class TopologyTree:
     def __init__(
         self, name: str, levels: Sequence[str], flavor: Flavor, nodes: Iterable[Node], others: Mapping[str, Amounts]
     ) -> None:
-        """`others`: what pods that topology does not place use of each node."""
+        """`others`: by node name, the resources used by pods that topology-aware scheduling does not place."""
         self.name, self.flavor, self.levels = name, flavor, list(levels)
         self.of_nodes = self.levels[-1] == HOSTNAME
         self.by_level: list[dict[tuple[str, ...], Domain]] = [{} for _ in self.levels]

@@ -256,7 +256,7 @@ class FormPage(Widget):
             styles.height = height
 
     @on(FormLines.Scrolled)
-    def follow_lines(self, event: FormLines.Scrolled) -> None:
+    def move_editor_with_lines(self, event: FormLines.Scrolled) -> None:
         event.stop()
         self.put_editor()
 

@@ -13,7 +13,7 @@ from console.errors import NotFound
 from console.kube.objects.event import Event
 from console.kube.objects.meta import Condition
 from console.kube.objects.pod import Container
-from console.logs.follow import failure_card
+from console.logs.follow import failure_summary
 from console.logs.segment import LogSegment
 from console.scheduling.failure import FailureCard, deduplicate, first_deletion, first_of_latest_attempt, rank_failures
 from console.scheduling.why_job import why_jobset
@@ -126,7 +126,7 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
         raise NotFound("There is no such pod.")
 
     async def told(*parts: LogSegment) -> list[str]:
-        found = await failure_card(cluster, gone, tmp_path, ("default", "train"), parts)
+        found = await failure_summary(cluster, gone, tmp_path, ("default", "train"), parts)
         assert found is not None
         return found.text_lines()
 

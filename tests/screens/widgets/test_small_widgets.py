@@ -4,7 +4,7 @@ import pytest
 from textual.app import App, ComposeResult
 
 from screens.columns.queues import quota_bar
-from screens.job_tabs.ranks import RankCell, RankMatrix
+from screens.job_tabs.ranks import PodCell, PodMatrix
 from screens.widgets.line import DARK
 from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.tab_strip import Tab, TabStrip
@@ -58,15 +58,15 @@ class Host(App[None]):
 
     def compose(self) -> ComposeResult:
         yield TabStrip()
-        yield RankMatrix()
+        yield PodMatrix()
 
     def on_mount(self) -> None:
         self.register_theme(DARK)
         self.theme = DARK.name
-        self.query_one(RankMatrix).cells = tuple(RankCell(number, OK) for number in range(70))
+        self.query_one(PodMatrix).cells = tuple(PodCell(number, OK) for number in range(70))
         self.query_one(TabStrip).tabs = (Tab("a", "r", "Ranks"), Tab("b", "l", "Log", "pod 0"))
 
-    def on_rank_matrix_opened(self, event: RankMatrix.Opened) -> None:
+    def on_pod_matrix_opened(self, event: PodMatrix.Opened) -> None:
         self.opened.append(event.number)
 
     def on_tab_strip_picked(self, event: TabStrip.Picked) -> None:
@@ -76,7 +76,7 @@ class Host(App[None]):
 async def test_matrix_has_32_ranks_a_line_and_a_cursor() -> None:
     app = Host()
     async with app.run_test(size=(100, 20)) as pilot:
-        matrix = app.query_one(RankMatrix)
+        matrix = app.query_one(PodMatrix)
         await until(pilot, lambda: matrix.size.height == 3)
         assert [line[:6].strip() for line in text_of(matrix).splitlines()] == ["0 ●", "32 ●", "64 ●"]
         await focus(pilot, matrix)

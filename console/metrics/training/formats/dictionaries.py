@@ -63,7 +63,7 @@ def dictionary(text: str, start: int) -> StepReport | None:
         return None
     before = _BEFORE.search(text, 0, start)
     at, total = (int(before.group(1)), None) if before else _place(pairs)
-    name = _format(pairs, text)
+    name = _detect_format(pairs, text)
     loss, grad_norm = number(pairs.pop(key)), _taken(pairs, "grad_norm", "train/grad_norm", "gnorm")
     step = Step(
         step=at,
@@ -105,7 +105,7 @@ def _place(pairs: dict[str, str]) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _format(pairs: dict[str, str], text: str) -> str:
+def _detect_format(pairs: dict[str, str], text: str) -> str:
     if any(key in pairs for key in ("train_speed(s/it)", "train_speed(iter/s)", "global_step/max_steps", "token_acc")):
         return "ms-swift"
     if "train/loss" in pairs or "train/loss" in text:
@@ -134,7 +134,7 @@ _TABLE = re.compile(r"\s*Step\s+Training Loss(?:\s|$)")
 
 
 class MultilineReport:
-    """One such report while its lines come."""
+    """A report of one step over several lines, read line by line."""
 
     def __init__(self, step: int, total: int | None, *, loose: bool) -> None:
         self._step = step
@@ -144,7 +144,7 @@ class MultilineReport:
         self._lines = 0
 
     def add(self, text: str) -> bool:
-        """Take one more line; whether it belongs to the report."""
+        """Read the next line; gives whether it belongs to the report."""
         self._lines += 1
         figures = list(_figures(text)) if _INDENTED.match(text) else []
         for name, value in figures:
@@ -152,11 +152,11 @@ class MultilineReport:
         return bool(figures)
 
     def goes_on(self, text: str) -> bool:
-        """Whether more of the report may come after that line, which is no part of it."""
+        """Whether the report may continue after this line, which does not belong to it."""
         return self._loose and self._lines < _LONGEST and _LOOSE.search(text) is None
 
     def found(self) -> StepReport | None:
-        """The step, if its loss was told."""
+        """The step that was reported; None if the report had no loss."""
         step = step_of(self._step, self._total, self._figures)
         return StepReport("blocks", step) if step else None
 

@@ -113,7 +113,7 @@ _BEGINS = re.compile(r"iteration\s+\d")
 
 
 def shorten_iteration_line(text: str) -> str:
-    """An iteration line in the few words that matter, after what stands in front of its date; empty: it is none."""
+    """The short form of a line with one iteration report, its prefix before the date kept; empty for other lines."""
     start, found = _BEGINS.search(text), megatron(text)
     if start is None or len(found) != 1:
         return ""
