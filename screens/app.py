@@ -135,7 +135,7 @@ class ConsoleApp(KeyOrderedApp):
         self._connect = connect or self._open_session
         self._session: Session | None = None
         self._alone: Google | None = None
-        self.only_namespace = ""
+        self.only_namespace = settings.namespace
         """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
         self.launched: tuple[str, str] | None = None
         """The job launched last, until the list of jobs has put its cursor there."""

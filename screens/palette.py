@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, cast
 
 from textual import events, on
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.fuzzy import FuzzySearch
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -17,7 +20,7 @@ from textual.widgets import Input
 from console.errors import ConsoleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 
     from textual.dom import DOMNode
 
@@ -28,7 +31,17 @@ if TYPE_CHECKING:
 HIDDEN = frozenset({"app.command_palette", "command_palette", "app.commands"})
 
 
-class ActiveBindings(Provider):
+class NameProvider(Provider):
+    """Finds by names, and marks the letters of a name that were typed."""
+
+    def _marked(self, name: str, found: Iterable[int]) -> Content:
+        content = Content(name)
+        for at in found:
+            content = content.stylize(self.match_style or "reverse", at, at + 1)
+        return content
+
+
+class ActiveBindings(NameProvider):
     """Every binding that works on the screen below the palette; nothing is listed twice or anywhere else."""
 
     async def discover(self) -> Hits:
@@ -36,11 +49,11 @@ class ActiveBindings(Provider):
             yield DiscoveryHit(name, partial(self._run, node, action), help=help_text)
 
     async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
         for node, action, name, help_text in self._commands():
-            score = max(matcher.match(name), 0.5 * matcher.match(help_text))
-            if score > 0:
-                yield Hit(score, matcher.highlight(name), partial(self._run, node, action), help=help_text)
+            found = offsets(query, name)
+            if found or offsets(query, help_text):
+                score = match_score(query, name, found) or 1.0
+                yield Hit(score, self._marked(name, found), partial(self._run, node, action), help=help_text)
 
     def _commands(self) -> Iterator[tuple[DOMNode, str, str, str]]:
         seen: set[str] = set()
@@ -51,6 +64,9 @@ class ActiveBindings(Provider):
                 continue
             if moves and not binding.show:
                 continue  # arrow keys are no commands
+            page = binding.description.casefold()
+            if page in PAGES and binding.action in {f"switch_mode('{page}')", f"open_page('{page}')"}:
+                continue  # "Go to" that page is offered
             seen.add(binding.action)
             key = self.app.get_key_display(binding)
             told = f"{active.tooltip} ({key})" if active.tooltip else key
@@ -82,7 +98,7 @@ MOST = 8  # objects of one kind that are offered
 LOOKED_AT = 500  # names of one kind that are weighed; those come first that contain what was typed
 
 
-class Places(Provider):
+class Places(NameProvider):
     """Every page, job, pod, node, queue, run and recipe, from everywhere."""
 
     _runs: tuple[RunRecord, ...] = ()
@@ -105,19 +121,19 @@ class Places(Provider):
 
     async def search(self, query: str) -> Hits:
         for page, names in PAGES.items():
-            word, _, namespace = query.strip().casefold().partition(" ")
-            if namespace and not (word in names and page in NARROWED):
+            word, *namespaces = query.casefold().split()
+            if namespaces and not (word in names and page in NARROWED and len(namespaces) == 1):
                 continue
             if any(name.startswith(word) for name in names):
-                where = f" in {namespace.strip()}" if namespace else ""
+                where = f" in {namespaces[0]}" if namespaces else ""
                 score = 1000.0 if word in names else 2.0 * len(word)
-                yield Hit(score, f"Go to {names[0]}{where}", partial(self._open, page, namespace.strip()), help="page")
-        matcher = self.matcher(query)
+                yield Hit(score, f"Go to {names[0]}{where}", partial(self._open, page, *namespaces), help="page")
         for kind, weight, keys, opened in self._objects():
-            named = ((matcher.match(key[-1]), key) for key in _likely(query, keys))
-            for score, key in sorted(named, key=lambda each: -each[0])[:MOST]:
-                if score > 0:
-                    yield Hit(score * weight, matcher.highlight(key[-1]), partial(opened, *key), help=kind)
+            named = ((key, offsets(query, key[-1])) for key in _likely(query, keys))
+            scored = [(match_score(query, key[-1], found), key, found) for key, found in named if found]
+            for score, key, found in sorted(scored, key=lambda each: -each[0])[:MOST]:
+                first = 100.0 if query.casefold() in key[-1].casefold() else 0.0
+                yield Hit((first + score) * weight, self._marked(key[-1], found), partial(opened, *key), help=kind)
 
     def _objects(self) -> Iterator[tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]]:
         """Each kind, its weight, the keys of what there is, whose last part is the name, and what opens one."""
@@ -159,8 +175,31 @@ def _likely(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str
     return islice((key for key in keys if all(word in key[-1].casefold() for word in words)), LOOKED_AT)
 
 
+def offsets(query: str, name: str) -> list[int]:
+    """Where the letters that were typed stand in a name: each word somewhere in it, or all of them at the beginnings of
+    consecutive words, such as "n0412" in "nccl-0412"; empty: the name does not match.
+    """
+    words, folded = query.casefold().split(), name.casefold()
+    if words and all(word in folded for word in words):
+        starts = [(folded.index(word), len(word)) for word in words]
+        return sorted({at for start, size in starts for at in range(start, start + size)})
+    letters = (f"({re.escape(letter)})" for letter in "".join(words))
+    found = re.search(r"\b" + r"(?:\w*\W+)?".join(letters), folded)
+    return [found.start(group + 1) for group in range(len(found.groups()))] if found else []
+
+
+def match_score(query: str, name: str, found: list[int]) -> float:
+    """How well a name matches: most if it is what was typed; 0 if it does not."""
+    exact = 500.0 if query.casefold() == name.casefold() else 0.0
+    return exact + FuzzySearch().score(name, found) if found else 0.0
+
+
 class Palette(CommandPalette):
     """Enter takes the first line at once, as in other programs with a line of commands."""
+
+    def _search_for(self, search_value: str) -> AsyncGenerator[DiscoveryHit | Hit, bool]:
+        """A colon before the words, as k9s takes them, is not part of a name."""
+        return super()._search_for(search_value.lstrip(": "))
 
     @on(Input.Submitted)
     def _point_at_first(self) -> None:

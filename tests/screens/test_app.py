@@ -4,7 +4,7 @@ import asyncio
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec import structs
@@ -19,6 +19,7 @@ from screens.dialogs.question import ChoiceTable, Pick
 from screens.pages.fleet import FleetScreen
 from screens.pages.help import HelpScreen, key_groups
 from screens.pages.pods import PodsScreen
+from screens.palette import ActiveBindings, Places
 from screens.widgets.key_bar import KeyBar
 from screens.widgets.title_bar import TitleBar
 from tests.fakes import FakeSession
@@ -26,6 +27,7 @@ from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import scene
 
 if TYPE_CHECKING:
+    from textual.command import Hit
     from textual.pilot import Pilot
 
 
@@ -339,6 +341,43 @@ async def test_the_palette_goes_to_pages_by_the_words_of_k9s() -> None:
         await pilot.press("enter")
         await until(pilot, lambda: any("Nothing is listed" in each.message for each in app._notifications))
         assert app.only_namespace == "kube-system"
+
+
+async def offered(app: ConsoleApp, typed: str) -> list[str]:
+    """What the palette offers for these words, best first."""
+    hits = [hit for each in (ActiveBindings, Places) async for hit in each(app.screen).search(typed)]
+    return [str(hit.prompt) for hit in sorted(hits, key=lambda hit: -cast("Hit", hit).score)]
+
+
+async def test_the_palette_offers_what_contains_the_words_and_each_page_once() -> None:
+    async with console(FakeSession(scene())) as (app, _, _session):
+        assert await offered(app, "jobs default extra") == []
+        assert all("rag" in each for each in await offered(app, "rag"))
+        assert "Buckets and storage" not in await offered(app, "forecast")
+        assert (await offered(app, "n0412"))[0] == "nccl-0412", "the beginnings of consecutive words"
+        assert await offered(app, "dark light") == ["Light or dark"]
+        assert (await offered(app, "pods"))[0] == "Go to pods"
+        assert "Pods" not in await offered(app, "pods")
+        assert await offered(app, "alarms") == ["Go to alarms"]
+        assert (await offered(app, "llama"))[0] == "llama-70b", "the job before its pods"
+
+
+async def test_a_colon_before_the_words_in_the_palette_is_left_out() -> None:
+    async with console(FakeSession(scene())) as (app, pilot, _):
+        await pilot.press("colon", *":pods")
+        await until(pilot, lambda: "Go to pods" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, partial(is_at, app, "pods"))
+
+
+async def test_a_namespace_that_was_asked_for_narrows_the_lists_from_the_beginning() -> None:
+    settings = Settings(namespace="kube-system")
+    async with console(FakeSession(scene(), settings=settings), settings=settings) as (app, pilot, _):
+        await pilot.press("4")
+        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
+        assert isinstance(app.screen, PodsScreen)
+        assert {key[0] for key in app.screen.table.shown} == {"kube-system"}
+        assert "all namespaces" not in text_of(app.screen.query_one(TitleBar))
 
 
 @pytest.mark.parametrize(
