@@ -347,7 +347,7 @@ def _numbered(line: bytes) -> bytes | None:
 
 
 def _filed(line: bytes) -> bytes | None:
-    """The same for `grep` in several files, with or without -n."""
+    """The line with the file name that `grep` put in front of it written as [pod/FILE]; None for other lines."""
     found = _FILED.match(line)
     return found and b"[pod/" + found.group("file").strip(b"/").replace(b"/", b"_") + b"] " + found.group("text")
 

@@ -71,7 +71,7 @@ class AgreedLine:
 
 
 def _few(pods: Collection[int]) -> str:
-    """Their numbers, as long as they are few."""
+    """The numbers of the pods as ranges; only how many, if there are too many ranges."""
     said = format_ranges(pods)
     return said if said.count(",") < FEW else str(len(pods))
 

@@ -52,7 +52,7 @@ class LogFailure(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """With its rank and host: "rank 3 on node-7: CUDA out of memory"."""
+        """The failure with its rank and host: "rank 3 on node-7: CUDA out of memory"."""
         rank = f"rank {self.rank}" if self.rank is not None else ""
         who = " ".join(filter(None, (rank, f"on {self.host}" if self.host else "")))
         return f"{who}: {self.text}" if who else self.text

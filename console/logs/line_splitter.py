@@ -84,7 +84,7 @@ _BAR, _LOSS = b"%|", b"loss"
 
 
 class ProgressBarFilter:
-    """The pictures of one line; `last` is the one that is seen now."""
+    """Chooses which frames of a progress bar are kept as lines; `last` is the current frame."""
 
     def __init__(self) -> None:
         self.last = b""
@@ -93,7 +93,7 @@ class ProgressBarFilter:
         self._told = b""
 
     def add(self, picture: bytes) -> list[bytes]:
-        """A picture is whole; those before it that are lines of their own."""
+        """Take in a complete frame; gives the earlier frames that are to be kept as lines."""
         if not picture.strip():
             return []
         self.last = picture
@@ -108,7 +108,7 @@ class ProgressBarFilter:
         return [told] if step not in {b"", place[1]} else []
 
     def end(self, picture: bytes) -> list[bytes]:
-        """The line ends with that picture: what is kept of it."""
+        """Take in the last frame of the line; gives the frames that are to be kept as lines."""
         lines = self.add(picture)
         over = self._bar if _LOSS in self.last else b""
         for each in (self._told, over):

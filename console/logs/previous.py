@@ -51,7 +51,7 @@ class PreviousLog:
 
 @dataclass(frozen=True)
 class _Nothing:
-    """That there is no earlier run of a rank."""
+    """Why no earlier run of a rank can be shown."""
 
     why: str
     error: ConsoleError | None = None  # what kept it from being read, where there may be one
@@ -67,7 +67,7 @@ class PreviousLogs:
 
     @property
     def lines(self) -> Iterator[RankLine]:
-        """What they printed, in the order of time."""
+        """The lines of all ranks in the order of time."""
         return heapq.merge(*self.found, key=time_and_rank)
 
     @property
@@ -80,7 +80,7 @@ class PreviousLogs:
 
     @property
     def coverage(self) -> Coverage:
-        """Of how many ranks there is something."""
+        """For how many of the ranks an earlier run was found."""
         return Coverage(self.ranks, ended=self.asked - len(self.without), once=True)
 
 
@@ -192,7 +192,7 @@ def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[
 
 
 def _of_disk(number: int, kept: Sequence[LogSegment]) -> list[_Rank]:
-    """Of a job that is gone: the last pod of each rank is the last run."""
+    """The ranks of a job that is gone, each with the segments of its pods before the last one."""
     return [
         _Rank(rank, None, None, _before_the_last([part for part in kept if part.rank == rank]))
         for rank in range(max([number, *(part.rank + 1 for part in kept)]))
@@ -200,7 +200,7 @@ def _of_disk(number: int, kept: Sequence[LogSegment]) -> list[_Rank]:
 
 
 def _before_the_last(parts: Sequence[LogSegment]) -> list[LogSegment]:
-    """Without those of the last pod."""
+    """The segments without those of the last pod."""
     last = max((part for part in parts if len(part)), key=_age, default=None)
     return [part for part in parts if last is not None and part.uid != last.uid]
 

@@ -152,7 +152,7 @@ class JobLogStore:
 
 
 def _safe(name: str) -> str:
-    """As the name of a file, whatever a server may call a thing."""
+    """The name with every character replaced that might not be safe in a file name."""
     return re.sub(r"[^0-9A-Za-z-]", "_", name)
 
 
@@ -291,7 +291,7 @@ class JobFolder:
         return part
 
     async def write(self, parts: Iterable[LogSegment]) -> bool:
-        """Write what waits in these; whether the disk took it."""
+        """Write the pending lines of these segments; gives whether that succeeded."""
 
         def write_all(waiting: list[LogSegment]) -> None:
             for part in waiting:
@@ -312,7 +312,7 @@ class JobFolder:
 
     @contextmanager
     def refusals(self) -> Iterator[None]:
-        """What the disk refuses is said, and following goes on."""
+        """Note an OSError of the block in `trouble` instead of raising it: following continues."""
         try:
             yield
         except OSError as error:

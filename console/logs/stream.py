@@ -44,14 +44,14 @@ class Stream(Protocol):
         """New lines; none of them where only `open` changed."""
 
     async def run(self, to: Callable[[list[Stamped]], None]) -> None:
-        """The same, each given to `to`."""
+        """As `batches`, with each batch given to `to`."""
 
 
 class OpenStream(Protocol):
     def __call__(
         self, wanted: LogRequest, memory: ResumeCursor, clean: Callable[[list[bytes]], list[bytes]], restarts: int
     ) -> Stream:
-        """What is wanted, what was given before, what whole lines pass through, restarts of the container so far."""
+        """Open a log. `memory`: lines given before; `clean` gets all whole lines; `restarts`: of the container."""
 
 
 @dataclass

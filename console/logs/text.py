@@ -49,7 +49,7 @@ class LineFilter:
 
     @property
     def description(self) -> str:
-        """What it lets through; empty: everything."""
+        """The filter in words; empty if it lets everything through."""
         said = [self.level if self.level in {"", "error"} else f"{self.level} or worse"]
         said.append({"": "", "only": "NCCL only"}.get(self.nccl, "without NCCL"))
         if self.pattern is not None:
@@ -325,5 +325,5 @@ class AgreedText(ListText):
         return TextRow(line.text, line.time, line.ranks_text(self._ranks, gaps), line.is_minority(self._ranks, gaps))
 
     def text_of(self, number: int) -> str:
-        """What it says, without who."""
+        """The text of the line, without the ranks that printed it."""
         return self._consensus.lines[number].text

@@ -73,12 +73,12 @@ class Alarm:
 
     @property
     def ended_text(self) -> str:
-        """That it is no more, and how; empty while it is there."""
+        """What ended the alarm, or "over"; empty while it is active."""
         return "" if not self.over else f"until {self.ended}" if self.ended else "over"
 
     @property
     def is_active(self) -> bool:
-        """Whether it is to be seen beside the job."""
+        """Whether the alarm is not over, so that it is shown beside its job."""
         return not self.over
 
     @property
@@ -95,7 +95,7 @@ class Alarm:
 
     @property
     def text(self) -> str:
-        """What is wrong, and what else is to be known of it."""
+        """What is wrong, and the details of it if there are any."""
         return f"{self.words}; {self.more}" if self.more else self.words
 
     @property
@@ -176,12 +176,12 @@ class Pauses:
 
     @property
     def longest(self) -> float:
-        """The longest; one that was made only once counts as far as ONCE."""
+        """Seconds of the longest pause; a longest one that came only once counts up to ONCE."""
         return max(self._second, min(self._first, ONCE))
 
 
 def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
-    """It in words: "no step for 34 s after step 9, usually one takes 2.8 s"."""
+    """How late the next step is: "no step for 34 s after step 9, usually one takes 2.8 s"."""
     after = f" after step {step:,}" if step is not None else ""
     usual = f", usually one takes {_pace_words(pace)}" if pace else ""
     return f"no step for {format_duration(quiet)}{after}{usual}"
@@ -192,5 +192,5 @@ def _pace_words(pace: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """In words that change seldom: whole minutes from the second on."""
+    """A duration, from two minutes on in whole minutes, so that the words change seldom."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

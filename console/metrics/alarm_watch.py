@@ -158,7 +158,7 @@ class AlarmWatch:
         return self._awaited is not None
 
     def _happened(self, now: float, look: JobSample, before: JobSample | None) -> None:
-        """Restarts, spikes, tests, Xids: each is told once; what was there at the first look is no news."""
+        """Raise the alarms of single events, once for each; restarts before the first sample raise none."""
         told: list[tuple[AlarmKind, object, str, float]] = [
             (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - self._settles
         ]
@@ -179,7 +179,7 @@ class AlarmWatch:
                 self._sound(Alarm(kind, words, now, *self._key, began=min(now, at)))
 
     def _lasting(self, now: float, look: JobSample) -> None:
-        """What is over once its cause is."""
+        """Begin, update and end the alarms that last as long as their cause."""
         stalled, since = self._stalled(now, look), self.step_at
         if not stalled:
             stalled, since = self._silent(now, look)
@@ -200,7 +200,7 @@ class AlarmWatch:
             self._keep(alarm, "" if look.running else _why_not_running(look))
 
     def _keep(self, alarm: Alarm, ended: str) -> None:
-        """Begin an alarm, keep its words true, or end it if it has none; `ended`: by what, if not by its cause."""
+        """Begin or update an alarm, or end it if `alarm` has no words; `ended`: by what, if not by its cause."""
         lasting = self._open.pop(alarm.kind, None)
         if not alarm.words:
             if lasting is not None:
@@ -217,7 +217,7 @@ class AlarmWatch:
         self._change(known, changed)
 
     def _goes_on(self, alarm: Alarm) -> Alarm | None:
-        """The alarm that told of this hang already: nothing was printed since that would have ended it."""
+        """The last stall alarm, if this stall began before it was raised and so is the same one; else None."""
         if alarm.kind is not AlarmKind.STALL:
             return None
         same = (each for each in reversed(self.alarms) if each.kind is alarm.kind)
@@ -233,7 +233,7 @@ class AlarmWatch:
         return True
 
     def _stalled(self, now: float, look: JobSample) -> str:
-        """Why there should have been a step by now; empty if there need not. What is only late is in `late`."""
+        """The words of a stall if a step is overdue, else empty; sets `late` to the words for a step that is late."""
         self.late, self.unproved = "", False
         if not look.running or look.finished or look.trained or look.step is None:
             return ""
@@ -250,7 +250,7 @@ class AlarmWatch:
         return words if quiet > limit and proved else ""
 
     def _silent(self, now: float, look: JobSample) -> tuple[str, float]:
-        """That no line has come for longer than usual, in the words of a stall where steps are known; since when."""
+        """The words of a stall if no line has come for longer than usual, else empty; and since when."""
         if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
             return "", 0.0
         known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing

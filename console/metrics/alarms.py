@@ -49,11 +49,11 @@ class AlarmMonitor:
         self._ending: set[asyncio.Task[None]] = set()
 
     def alarms(self) -> list[Alarm]:
-        """All of them, those of jobs that are over too."""
+        """All alarms, also those of jobs that have ended."""
         return [*self.past, *(alarm for job in self.jobs.values() for alarm in job.watch.alarms)]
 
     def take_watch(self, key: Key) -> AlarmWatch | None:
-        """Somebody watches that job better from here on: what is known of it."""
+        """Stop monitoring a job that another reader follows from now on, and give its alarms to that reader."""
         job = self.jobs.pop(key, None)
         if job is None:
             return None
@@ -168,7 +168,7 @@ class Alarms:
         return watch.active if watch else ()
 
     def late(self, namespace: str, name: str) -> str:
-        """That the next step of a job that is watched is late, in words; empty: it is not, or nobody knows."""
+        """How late the next step of a watched job is, in words; empty if it is not late or that is not known."""
         watch = self._watch_of((namespace, name))
         return watch.late if watch else ""
 
@@ -246,7 +246,7 @@ class Alarms:
         self._patrol = self._rounds = None
 
     async def close(self) -> None:
-        """End everything; what rang is known still."""
+        """End all monitors; the alarms so far stay in the history."""
         self._past = self.latest
         tasks = [task for _, task in self._kept.values()]
         tasks += [self._rounds] if self._rounds else []

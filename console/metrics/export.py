@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def number(value: float | None) -> float | str | None:
-    """As JSON says it: unknown is null; nan and inf are strings."""
+    """The number as a JSON value: null if not known; nan and inf as strings."""
     if value is None or math.isfinite(value):
         return value
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"

@@ -74,7 +74,7 @@ class LinkRate:
 
 
 def sum_rates(rates: list[float | None]) -> float | None:
-    """All of them together; None where one is not known, or there is none."""
+    """The sum of the rates; None if one of them is not known, or there are none."""
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known and len(known) == len(rates) else None
 
@@ -209,7 +209,7 @@ class GpuBoard:
 
     @property
     def summary(self) -> str:
-        """What all of it comes to, in a sentence."""
+        """The state of all GPUs in one sentence."""
         every = self.all_gpus
         if not every:
             problems = [rank.problem for rank in self.ranks if rank.problem]

@@ -76,7 +76,7 @@ class JobMeasures:
 
     @property
     def seeking(self) -> bool:
-        """Whether its loss is no number, and `find_nan_onset` has not looked yet since when."""
+        """Whether the loss is NaN and the step where that began is not known, nor searched yet by `find_nan_onset`."""
         track = self.track
         if track is None or not track.nan or track.earlier is not None:
             return False
@@ -89,7 +89,7 @@ class JobMeasures:
             event.set()
 
     async def changes(self) -> AsyncGenerator[JobMeasures, None]:
-        """This, at once and after each change, until nothing more will come. Raises what keeps it from being read."""
+        """These measures at once and after each change, until the end; then raises `trouble`, if there was any."""
         event = asyncio.Event()
         self._woken.add(event)
         try:
@@ -110,7 +110,7 @@ class JobMeasures:
 
     @contextmanager
     def subscribe_lines(self, listener: Listener) -> Iterator[None]:
-        """Each line as it comes, and the latest of those that came before."""
+        """Call the listener with the latest lines so far, and with each line that comes while the block runs."""
         for each in self._latest:
             listener(*each)
         self._listeners.append(listener)
@@ -120,7 +120,7 @@ class JobMeasures:
             self._listeners.remove(listener)
 
     def feed_line(self, rank: int, printed: float, text: str) -> None:
-        """A line, or the picture of a bar that is drawn: `printed` 0.0."""
+        """Take in a line; `printed` is 0.0 for a frame of a progress bar."""
         now = time.time()
         self.ranks.add(rank, printed or now, text)
         self.keep_line(now, printed, text)
@@ -132,7 +132,7 @@ class JobMeasures:
         return [text for _, text, printed in self._latest if printed][-number:] if number > 0 else []
 
     def keep_line(self, now: float, printed: float, text: str) -> None:
-        """A line for whoever begins to listen, or looks at the last ones."""
+        """Store a line for later listeners and for `last_lines`."""
         self._latest.append((now, text, printed))
 
     # it grows
@@ -144,7 +144,7 @@ class JobMeasures:
         self.ranks = RankProgress()
 
     async def find_nan_onset(self, beginnings: NanOnsetFinder, uid: str, pods: Sequence[Pod]) -> None:
-        """Of a run that has diverged, since when: before what was read of its log, if that does not say."""
+        """Find the step since which the loss of a diverged run is NaN, in older lines if those read do not show it."""
         if self.seeking and self.track is not None:
             self.track.earlier = await beginnings.find(uid, pods, self.track.standing())
 
@@ -170,7 +170,7 @@ class JobMeasures:
         )
 
     def ended_badly(self, told: Sequence[RankFailure]) -> bool:
-        """Ranks ended badly; whether that is news."""
+        """Record failed ranks, and mark them on the training run; gives whether any of them is new."""
         before = len(self._endings)
         self._endings |= {(each.attempt, each.rank, each.pod): each for each in told}
         if self.track is not None:
@@ -178,7 +178,7 @@ class JobMeasures:
         return len(self._endings) != before
 
     def grown(self) -> None:
-        """A run more: what ended before it is a mark on it as well."""
+        """Mark the failed ranks known so far on the training run that was added last."""
         if self.track is not None and self._endings:
             self.track.add_failures(self._endings.values())
 
@@ -252,7 +252,7 @@ class JobProgressReader:
         self._failed: Counter[str] = Counter()  # how often the log of a finished job could not be read
 
     def forget(self) -> None:
-        """The cluster is another one."""
+        """Drop everything known, because the cluster is another one."""
         self.known, self._asked, self._printing, self._over, self._failed = {}, {}, {}, set(), Counter()
         self.beginnings.forget()
 
@@ -279,7 +279,7 @@ class JobProgressReader:
         return any([*changed, *await asyncio.gather(*(one(jobset) for jobset in due))])
 
     def _keep_known(self, uid: str, found: JobProgress) -> bool:
-        """This is known of it from here on; whether it is another thing than before."""
+        """Store the progress of a job; gives whether it differs from the one before."""
         before = self.known.get(uid)
         self.known[uid] = found = with_verdict(before, found)
         return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)

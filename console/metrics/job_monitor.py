@@ -360,7 +360,7 @@ class JobMonitor:
         await asyncio.sleep(0)
 
     async def _read_gpus(self) -> None:
-        """By the DCGM exporters alone: in pods that nobody looks at no program is run."""
+        """Read the GPUs by DCGM exporters only: no program is run in the pods of a job whose page nobody opened."""
         try:
             self.faults = faults(await self._sources.gpus().read_once(*self.key, source=DCGM))
         except ConsoleError:

@@ -64,7 +64,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def late(self) -> str:
-        """That its next step was late when it was looked at, in words; empty: it was not, or that cannot be said."""
+        """How late the next step was when the log was read, in words; empty if not late, or not known."""
         if self.rhythm is None or not self.stepped or self.finished:
             return ""
         quiet = self.at - self.stepped
@@ -73,7 +73,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def stalled(self) -> bool:
-        """Whether it was so late that this is an alarm."""
+        """Whether the step was late enough for an alarm."""
         quiet = self.at - self.stepped
         return (
             self.rhythm is not None

@@ -49,7 +49,7 @@ EARLIER = 3  # earlier runs that are laid under a curve at most
 
 
 def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
-    """Read lines in a thread, whether anything changed."""
+    """Read lines (in a thread); gives whether anything changed."""
     changed, slices = False, WorkSlices()
     for start in range(0, len(batch), AT_A_TIME):
         changed |= reader.take(batch[start : start + AT_A_TIME])
@@ -67,7 +67,7 @@ async def _hear(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
 
 @asynccontextmanager
 async def _ended(task: asyncio.Task[None]) -> AsyncIterator[None]:
-    """Ends with the block."""
+    """Cancel the task when the block ends."""
     try:
         yield
     finally:
@@ -247,7 +247,7 @@ class Measures:
             await self._note(measures)
 
     async def _watch_bars(self, measures: JobMeasures, log: JobLog) -> None:
-        """Progress bars that are drawn on are signs of life too."""
+        """Feed progress bars that change: they show that their ranks are alive."""
         before: dict[int, str] = {}
         while True:
             drawn = log.progress_bars()
@@ -258,20 +258,20 @@ class Measures:
             await asyncio.sleep(BARS_EVERY)
 
     async def _find_beginning(self, measures: JobMeasures) -> None:
-        """Since when its loss is no number, where only the end of its log was read."""
+        """Find since when the loss is NaN, where only the end of the log was read."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if jobset is not None and measures.track is not None and measures.track.nan:
             pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
             await measures.find_nan_onset(self.glancing.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
 
     async def _told(self, measures: JobMeasures, log: JobLog) -> None:
-        """What changed is for all to see, and tests that ended are kept."""
+        """Notify all readers of a change, and store the tests that have ended."""
         self._place_tests(measures, log)
         await self.test_history.store(each for each in measures.tests if each.test.finished or each.test.error)
         measures.notify()
 
     def _place_tests(self, measures: JobMeasures, log: JobLog) -> None:
-        """Say where the tests were measured, as far as the picture has it."""
+        """Note on which nodes the tests were measured, as far as the snapshot shows it."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get(measures.key)
         measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")
@@ -283,7 +283,7 @@ class Measures:
             measures.recipe = log.kept.note.recipe
 
     async def _note(self, measures: JobMeasures) -> None:
-        """The memory of runs has the last figures."""
+        """Store the latest figures in the history of runs."""
         namespace, name = measures.key
         runs = self._runs()
         if measures.tests:
@@ -293,7 +293,7 @@ class Measures:
             await runs.note_training(namespace, name, track.standing())
 
     async def _tell_endings(self, measures: JobMeasures, log: JobLog) -> bool:
-        """Ranks that ended badly are marks on the curve; whether there are more than before."""
+        """Mark failed ranks on the training run; gives whether there are new ones."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if measures.track is not None:
             measures.track.goes_on = jobset is not None and jobset.state in {JobState.STARTING, JobState.RUNNING}

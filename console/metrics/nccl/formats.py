@@ -82,7 +82,7 @@ def parse_row(text: str, units: Units) -> Row | PartialRow | None:
 
 
 def _usual(row: re.Match[str]) -> Row | None:
-    """Such a row, read at once."""
+    """The row that this match of the usual form holds; None if its type is none of nccl-tests'."""
     size, count, kind, redop, root, time, alg, bus, wrong, time_in, alg_in, bus_in, wrong_in = row.groups()
     if not _TYPE.fullmatch(kind):
         return None

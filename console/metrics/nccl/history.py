@@ -43,7 +43,7 @@ class MeasuredTest(Struct, frozen=True):
 
     @property
     def name(self) -> tuple[str, int, int, int]:
-        """What tells it from every other test."""
+        """The key that identifies the test: job (uid, else namespace/name), attempt, rank and index."""
         return self.uid or f"{self.namespace}/{self.job}", self.attempt, self.rank, self.index
 
     @property
@@ -77,7 +77,7 @@ class UsualBandwidth(Struct, frozen=True):
     sizes: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
     def at(self, size: int) -> float | None:
-        """The median at that size."""
+        """The median bandwidth at that message size, GB/s; None if the size was not measured."""
         found = self.sizes.get(size)
         return found[1] if found else None
 

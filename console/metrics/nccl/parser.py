@@ -163,7 +163,7 @@ class ProcessOutput:
         return run
 
     def mark_unreliable(self) -> None:
-        """A row could not be read: of the test that is under way nothing can be said to be well any more."""
+        """Note that a row of the current test could not be read, so that the test cannot count as passed."""
         self._open[0].unread = True
 
     @property

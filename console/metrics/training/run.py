@@ -378,7 +378,7 @@ class TrainingRun:
 
     @property
     def slower(self) -> str:
-        """That its steps take longer than before, in words; empty: they do not, or have for long."""
+        """How much longer steps take than before, in words; empty if they do not, or have for NEW_PACE steps."""
         return self._finder.slower
 
     @property
@@ -463,7 +463,7 @@ class TrainingRun:
         return StepCadence(between / steps if between and steps else lasting, between, self._pauses.longest)
 
     def late_text(self, now: float, limits: Thresholds | None = None) -> str:
-        """That its next step is late, in words; empty: it is not, or that cannot be said."""
+        """How late the next step is, in words; empty if it is not late, or that is not known."""
         rhythm = self.cadence()
         if rhythm is None or self.finished or not self.goes_on:
             return ""

@@ -82,7 +82,7 @@ class MetricColumn:
                 self._high_highs.append(max(self._highs[-BLOCK:]))
 
     def cut(self, length: int) -> None:
-        """Forget what comes after so many values."""
+        """Keep the first `length` values only."""
         del self.values[length:]
         del self._sums[length + 1 :]
         del self._counts[length + 1 :]

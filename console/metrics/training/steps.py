@@ -50,7 +50,7 @@ class RunPosition(NamedTuple):
         return f"{self.what} {nan_since(self)}" if self.nan else ""
 
     def with_nan_onset(self, earlier: RunPosition) -> RunPosition:
-        """The same, with what an earlier or longer look knows of the beginning of its row of alarms."""
+        """This position, with the step since which the loss is NaN as found earlier or further back in the log."""
         if not self.nan or self.nan_from is not None:
             return self
         if not earlier.nan:
@@ -102,7 +102,7 @@ def run_position(steps: Sequence[Step]) -> RunPosition:
 
 
 def what_is_nan(step: Step) -> str:
-    """What of that step is no number."""
+    """Which figure of that step is not finite: its loss, or else its gradients."""
     if step.loss is None or math.isnan(step.loss):  # Megatron leaves out a loss that is no number
         return "loss is NaN"
     return f"loss is {step.loss}" if math.isinf(step.loss) else "gradients are NaN"
@@ -260,7 +260,7 @@ class Steps(Sequence[Step]):
         return list(chain.from_iterable(self.chunks(start, stop)))
 
     def chunks(self, start: int, stop: int) -> Iterator[PackedSteps | list[Step]]:
-        """Those from the one place to the other, packed as they are."""
+        """The steps from `start` to before `stop` in chunks, packed where they are stored packed."""
         for at in range(max(0, bisect_right(self._starts, start) - 1), len(self._starts)):
             begin, chunk = self._starts[at], self._chunks[at] if at < len(self._chunks) else self._tail
             if begin >= stop:
@@ -282,7 +282,7 @@ class Steps(Sequence[Step]):
 
     @property
     def nans(self) -> int:
-        """How many of them are alarms, without making each of them again."""
+        """How many steps have `nan` set, counted without unpacking them."""
         packed = sum(sum(chunk.columns.get("nan", ())) for chunk in self._chunks if isinstance(chunk, PackedSteps))
         others = (
             step.nan for chunk in (*self._chunks, self._tail) if not isinstance(chunk, PackedSteps) for step in chunk
@@ -321,14 +321,14 @@ class Steps(Sequence[Step]):
             self._tail[at - self._starts[-1]] = step
 
     def insert(self, at: int, step: Step) -> None:
-        """One more in front of the one there."""
+        """Insert a step before the one at that place."""
         rest = [step, *self[at:]]
         self.cut(at)
         for each in rest:
             self.append(each)
 
     def cut(self, size: int) -> None:
-        """Only the first ones stay."""
+        """Keep the first `size` steps only."""
         while size < self._starts[-1]:
             rest = list(self._chunks.pop())
             self._firsts.pop()
