@@ -8,8 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.kube.find_job import with_namespace_option
-from console.metrics.alarm_rules import GLYPH, AlarmKind
+from console.metrics.alarm_rules import GLYPH, AlarmKind, full_text, next_step
 from screens.widgets.log.view import LogView, Told
 
 if TYPE_CHECKING:
@@ -43,7 +42,8 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
     session, key, workload = app.session, jobset.key, fleet.workload_of(jobset)
     line = JobLine(
         jobset, fleet, session.measures.glancing.of(jobset.uid),
-        owner=app.whose(jobset.owner), outside=session.watch.namespace_option(jobset.namespace),
+        owner=app.whose(jobset.owner), may_stop=not session.watch.read_only,
+        outside=session.watch.namespace_option(jobset.namespace),
         start=session.measures.starts.get(workload.key) if workload is not None else None,
     )  # fmt: skip
     if not session.alarms_enabled:
@@ -121,14 +121,21 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     _show(app, new)
     for alarm in new:
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
-            notify_terminal(app, f"{alarm.job}: {alarm.kind}", f"{alarm.text}. {_next(app, alarm)}.")
+            notify_terminal(app, f"{alarm.job}: {alarm.kind}", full_text(alarm, app.session.watch))
 
 
 def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
     """In the corner; where a log is in front that would cover lines of it, so they are told below them, the first of
     them in full.
     """
-    told = [(f"{GLYPH} {each.job}: {each.kind}", f"{each.text}\n{_next(app, each)}") for each in alarms]
+    key = _key_of_alarms(app)
+    more = f"; {key} lists all alarms" if key else ""
+    told = [
+        (f"{GLYPH} {each.job}: {each.kind}", f"{each.text}\n{next_step(each, app.session.watch)}{more}")
+        for each in alarms
+    ]
+    # A stall that has been inspected since is told in place of what was said of it before.
+    app.close_alarms({title for (title, _), each in zip(told, alarms, strict=True) if each.kind is AlarmKind.STALL})
     in_corner = app.alarms_in_corner()
     if not told and not in_corner:
         return
@@ -143,7 +150,7 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
         title, words = told[0][0], told[0][1].partition("\n")[0]
         others = len(told) - 1
         full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
-        short = title.replace(":", "") + (f" +{others}" if others else "") + _key_of_alarms(app)
+        short = title.replace(":", "") + (f" +{others}" if others else "") + (f" ({key})" if key else "")
         below.tell_alarm(Told(full, short), SHOWN)
 
 
@@ -155,15 +162,11 @@ def _toast(app: ConsoleApp, words: str) -> str:
     return f"{first if len(first) <= room else f'{first[: room - 1]}…'}  {_AWAY}"
 
 
-def _next(app: ConsoleApp, alarm: Alarm) -> str:
-    return with_namespace_option(alarm.next_step, app.session.watch.namespace_option(alarm.namespace))
-
-
 def _key_of_alarms(app: ConsoleApp) -> str:
-    """The key that lists all alarms, where it works."""
+    """The key that lists all alarms, where it works; empty where it does not."""
     bound = (each.binding for each in app.screen.active_bindings.values() if each.enabled)
     key = next((each for each in bound if each.action == OPEN), None)
-    return f" ({app.get_key_display(key)})" if key else ""
+    return app.get_key_display(key) if key else ""
 
 
 def notify_terminal(app: ConsoleApp, title: str, words: str) -> None:

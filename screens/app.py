@@ -7,7 +7,7 @@ asks for goes to the session, and what comes of it returns with the next snapsho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -193,9 +193,9 @@ class ConsoleApp(KeyOrderedApp):
     def alarms_in_corner(self) -> list[Notification]:
         return [each for each in self._notifications if each.title.startswith(GLYPH)]
 
-    def close_alarms(self) -> bool:
-        """Take the toasts of alarms away; whether there were any."""
-        shown = self.alarms_in_corner()
+    def close_alarms(self, titles: Collection[str] | None = None) -> bool:
+        """Take the toasts of alarms away, all or those with one of these titles; whether there were any."""
+        shown = [each for each in self.alarms_in_corner() if titles is None or each.title in titles]
         for each in shown:
             self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
         return bool(shown)

@@ -152,6 +152,9 @@ class FakeSession:
     def pause_for_keypress(self) -> None:
         """Nothing comes at the same time."""
 
+    async def me(self) -> str:
+        return self.mine
+
     def whose(self, owner: str) -> str:
         return "you" if owner == self.mine else owner
 

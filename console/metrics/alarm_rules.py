@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from console.kube.find_job import with_namespace_option
+from console.settings import YOU
+
 if TYPE_CHECKING:
     from console.config import Thresholds
+    from console.kube.watched_cluster import WatchedCluster
     from console.metrics.job_progress import JobProgress
 
 
@@ -40,16 +44,16 @@ class AlarmKind(StrEnum):
 GLYPH = "▲"
 STOPPED = "the job was stopped"  # what ended an alarm of a job that was deleted before its end
 _NEXT = {
-    AlarmKind.STALL: ("H", "hang", "shows which rank the others wait for"),
-    AlarmKind.BEHIND: ("H", "hang", "shows where each rank is"),
-    AlarmKind.NAN: ("t", "training", "shows its steps"),
-    AlarmKind.SPIKE: ("t", "training", "shows its steps"),
-    AlarmKind.BUSBW: ("b", "nccl", "shows the table"),
-    AlarmKind.RESTART: ("l", "logs", "shows the log"),
-    AlarmKind.FAILED: ("l", "why", "shows what failed first"),
-    AlarmKind.GPU: ("h", "gpus", "shows which GPU"),
+    AlarmKind.STALL: ("hang", "shows which rank the others wait for"),
+    AlarmKind.BEHIND: ("hang", "shows where each rank is"),
+    AlarmKind.NAN: ("training", "shows its steps"),
+    AlarmKind.SPIKE: ("training", "shows its steps"),
+    AlarmKind.BUSBW: ("nccl", "shows the table"),
+    AlarmKind.RESTART: ("logs", "shows the log"),
+    AlarmKind.FAILED: ("why", "shows what failed first"),
+    AlarmKind.GPU: ("gpus", "shows which GPU"),
 }
-"""Key on the pages of jobs, command, and what it is for."""
+"""Command, which is the same wherever one reads of the alarm, and what it is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +90,30 @@ class Alarm:
         """Whether its cause is still there, or was when somebody stopped the job."""
         return not self.over or self.ended == STOPPED
 
-    @property
-    def next_step(self) -> str:
-        """What to do next, by key and by command."""
-        key, verb, why = _NEXT[self.kind]
-        frees = f"; x, or a4 stop {self.job}, frees {self.held} GPUs" if self.held else ""
-        return f"{key}, or a4 {verb} {self.job}, {why}{frees}" if self.job else ""
+    def next_step(self, owner: str = "", *, may_stop: bool = True) -> str:
+        """Commands for what to do next; `owner`: who launched the job, "you" for whoever reads it."""
+        verb, why = _NEXT[self.kind]
+        whose = f" (launched by {owner}, not by you)" if owner not in {"", YOU} else ""
+        frees = f"; a4 stop {self.job} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
+        return f"a4 {verb} {self.job} {why}{frees}" if self.job else ""
 
     @property
     def text(self) -> str:
         """What is wrong, and the details of it if there are any."""
         return f"{self.words}; {self.more}" if self.more else self.words
 
-    @property
-    def full_text(self) -> str:
-        return f"{self.text}. {self.next_step}." if self.next_step else f"{self.text}."
+
+def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
+    """What to do next about an alarm of this cluster; a stop only where it is allowed, and with the owner's name."""
+    jobset = watch.fleet.jobsets.get((alarm.namespace, alarm.job))
+    owner = watch.whose(jobset.owner) if jobset is not None else ""
+    said = alarm.next_step(owner, may_stop=not watch.read_only)
+    return with_namespace_option(said, watch.namespace_option(alarm.namespace))
+
+
+def full_text(alarm: Alarm, watch: WatchedCluster) -> str:
+    said = next_step(alarm, watch)
+    return f"{alarm.text}. {said}." if said else f"{alarm.text}."
 
 
 class AlarmReport(NamedTuple):

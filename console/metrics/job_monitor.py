@@ -87,7 +87,7 @@ def sample_job(
         pace=track.pace() if track else None,
         trained=bool(track and track.finished),
         rhythm=track.cadence() if track else None,
-        blamed=f"X-ray: {report.short.rstrip('.')}" if report is not None and report.alarming else "",
+        blamed=f"inspected: {report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,
         nan="" if measures.seeking else where.nan_words,
         nan_at=max(
@@ -203,7 +203,7 @@ class JobMonitor:
         jobset = fleet.jobsets.get(self.key)
         found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
         why, at = self._uninspected
-        return replace(found, blamed=f"X-ray: {why}", blamed_at=at) if at > found.blamed_at else found
+        return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 
     def _evaluate(self, now: float, look: JobSample) -> None:
         """Raise alarms; where a job has stalled, find out which rank the others wait for, once for each stall."""

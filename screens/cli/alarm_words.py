@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.kube.find_job import with_namespace_option
-from console.metrics.alarm_rules import GLYPH, AlarmKind
+from console.metrics.alarm_rules import GLYPH, AlarmKind, full_text, next_step
 from console.metrics.health import Level
 from screens.cli.output import warn
 
@@ -32,17 +31,17 @@ def health_code(health: Health) -> int:
 
 def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
     made: dict[str, object] = msgspec.to_builtins(alarm)
-    return made | {"next": with_namespace_option(alarm.next_step, session.watch.namespace_option(alarm.namespace))}
+    return made | {"next": next_step(alarm, session.watch)}
 
 
-async def print_alarms(name: str, watched: JobMonitor) -> None:
+async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None:
     """Each alarm of a job as it begins, until its log was read to the end; that it failed is told as its state."""
     told = 0
     while True:
         over = watched.trouble is not None or watched.complete
         for alarm in watched.watch.alarms[told:]:
             if alarm.kind is not AlarmKind.FAILED:
-                warn(f"{name}: {GLYPH} {alarm.kind}: {alarm.full_text}")
+                warn(f"{name}: {GLYPH} {alarm.kind}: {full_text(alarm, session.watch)}")
         told = len(watched.watch.alarms)
         if over:
             if watched.trouble is not None:

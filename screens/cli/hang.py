@@ -130,7 +130,7 @@ COMMANDS: Commands = {
         hang,
         HangOptions,
         description="""\
-X-ray of a job that hangs: py-spy dump of every training process, equal stacks together, who stands out
+Inspect a job that hangs: py-spy dump of every training process, equal stacks together, who stands out
 first; what the kernel (/proc), NCCL RAS and the RDMA devices say; whether every pod reaches the master.
 Of an NCCL test, which is no Python, the kernel tells of its processes and of mpirun and orted.
 A rank is a process (its RANK), a pod may hold several; a4 logs, shell and others take the index of the pod.""",

@@ -273,7 +273,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
     """
     await session.wait_until_listed(*WAIT_KINDS)
     async with session.alarms.job(namespace, name) as watched:
-        telling = asyncio.create_task(print_alarms(name, watched))
+        telling = asyncio.create_task(print_alarms(session, name, watched))
         try:
             job = await _ended(session, namespace, name)
             try:  # its last lines may tell of what its state does not

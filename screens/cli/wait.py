@@ -16,8 +16,9 @@ import msgspec
 
 from console.config import Thresholds, config_in_force, with_thresholds
 from console.errors import BadInput
-from console.kube.find_job import find_job, require_jobs, with_namespace_option
+from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobState
+from console.metrics.alarm_rules import full_text
 from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, alarm_json
@@ -164,7 +165,7 @@ async def _wait_until(
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
-            return ALARM, f"{options.job}: {alarm.kind} alarm: {alarm.full_text.rstrip('.')}"
+            return ALARM, f"{options.job}: {alarm.kind} alarm: {full_text(alarm, session.watch).rstrip('.')}"
         over = _over(options.job, jobset, last is not None, watched, wanted)
         if over is not None:
             return over
@@ -308,10 +309,8 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
             if options.json:
                 print_line(msgspec.json.encode(alarm_json(session, alarm)).decode())
             else:
-                full = with_namespace_option(alarm.full_text, session.watch.namespace_option(alarm.namespace))
-                print_line(
-                    f"{time.strftime('%H:%M:%S', time.localtime(alarm.since))} {alarm.job}: {alarm.kind}: {full}"
-                )
+                when = time.strftime("%H:%M:%S", time.localtime(alarm.since))
+                print_line(f"{when} {alarm.job}: {alarm.kind}: {full_text(alarm, session.watch)}")
         if not options.json and (said := watching.coverage.words) != words:
             words = said
             warn(words)

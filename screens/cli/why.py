@@ -14,7 +14,7 @@ from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobState
 from console.launch.run_record import Outcome
-from console.metrics.alarm_rules import Alarm, AlarmReport
+from console.metrics.alarm_rules import Alarm, AlarmReport, next_step
 from console.metrics.health import health_kind, job_health
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
@@ -62,7 +62,8 @@ async def why(options: WhyOptions) -> int:
         now = job is not None and job.state is not JobState.FAILED
         if now or card is None:
             print_hint(f"{options.job} {sentence or (_words(health, report) if health else 'is done')}.")
-            for line in _next_steps(options.job, reason, health, report):
+            await session.watch.me()  # without it nobody is "you"
+            for line in _next_steps(session, options.job, reason, health, report):
                 print_hint(line)
         if card is not None:
             for line in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
@@ -77,16 +78,18 @@ def _code(reason: Why | None, health: Health | None) -> int:
     return health_code(health) if health is not None else 0
 
 
-def _next_steps(name: str, reason: Why | None, health: Health | None, report: AlarmReport) -> Iterator[str]:
+def _next_steps(
+    session: Session, name: str, reason: Why | None, health: Health | None, report: AlarmReport
+) -> Iterator[str]:
     if reason is not None and reason.next:
         yield f"{reason.next}."
     kind = health_kind(health) if health is not None else None
     if report.alarms:
         alarm = report.alarms[-1]
         more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
-        yield f"{more}{alarm.next_step}."
+        yield f"{more}{next_step(alarm, session.watch)}."
     elif kind is not None:
-        yield f"{Alarm(kind, '', 0.0, job=name).next_step}."
+        yield f"{next_step(Alarm(kind, '', 0.0, session.namespace, name), session.watch)}."
 
 
 async def _require_unknown(session: Session, name: str) -> None:

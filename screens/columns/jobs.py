@@ -49,6 +49,7 @@ class JobLine:
     heard: bool = False  # whether somebody does
     faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
     owner: str = ""  # who launched it; "you" for whoever looks
+    may_stop: bool = True  # whether this session may change the cluster
     outside: str = ""  # its namespace, where commands have to name it
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
 
@@ -268,7 +269,8 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     runs: list[Span] = []
     told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
     for alarm in told_here[-2:]:
-        runs.append(Span(f"{GLYPH} {with_namespace_option(alarm.full_text, line.outside)} ", "bad"))
+        said = with_namespace_option(alarm.next_step(line.owner, may_stop=line.may_stop), line.outside)
+        runs.append(Span(f"{GLYPH} {alarm.text}. {said}. ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:
         when = wording.moment(first.ended.finished if first.ended else 0.0, line.fleet.at)

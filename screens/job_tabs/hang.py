@@ -38,7 +38,7 @@ class GroupTable(ResourceTable["HangGroup"]):
     """Processes at the same place, those for whom the others wait first."""
 
     NOUN = "group"
-    EMPTY = Notice("No X-ray has been taken yet.", "H takes one: the stacks of every process of the job.")
+    EMPTY = Notice("This job has not been inspected yet.", "H inspects it: the stacks of every process of the job.")
     COLUMNS: ClassVar = (
         Column("", lambda group: Span("✗", "bad") if group.suspect else Span("●", "ok"), width=1),
         Column("COUNT", lambda group: f"{len(group.members)}", width=5, right=True),

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on
 
-from console.kube.find_job import with_namespace_option
-from console.metrics.alarm_rules import GLYPH, Alarm
+from console.metrics.alarm_rules import GLYPH, Alarm, full_text
 from screens.base import LiveScreen
 from screens.columns.jobs import ALARMS
 from screens.widgets.sentence_line import SentenceLine
@@ -82,11 +81,10 @@ class AlarmsScreen(LiveScreen):
     def _tell(self) -> None:
         alarm = self.table.row
         whole = self.query_one("#whole", SentenceLine)
-        option = self.session.watch.namespace_option(alarm.namespace) if alarm else ""
         whole.runs = () if alarm is None else (
             Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
             Span(f"{alarm.job} ", "strong"),
-            Span(f"{alarm.kind}: {with_namespace_option(alarm.full_text, option)}"),
+            Span(f"{alarm.kind}: {full_text(alarm, self.session.watch)}"),
         )  # fmt: skip
 
     @on(AlarmTable.Opened)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec import structs
 
 from console.config import Thresholds
 from console.hang.nccl_ras import RasRank, RasReport
@@ -166,7 +167,7 @@ async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> Non
         screen = await open_tab(app, pilot, "r")
         assert session.alarms.kept == {("default", "nccl-0412")}
         session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no new iteration for 5 min")
-        await until(pilot, lambda: "▲ no new iteration for 5 min. H, or a4 hang nccl-0412, shows" in screen_text(app))
+        await until(pilot, lambda: "▲ no new iteration for 5 min. a4 hang nccl-0412 shows" in screen_text(app))
         await until(pilot, lambda: any("nccl-0412" in each.title for each in app._notifications))
         assert screen.is_current
         await pilot.press("A")
@@ -256,6 +257,32 @@ async def test_esc_closes_the_alarms_in_the_corner_before_it_goes_back() -> None
         assert app.screen is page
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is not page)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_toast_names_commands_and_the_owner_of_what_it_says_to_stop(read_only: bool) -> None:
+    settings = Settings(read_only=read_only)
+    async with console(FakeSession(scene(), settings=settings), settings=settings) as (app, pilot, session):
+        jobset = session.fleet.jobsets["default", "nccl-0412"]
+        session.show(jobsets={jobset.key: structs.replace(jobset, owner="ada")})
+        alarm = session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no step for 76 s")
+        session.alarms._news[:] = [replace(alarm, held=16)]
+        app.tick()
+        stop = "" if read_only else "; a4 stop nccl-0412 frees 16 GPUs (launched by ada, not by you)"
+        said = f"a4 hang nccl-0412 shows which rank the others wait for{stop}; A lists all alarms"
+        await until(pilot, lambda: said in toasts(app))
+
+
+async def test_a_stall_that_was_inspected_since_is_told_once() -> None:
+    async with console() as (app, pilot, session):
+        alarm = session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no step for 76 s")
+        session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
+        app.tick()
+        await until(pilot, lambda: len(app._notifications) == 2)
+        session.alarms.latest[:] = [replace(alarm, more="inspected: Rank 1 is in the data loader")]
+        app.tick()
+        await until(pilot, lambda: "Rank 1 is in the data loader" in toasts(app))
+        assert [each.title for each in app._notifications] == ["▲ llama-70b: nan", "▲ nccl-0412: stall"]
 
 
 async def test_on_a_low_terminal_an_alarm_covers_two_lines() -> None:

@@ -11,8 +11,8 @@ from console.kube.find_job import with_namespace_option
     ("text", "told"),
     [
         ("Why: a4 why train", "Why: a4 -n team why train"),
-        ("H, or a4 hang job, shows it; x, or a4 stop job, frees 16",
-         "H, or a4 -n team hang job, shows it; x, or a4 -n team stop job, frees 16"),
+        ("a4 hang job shows it; a4 stop job frees 16",
+         "a4 -n team hang job shows it; a4 -n team stop job frees 16"),
         ("Quick: a4 nccl-quick train", "Quick: a4 -n team nccl-quick train"),
         ("`a4 jobs -A` lists all there are.", "`a4 jobs -A` lists all there are."),
         ("a4 recipes lists them.", "a4 recipes lists them."),

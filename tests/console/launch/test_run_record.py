@@ -163,8 +163,8 @@ def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None
     (alarm,) = stalled.alarms
     assert (alarm.over, alarm.ended_text) == (1500.0, "until the job was stopped")
     assert stalled.had_problem
-    known = with_final_outcome(replace(stopped, step=1240, alarms=(replace(STALL, more="X-ray: rank 9 stands"),)))
-    assert known.why == "stopped by a person, stalled since step 1,240; X-ray: rank 9 stands"
+    known = with_final_outcome(replace(stopped, step=1240, alarms=(replace(STALL, more="inspected: rank 9 stands"),)))
+    assert known.why == "stopped by a person, stalled since step 1,240; inspected: rank 9 stands"
     deleted = replace(stopped, step=9, alarms=(STALL,), why="It was deleted outside this console.")
     assert with_final_outcome(deleted).why == "deleted outside this console, stalled since step 9"
     gone = replace(STALL, over=1499.0, ended=STOPPED)

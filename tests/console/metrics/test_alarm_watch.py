@@ -33,7 +33,7 @@ def test_a_stall_sounds_once_and_is_over_with_the_next_iteration() -> None:
     assert watched.evaluate(74, WELL) == []
     (alarm,) = watched.evaluate(76, WELL)
     assert alarm.words == "no step for 76 s after step 100, usually one takes 3 s"
-    assert alarm.next_step == "H, or a4 hang job, shows which rank the others wait for"
+    assert alarm.next_step() == "a4 hang job shows which rank the others wait for"
     assert watched.evaluate(400, WELL) == []
     assert watched.active[0].words.startswith("no step for 7 min")
     watched.evaluate(401, replace(WELL, step=101, steps=101))
@@ -76,14 +76,18 @@ def test_how_long_a_step_may_take(rhythm: StepCadence, late: int, alarm: int) ->
 def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
     watched = watch()
     watched.evaluate(0, WELL)
-    before = replace(WELL, blamed="X-ray: Rank 9 is in the data loader", blamed_at=-50.0, held=16)
+    before = replace(WELL, blamed="inspected: Rank 9 is in the data loader", blamed_at=-50.0, held=16)
     (alarm,) = watched.evaluate(80, before)
-    assert alarm.more == "", "that X-ray is older than the last step"
+    assert alarm.more == "", "that inspection is older than the last step"
     watched.evaluate(90, replace(before, blamed_at=85.0))
-    assert watched.active[0].full_text == (
-        "no step for 90 s after step 100, usually one takes 3 s; X-ray: Rank 9 is in the data loader. "
-        "H, or a4 hang job, shows which rank the others wait for; x, or a4 stop job, frees 16 GPUs."
+    (alarm,) = watched.active
+    assert alarm.text == (
+        "no step for 90 s after step 100, usually one takes 3 s; inspected: Rank 9 is in the data loader"
     )
+    hang = "a4 hang job shows which rank the others wait for"
+    assert alarm.next_step() == alarm.next_step("you") == f"{hang}; a4 stop job frees 16 GPUs"
+    assert alarm.next_step("ada") == f"{hang}; a4 stop job frees 16 GPUs (launched by ada, not by you)"
+    assert alarm.next_step("you", may_stop=False) == hang
 
 
 def test_a_log_that_is_read_from_long_ago_tells_how_long_it_has_been_quiet() -> None:

@@ -261,5 +261,5 @@ async def test_why_it_could_not_be_inspected_stands_beside_the_alarm() -> None:
     patrol = await stalled(Cluster("a"), inspect)
     await rounds(patrol)
     (alarm,) = patrol.alarms()
-    assert alarm.more == "X-ray: pods/exec is forbidden"
+    assert alarm.more == "not inspected: pods/exec is forbidden"
     await patrol.close()

@@ -158,7 +158,7 @@ def test_why_jobs_and_training_say_the_same_of_steps_that_take_longer(a4: Comman
     assert row["why"] == told["why"] == words
     assert row["state"] == told["state"] == "running"
     _, said, _ = a4.run("why", "llama-70b")
-    assert said == f"llama-70b runs, but {words}.\nt, or a4 training llama-70b, shows its steps.\n"
+    assert said == f"llama-70b runs, but {words}.\na4 training llama-70b shows its steps.\n"
 
 
 @pytest.mark.parametrize(("job", "code"), [("dpo-a3b", 5), ("sft-a3b", 1), ("nccl-0411", 0), ("llama-70b", 0)])
@@ -181,7 +181,8 @@ def test_why_begins_with_how_a_job_is_now(a4: Commands) -> None:
     lines = said.splitlines()
     assert code == 5
     assert re.match("rag-eval is stalled: no step for .* after step 289, usually one takes 1.7 ms.", lines[0])
-    assert lines[1].startswith("H, or a4 -n team-b hang rag-eval, shows which rank the others wait for; x, or ")
+    assert lines[1].startswith("a4 -n team-b hang rag-eval shows which rank the others wait for; a4 -n team-b stop ")
+    assert re.search(r" frees \d+ GPUs \(launched by \w+, not by you\)\.$", lines[1])
     assert lines[2] == "What ended badly before that:"
     assert lines[3].startswith("Pod 0 was deleted")
 

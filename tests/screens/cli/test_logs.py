@@ -427,7 +427,7 @@ async def test_why_never_says_that_all_is_well(session: FakeSession, capsys: pyt
     ]
     session.alarms.sound("default", "llama", AlarmKind.NAN, "no loss printed at 118")
     out, _ = await say(capsys, "why", "llama", code=5)
-    assert out == ["llama diverged: no loss printed at 118.", "t, or a4 training llama, shows its steps."]
+    assert out == ["llama diverged: no loss printed at 118.", "a4 training llama shows its steps."]
     told = json.loads("\n".join((await say(capsys, "why", "llama", "--json", code=5))[0]))
     assert (told["why"], told["health"]["state"]) == ("no loss printed at 118", "diverged")
     assert [each["kind"] for each in told["alarms"]] == ["nan"]
