@@ -17,7 +17,7 @@ from console.kube.failures import bad_address_error, connection_error, error_fro
 from console.kube.http import HttpConnections, HttpRequest
 from console.kube.raw_connection import error_from_raw_response, open_connection
 from console.kube.websocket import WebSocket
-from console.pace import key_pressed
+from console.yielding import key_pressed
 
 if TYPE_CHECKING:
     from console.kube.http import HttpResponse

@@ -18,7 +18,7 @@ import msgspec
 from console.errors import ProgramFailed, Unreachable, Unreadable
 from console.kube.actions import pod_path
 from console.kube.failures import read_status
-from console.pace import rest_after_slice
+from console.yielding import rest_after_slice
 
 if TYPE_CHECKING:
     from console.kube.client import Client

@@ -20,7 +20,7 @@ import pycurl
 
 from console.errors import Unreachable
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
-from console.pace import SLICE, rest_after
+from console.yielding import SLICE, rest_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping

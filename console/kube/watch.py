@@ -20,7 +20,7 @@ from console.kube.failures import StatusWire, error_from_status
 from console.kube.http import HttpRequest
 from console.kube.kinds import JOBSET, KUEUE, Kind, next_token
 from console.kube.snapshot import WatchState
-from console.pace import WorkSlices
+from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping

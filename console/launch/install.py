@@ -18,7 +18,6 @@ from console.errors import BadInput, Conflict, NotAllowed, NotFound, Unreadable
 from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values
 from console.kube.objects.meta import ObjectWire
-from console.launch.fit import fit_notes, fit_problems, iterations
 from console.launch.helm import POLICY, RECIPE_LABEL, Helm, Removal, kind_and_name, load_manifest, object_path
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
 from console.launch.schema import (
@@ -32,6 +31,7 @@ from console.launch.schema import (
     recipe_changes,
     recipe_launchers,
 )
+from console.launch.value_checks import fit_notes, fit_problems, iterations
 from console.launch.yaml_write import write_defaults
 from practice.programs.faults import FAULT_VARIABLE, complaints, work_of
 

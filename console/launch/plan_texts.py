@@ -29,7 +29,7 @@ from console.launch.schema import Schema, leaves, nearest
 from console.launch.yaml_read import LONGEST, Node, Readout, TextFault, parse_text, plain_value, read_values, schema_at
 from console.launch.yaml_write import rewrite, write_values
 from console.logs.redact import is_confidential, looks_confidential
-from console.scheduling.forecast import LaunchDemand, demand_of
+from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.settings import login_name
 
 if TYPE_CHECKING:

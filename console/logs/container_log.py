@@ -25,7 +25,7 @@ from console.kube.watch import USUAL, Backoff
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import LineSplitter, split_timestamps, text_of
 from console.logs.redact import Redactor, redact_line
-from console.pace import WorkSlices
+from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable

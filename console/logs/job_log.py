@@ -20,9 +20,9 @@ from console.logs.line import RankLine, time_and_rank
 from console.logs.redact import Redactor
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
 from console.logs.stream import FollowedContainer, coverage, fetch_older_lines, find_gaps, loggable_containers
-from console.pace import WorkSlices
 from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import ranks
+from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator

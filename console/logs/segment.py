@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.folders import atomic_write
 from console.logs.line_splitter import split_timestamps, texts_of
-from console.pace import WorkSlices
+from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,9 +25,9 @@ from console.metrics.log_reader import LogReader
 from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.training.run import RunEventKind
 from console.metrics.training.steps import RunPosition
-from console.pace import WorkSlices
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import first_failure, ranks
+from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -13,10 +13,10 @@ from console.kube.objects.jobset import JobState
 from console.metrics.job_measures import JobMeasures, JobProgressReader
 from console.metrics.nccl.history import NcclHistory, default_path
 from console.metrics.nccl.reference import PASS_LINE
-from console.pace import WorkSlices
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import rank_failures
 from console.scheduling.ranks import ranks
+from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import ApiDisabled, ConsoleError, NotAllowed
 from console.kube.nested_values import get_path
-from console.scheduling.forecast import LaunchDemand, demand_of
+from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:

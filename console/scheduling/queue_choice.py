@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from console.scheduling.forecast import Verdict, closed_queue_forecast, free_quota_gpus, unknown_reason
+from console.scheduling.launch_forecast import Verdict, closed_queue_forecast, free_quota_gpus, unknown_reason
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
-    from console.scheduling.forecast import LaunchDemand
+    from console.scheduling.launch_forecast import LaunchDemand
 
 KINDS = ("localqueues", "clusterqueues", "resourceflavors", "cohorts")  # what the choice stands on
 PAST = "none"  # the word for a launch past Kueue

@@ -17,7 +17,7 @@ from console.launch.releases import DiffKind, unified
 from console.metrics.alarm_rules import AlarmKind
 from console.preflight.check import tally, unseen
 from console.scheduling import queue_choice
-from console.scheduling.forecast import CHECK, forecast
+from console.scheduling.launch_forecast import CHECK, forecast
 from console.scheduling.queue_choice import PAST, choose_queue
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.launch.choices import FieldChoices
     from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
-    from console.scheduling.forecast import LaunchDemand
+    from console.scheduling.launch_forecast import LaunchDemand
     from screens.widgets.table.table import RowKey
 
 SETTLE = 0.25  # seconds without a key after which the views of a launch are made anew

@@ -16,7 +16,7 @@ from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import WatchState, WatchStatus
 from console.launch.plan_texts import PlanTexts
 from console.launch.recipes import LaunchPlan
-from console.scheduling.forecast import LaunchDemand, forecast
+from console.scheduling.launch_forecast import LaunchDemand, forecast
 from tests.chart.plans import CATALOGUE, offline
 from tests.fakes import fleet_of
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from console.errors import ConsoleError
-from console.launch.fit import iterations, model_id
 from console.launch.helm import Helm
 from console.launch.recipes import LaunchPlan
+from console.launch.value_checks import iterations, model_id
 from tests.chart.plans import CATALOGUE, offline
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.launch.recipes import LaunchPlan
-from console.scheduling.forecast import Verdict, forecast
+from console.scheduling.launch_forecast import Verdict, forecast
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value

@@ -39,7 +39,7 @@ from console.logs.redact import Redactor, looks_confidential
 from console.metrics.gpu_parsers import parse_dcgm, parse_nvidia_smi
 from console.metrics.log_results import LogReading
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
-from console.scheduling.forecast import LaunchDemand, forecast
+from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.pools import pools
 from console.scheduling.quota_accounts import queue_account
 from console.scheduling.ranks import ranks

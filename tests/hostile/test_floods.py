@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from console import pace
+from console import yielding
 from console.attach.container_facts import FactState
 from console.attach.exec_many import ContainerExec, QuickTest
 from console.attach.files.pod_files import PodFiles
@@ -283,7 +283,7 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monke
 async def test_others_get_their_turn_between_the_changes_that_come_in_one_piece(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("console.pace.SLICE", -1.0)  # every change uses it up
+    monkeypatch.setattr("console.yielding.SLICE", -1.0)  # every change uses it up
     async with ApiServer(secure=True) as server, server.client() as client:
         many = b"".join(json.dumps(change(number, 1000)).encode() + b"\n" for number in range(500))
         server.handlers["/api/v1/pods"] = body(many)  # type: ignore[assignment]
@@ -310,13 +310,13 @@ async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_wher
     rests: list[float] = []
 
     def turn(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
-        rests.append(round(pace.rest_after(worked, times, likely=likely) / worked))
+        rests.append(round(yielding.rest_after(worked, times, likely=likely) / worked))
         return 0.0
 
-    monkeypatch.setattr("console.pace.SLICE", -1.0)
-    monkeypatch.setattr("console.pace._pressed", time.monotonic() - 60)
-    monkeypatch.setattr("console.pace.LONGEST", math.inf)
-    monkeypatch.setattr("console.pace._turn_after", turn)
+    monkeypatch.setattr("console.yielding.SLICE", -1.0)
+    monkeypatch.setattr("console.yielding._pressed", time.monotonic() - 60)
+    monkeypatch.setattr("console.yielding.LONGEST", math.inf)
+    monkeypatch.setattr("console.yielding._turn_after", turn)
     monkeypatch.setattr("console.kube.watch.BURST", 0.01)
     lines = [json.dumps(change(number, 1)).encode() + b"\n" for number in range(20)]
     async with ApiServer(secure=True) as server, server.client() as client:
@@ -445,15 +445,15 @@ def test_a_long_line_that_may_hold_a_secret_is_looked_through_in_part() -> None:
 
 def test_work_rests_once_keys_are_pressed_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     interval = sys.getswitchinterval()
-    monkeypatch.setattr("console.pace._pressed", -math.inf)
+    monkeypatch.setattr("console.yielding._pressed", -math.inf)
     try:
-        assert pace.rest_after(0.01) == 0.0
-        pace.key_pressed()
-        assert pace.rest_after(0.01) == pytest.approx(0.01 * pace.RESTS_SOON)
-        assert pace.rest_after(60.0) == pace.LONGEST
-        assert sys.getswitchinterval() == pytest.approx(pace.SWITCH)
-        monkeypatch.setattr("console.pace._pressed", time.monotonic() - 2 * pace.SOON)
-        assert pace.rest_after(0.01) == pytest.approx(0.01 * pace.RESTS)
+        assert yielding.rest_after(0.01) == 0.0
+        yielding.key_pressed()
+        assert yielding.rest_after(0.01) == pytest.approx(0.01 * yielding.RESTS_SOON)
+        assert yielding.rest_after(60.0) == yielding.LONGEST
+        assert sys.getswitchinterval() == pytest.approx(yielding.SWITCH)
+        monkeypatch.setattr("console.yielding._pressed", time.monotonic() - 2 * yielding.SOON)
+        assert yielding.rest_after(0.01) == pytest.approx(0.01 * yielding.RESTS)
     finally:
         sys.setswitchinterval(interval)
 
@@ -491,7 +491,7 @@ async def test_a_refusal_that_drips_is_told_by_its_status(monkeypatch: pytest.Mo
 
 
 def test_tasks_that_work_beside_each_other_rest_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.pace._pressed", time.monotonic())
-    monkeypatch.setattr("console.pace._free_at", 0.0)
-    rests = [pace._turn_after(0.01) for _ in range(3)]
+    monkeypatch.setattr("console.yielding._pressed", time.monotonic())
+    monkeypatch.setattr("console.yielding._free_at", 0.0)
+    rests = [yielding._turn_after(0.01) for _ in range(3)]
     assert rests == pytest.approx([0.03, 0.06, 0.09], abs=0.01)

@@ -16,7 +16,7 @@ from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.install import ChartCatalog
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
 from console.preflight.check import Check, Result
-from console.scheduling.forecast import LaunchDemand
+from console.scheduling.launch_forecast import LaunchDemand
 from console.settings import Settings
 from screens.dialogs.launch import LaunchLook, PasteDialog, PasteReport
 from screens.dialogs.question import Confirm

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from console.kube.snapshot import WatchState
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Recipe, spell
-from console.scheduling.forecast import CHECK, LaunchDemand, Verdict, forecast
+from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast
 from console.scheduling.node_labels import level_name
 from console.scheduling.queue_choice import rank_queues
 from screens import wording

@@ -17,8 +17,8 @@ from console.kube.objects.pod import Pod
 from console.kube.objects.queue import ClusterQueue, Cohort, LocalQueue, Preemption, Quota, ResourceFlavor, Usage
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import WatchState, WatchStatus
-from console.scheduling.forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast
 from console.scheduling.free_slots import eligible_nodes
+from console.scheduling.launch_forecast import Forecast, LaunchDemand, Verdict, demand_of, forecast
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:

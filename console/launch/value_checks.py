@@ -1,4 +1,4 @@
-"""Whether the numbers of a recipe fit each other, and what they come to: known before anything is launched."""
+"""Checks of the values of a recipe against each other before a launch, and notes on what they result in."""
 
 from __future__ import annotations
 
