@@ -22,7 +22,7 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH
 from screens.alarm_notices import LOW, AlarmNotifier, notify_new_alarms
 from screens.base import ALL_NAMESPACES, LiveScreen
-from screens.config import all_problems, applies, known_names, quick_problems, theme_names, themes_of
+from screens.config import all_problems, applies, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Pick
 from screens.key_order import KeyOrderedApp
 from screens.palette import ActiveBindings, Palette, Places
@@ -155,7 +155,7 @@ class ConsoleApp(KeyOrderedApp):
             self.register_theme(theme)
         if config.theme in theme_names(config):
             self.theme = config.theme
-        self.set_keymap(config.keys)
+        self.set_keymap(usable_keys(config))
         self.loaded = loaded
 
     def _follow_config(self) -> None:
@@ -167,12 +167,13 @@ class ConsoleApp(KeyOrderedApp):
 
     @work(group="config", exclusive=True)
     async def tell_config_problems(self) -> None:
-        """Name the first wrong line of the file; the names in it are compared once there is time."""
+        """Name the first wrong line of the file and count the others, once all names are known."""
         loaded = self.loaded
         if loaded.text is None:
             return
-        problems = [*loaded.problems, *quick_problems(loaded)]
-        problems = problems or all_problems(loaded, await asyncio.to_thread(known_names))
+        problems = all_problems(loaded, await asyncio.to_thread(known_names))
+        wrong = {each.path for each in problems}
+        self.set_keymap({name: keys for name, keys in loaded.config.keys.items() if ("keys", name) not in wrong})
         if problems:
             more = f" And {len(problems) - 1} more: a4 config check." if len(problems) > 1 else ""
             said = f"{loaded.path}:{problems[0].line}: {problems[0].text}{more}"

@@ -18,6 +18,7 @@ from textual.widgets import Input, Static
 from console.config import ListConfig
 from console.errors import ConsoleError
 from console.kube.snapshot import Fleet, WatchState
+from screens.config import keys_of, own_commands
 from screens.widgets.base import Abstract
 from screens.widgets.key_bar import READING, KeyBar, KeyHint
 from screens.widgets.table.row_painter import Notice
@@ -123,11 +124,14 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     """Actions that change the cluster: in read-only mode they are gone from keys, key line and palette."""
     KINDS: ClassVar[tuple[str, ...]] = ()  # kinds this screen stands on: its freshness is theirs
 
+    SUBJECT: ClassVar[frozenset[str]] = frozenset({"context", "namespace"})
+    """What commands of one's own may name here, see `subject`."""
+
     OF_CLUSTER: ClassVar[bool] = False
     """Whether it is about an object of the cluster it was opened in: it closes once the console is in another one."""
 
     crumb = ""  # name of this page in the trail; empty on a main screen
-    _own_keys: Sequence[str] = ()  # of the person's own commands
+    _own_keys: Sequence[str] = ()  # of the person's own commands; nothing else here has them
     _opened_in = ""  # the cluster it was opened in, as soon as that is known
     _rested_at = 0.0
     _drawing_due = False
@@ -217,13 +221,12 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             if table.LIST:
                 table.configure(config.lists.get(table.LIST, ListConfig()))
         for key in self._own_keys:
-            self._bindings.key_to_bindings.pop(key, None)
+            del self._bindings.key_to_bindings[key]
         self._own_keys = own = []
-        subject = self.present_subject
-        for number, command in enumerate(config.commands):
-            if subject.keys() >= set(command.uses):
-                own.append(command.key)
-                self._bindings.bind(command.key, f"app.own_command({number})", command.name)
+        for number, command in own_commands(type(self), type(self.app), config):
+            for key in keys_of(command.key):
+                own.append(key)
+                self._bindings.bind(key, f"app.own_command({number})", command.name)
         self.refresh_bindings()
 
     @property

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import json
 import pkgutil
 import re
 import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 from textual.binding import Binding
 from textual.dom import DOMNode
+from textual.keys import REPLACED_KEYS, Keys, _character_to_key, _normalize_key_list, key_to_character
 from textual.theme import BUILTIN_THEMES, Theme
 
 from console.config import PLACEHOLDERS, Config, Loaded, OwnCommand, Problem, json_schema, load_config
@@ -25,6 +27,7 @@ from screens.widgets.line import DARK, LIGHT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from screens.base import LiveScreen
     from screens.cli.command_line import ConfigOptions
 
 OURS = {DARK.name: DARK, LIGHT.name: LIGHT}
@@ -41,6 +44,12 @@ _FIELDS = (
     "panel",
 )
 _BRACED = re.compile(r"\{(\w+)\}")
+_NAMED_KEYS = {each.value for each in Keys if each.value.isalnum()}
+_MODIFIERS = {"ctrl", "shift", "alt", "super"}
+_KEYS_ALLOWED = (
+    "A key is a character or its name (slash), or another key's name (enter, pagedown, f5), also after ctrl+, shift+, "
+    "alt+ or super+; several are separated by commas."
+)
 
 
 class KeyBinding(Struct, frozen=True):
@@ -57,6 +66,11 @@ class Known(Struct, frozen=True):
     keys: Mapping[str, KeyBinding]
     lists: Mapping[str, tuple[str, ...]]
     """Titles of the columns of each list."""
+    places: tuple[type[DOMNode], ...]
+    """Dialogs and widgets that have bindings of their own."""
+    pages: tuple[type[Any], ...]
+    """Of LiveScreen."""
+    app: type[DOMNode]
 
 
 def known_names() -> Known:
@@ -69,17 +83,21 @@ def known_names() -> Known:
             importlib.import_module(module.name)
     keys: dict[str, KeyBinding] = {}
     lists: dict[str, tuple[str, ...]] = {}
-    for place in _subclasses(DOMNode):
-        if not place.__module__.startswith("screens."):
-            continue
+    places = [each for each in dict.fromkeys(_subclasses(DOMNode)) if each.__module__.startswith("screens.")]
+    for place in places:
         for each in Binding.make_bindings(vars(place).get("BINDINGS", ())):
             if each.id and each.id in keys:
-                keys[each.id] = KeyBinding(each.id, f"{keys[each.id].keys},{each.key}", keys[each.id].what)
+                every = dict.fromkeys([*keys[each.id].keys.split(","), each.key])
+                keys[each.id] = KeyBinding(each.id, ",".join(every), keys[each.id].what)
             elif each.id:
                 keys[each.id] = KeyBinding(each.id, each.key, each.tooltip or each.description)
         if issubclass(place, ResourceTable) and place.LIST:
             lists[place.LIST] = tuple(column.title for column in place.columns_of_page() if column.title)
-    return Known(dict(sorted(keys.items())), dict(sorted(lists.items())))
+    pages = [each for each in places if hasattr(each, "SUBJECT") and not inspect.isabstract(each)]
+    (app,) = (each for each in places if each.__name__ == "ConsoleApp")
+    others = [each for each in places if "BINDINGS" in vars(each) and not hasattr(each, "SUBJECT")]
+    others = [each for each in others if each is not app and not issubclass(each, ResourceTable)]
+    return Known(dict(sorted(keys.items())), dict(sorted(lists.items())), tuple(others), tuple(pages), app)
 
 
 def _subclasses(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
@@ -104,41 +122,158 @@ def themes_of(config: Config) -> list[Theme]:
     return made
 
 
+# keys
+
+
+def keys_of(keys: str) -> tuple[str, ...]:
+    """Several, separated by commas, as Textual names them."""
+    return tuple(dict.fromkeys(_normalize_key_list(keys).split(",")))
+
+
+def is_key(key: str) -> bool:
+    """Whether Textual has a key of that name."""
+    *modifiers, name = key.split("+")
+    character = key_to_character(REPLACED_KEYS.get(name, name))
+    there = name in _NAMED_KEYS or (character is not None and _character_to_key(character) == name)
+    return there and set(modifiers) <= _MODIFIERS
+
+
+def usable_keys(config: Config) -> dict[str, str]:
+    """The keys of bindings that the file gives, without those that are none."""
+    return {name: keys for name, keys in config.keys.items() if all(map(is_key, keys_of(keys)))}
+
+
+def _bindings_of(page: type[DOMNode], app: type[DOMNode]) -> list[Binding]:
+    """Those of a page, of the list on it, and of the app."""
+    from screens.widgets.table.table import ResourceTable
+
+    return [each for place in (page, ResourceTable, app) for each in _bindings_in(place)]
+
+
+def _bindings_in(place: type[DOMNode]) -> list[Binding]:
+    merged = place._merged_bindings
+    return [each for several in merged.key_to_bindings.values() for each in several] if merged else []
+
+
+def own_commands(page: type[LiveScreen], app: type[DOMNode], config: Config) -> Iterator[tuple[int, OwnCommand]]:
+    """The commands of one's own that a page has, by number: about what it shows, and with keys that are free there."""
+    taken = _taken(page, app, config) if config.commands else {}
+    for number, command in enumerate(config.commands):
+        keys = keys_of(command.key)
+        if set(command.uses) <= page.SUBJECT and all(map(is_key, keys)) and not taken.keys() & set(keys):
+            yield number, command
+        taken.update(dict.fromkeys(keys, command.name))
+
+
+def _taken(page: type[DOMNode], app: type[DOMNode], config: Config) -> dict[str, str]:
+    """What each key of a page does, also one that the file has replaced: Textual would take away both."""
+    own, taken = usable_keys(config), dict[str, str]()
+    for each in _bindings_of(page, app):
+        for key in (each.key, *keys_of(own.get(each.id or "", each.key))):
+            taken.setdefault(key, each.description or each.action)
+    return taken
+
+
+# what is wrong
+
+
 def all_problems(loaded: Loaded, known: Known) -> list[Problem]:
     """Everything that is wrong in the file, by line."""
-    return sorted([*loaded.problems, *quick_problems(loaded), *_names(loaded, known)], key=lambda each: each.line)
+    colors = (_wrong_color(loaded, each.path) or each for each in loaded.problems)
+    found = [*colors, *_themes(loaded), *_commands(loaded, known), *_keys(loaded, known), *_lists(loaded, known)]
+    return sorted(found, key=lambda each: each.line)
 
 
-def quick_problems(loaded: Loaded) -> list[Problem]:
-    """What is wrong in themes and commands, for which no page has to be imported."""
-    config, found = loaded.config, list[Problem]()
+def _wrong_color(loaded: Loaded, path: tuple[str | int, ...]) -> Problem | None:
+    """That there is no colour of that name, if that path is one of a colour."""
+    names = _FIELDS | DARK.variables.keys()
+    if path[:1] != ("themes",) or path[2:3] != ("colors",) or len(path) != 4 or path[3] in names:
+        return None
+    return Problem(loaded.where(*path), f"There is no colour {path[3]}. There are {', '.join(sorted(names))}.", path)
+
+
+def _themes(loaded: Loaded) -> Iterator[Problem]:
+    config = loaded.config
     if config.theme not in theme_names(config):
         said = f"There is no theme {config.theme}. There are {', '.join(theme_names(config))}."
-        found.append(Problem(loaded.where("theme"), said, ("theme",)))
+        yield Problem(loaded.where("theme"), said, ("theme",))
     for name, own in config.themes.items():
         for color in own.colors:
-            if color not in _FIELDS and color not in DARK.variables:
-                path = ("themes", name, "colors", color)
-                said = f"There is no colour {color}. There are {', '.join(sorted(_FIELDS | DARK.variables.keys()))}."
-                found.append(Problem(loaded.where(*path), said, path))
-    for number, command in enumerate(config.commands):
+            if problem := _wrong_color(loaded, ("themes", name, "colors", color)):
+                yield problem
+
+
+def _commands(loaded: Loaded, known: Known) -> Iterator[Problem]:
+    earlier: dict[str, str] = {}
+    for number, command in enumerate(loaded.config.commands):
+        at = ("commands", number, "command")
         for word in _BRACED.findall(command.command):
             if word not in PLACEHOLDERS:
-                at = ("commands", number, "command")
-                said = (
-                    f"Nothing is put in for {{{word}}}. There are {', '.join(f'{{{each}}}' for each in PLACEHOLDERS)}."
-                )
-                found.append(Problem(loaded.where(*at), said, at))
-    return found
+                there = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+                yield Problem(loaded.where(*at), f"Nothing is put in for {{{word}}}. There are {there}.", at)
+        path = ("commands", number, "key")
+        keys = keys_of(command.key)
+        yield from _no_keys(loaded, keys, path)
+        for key in keys:
+            if key in earlier:
+                said = f"{key} is the key of {earlier[key]} already, so {command.name} has none. Give it another one."
+                yield Problem(loaded.where(*path), said, path)
+        earlier.update(dict.fromkeys(keys, command.name))
+        pages = [page for page in known.pages if set(command.uses) <= page.SUBJECT]
+        uses = [(page, key, taken) for page in pages for key, taken in _taken(page, known.app, loaded.config).items()]
+        clashes = [(key, what, page) for page, key, what in uses if key in keys]
+        if clashes:
+            free = len({page for *_, page in clashes}) < len(pages)
+            said = f"{_clash_words(clashes, known)}. {command.name} is left out {'there' if free else 'everywhere'}."
+            yield Problem(loaded.where(*path), f"{said} Give it another key.", () if free else path)
 
 
-def _names(loaded: Loaded, known: Known) -> Iterator[Problem]:
-    config = loaded.config
-    for name in config.keys:
+def _no_keys(loaded: Loaded, keys: tuple[str, ...], path: tuple[str | int, ...]) -> Iterator[Problem]:
+    for key in keys:
+        if not is_key(key):
+            said = f"There is no key {key}." if key else "A key is missing."
+            yield Problem(loaded.where(*path), f"{said} {_KEYS_ALLOWED}", path)
+
+
+def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known: Known) -> str:
+    """It in words: "x is Stop (job), x is Delete (pod, pods)"."""
+    by_use: dict[tuple[str, str], dict[str, None]] = {}
+    for key, what, place in clashes:
+        name = re.sub(r"(?<=.)(?=[A-Z])", " ", place.__name__.removesuffix("Screen")).lower()
+        by_use.setdefault((key, what), {})[name] = None
+    return ", ".join(
+        f"{key} is {what} ({'every page' if len(names) == len(known.pages) else ', '.join(sorted(names))})"
+        for (key, what), names in by_use.items()
+    )
+
+
+def _keys(loaded: Loaded, known: Known) -> Iterator[Problem]:
+    own = usable_keys(loaded.config)
+    every: list[tuple[type[DOMNode], list[Binding]]] = [(page, _bindings_of(page, known.app)) for page in known.pages]
+    every += [(place, _bindings_in(place)) for place in known.places]
+    for name, text in loaded.config.keys.items():
+        path = ("keys", name)
         if name not in known.keys:
-            near = _nearest(name, known.keys)
-            yield Problem(loaded.where("keys", name), f"There is no binding {name}. {near}", ("keys", name))
-    for name, own in config.lists.items():
+            yield Problem(loaded.where(*path), f"There is no binding {name}. {_nearest(name, known.keys)}", path)
+        yield from _no_keys(loaded, keys_of(text), path)
+        if name in own:
+            new = set(keys_of(text)) - set(known.keys[name].keys.split(",") if name in known.keys else ())
+            clashes = [
+                (key, other.description or other.action, place)
+                for place, bindings in every
+                if any(each.id == name for each in bindings)
+                for other in bindings
+                if other.id != name
+                for key in dict.fromkeys(keys_of(own.get(other.id or "", other.key)))
+                if key in new
+            ]
+            if clashes:
+                said = f"{_clash_words(clashes, known)}. Give {name} or that another key."
+                yield Problem(loaded.where(*path), said, path)
+
+
+def _lists(loaded: Loaded, known: Known) -> Iterator[Problem]:
+    for name, own in loaded.config.lists.items():
         path = ("lists", name)
         if name not in known.lists:
             yield Problem(loaded.where(*path), f"There is no list {name}. There are {', '.join(known.lists)}.", path)
@@ -186,17 +321,18 @@ def show_config(options: ConfigOptions) -> int:
         return _print_names(("list", "columns"), lists, as_json=options.json)
     loaded = load_config()
     problems = all_problems(loaded, known)
+    settings = _in_force(loaded, problems)
     if options.json:
         wrong = [{"line": each.line, "problem": each.text} for each in problems]
-        in_force = {} if options.what == "check" else {"settings": msgspec.to_builtins(loaded.config)}
+        in_force = {} if options.what == "check" else {"settings": settings}
         print_json({"file": str(loaded.path), "exists": loaded.text is not None, **in_force, "problems": wrong})
     else:
         if options.what != "check":
-            _print_in_force(loaded)
+            _print_in_force(loaded, settings)
         for each in problems:
             print_line(f"{loaded.path}:{each.line}: {each.text}")
         if options.what == "check" and not problems:
-            there = "is right" if loaded.text is not None else "is not there: everything is as usual"
+            there = "is right" if loaded.text is not None else "is not there: everything is at its default"
             print_line(f"{loaded.path} {there}.")
     return BadInput.exit_code if problems and options.what == "check" else 0
 
@@ -209,13 +345,35 @@ def _print_names(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, as
     return 0
 
 
-def _print_in_force(loaded: Loaded) -> None:
+def _in_force(loaded: Loaded, problems: Sequence[Problem]) -> dict[str, Any]:
+    """The settings without what is wrong."""
+    settings: dict[str, Any] = msgspec.to_builtins(loaded.config)
+    wrong = {each.path for each in problems} - {each.path for each in loaded.problems}  # those are not in it
+    refused = {path[1] for path in wrong if path[:1] == ("commands",)}
+    commands = settings["commands"]
+    settings["commands"] = [each for number, each in enumerate(commands) if number not in refused]
+    for path in wrong:
+        if path == ("theme",):
+            settings["theme"] = Config().theme
+        elif path and path[0] != "commands":
+            *way, last = path
+            part: Any = settings
+            for each in way:
+                part = part.get(each, {})
+            part.pop(last, None)
+    return settings
+
+
+def _print_in_force(loaded: Loaded, settings: Mapping[str, Any]) -> None:
     """Each setting, and the line it comes from."""
-    usual, rows = msgspec.to_builtins(Config()), []
-    for name, value in msgspec.to_builtins(loaded.config).items():
+    default, rows = msgspec.to_builtins(Config()), []
+    for name, value in settings.items():
         parts = {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
-        for key, part in parts.items() or {name: "none"}.items():
-            source = f"line {loaded.where(*key.split('.', 1))}" if part != usual.get(name) else "usual"
+        for key, part in parts.items() if value else ():
+            source = f"line {loaded.where(*key.split('.', 1))}" if part != default.get(name) else "default"
             rows.append((key, part if isinstance(part, str) else json.dumps(part), source))
-    print_line(str(loaded.path) if loaded.text is not None else f"{loaded.path} is not there; everything is as usual.")
+        if not value:
+            rows.append((name, "none", "default"))
+    there = loaded.text is not None
+    print_line(str(loaded.path) if there else f"{loaded.path} is not there; everything is at its default.")
     print_table(("SETTING", "VALUE", "FROM"), rows, (False, False, False))

@@ -32,6 +32,7 @@ Key = tuple[str, ...]
 
 class PodActions(LiveScreen):
     CHANGES_CLUSTER = frozenset({"delete_pods", "copy_to"})
+    SUBJECT = LiveScreen.SUBJECT | {"job", "pod", "node"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="pods.log", tooltip="Follow what its container prints"),
         Binding("s", "shell", "Shell", id="pods.shell", tooltip="A terminal in the pod; exit comes back"),

@@ -24,6 +24,7 @@ class NodeActions(LiveScreen):
     """A screen with nodes to choose from."""
 
     CHANGES_CLUSTER = frozenset({"cordon", "uncordon"})
+    SUBJECT = LiveScreen.SUBJECT | {"node"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("K", "cordon", "Cordon", key_display="K", id="nodes.cordon",
                 tooltip="Cordon: no new pods here; running pods stay. Asks first"),

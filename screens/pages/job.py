@@ -51,6 +51,7 @@ class JobScreen(LiveScreen):
     KINDS = ("jobsets", "pods", "workloads", "events")
     OF_CLUSTER = True
     CHANGES_CLUSTER = frozenset({"stop", "again", *(each.action for each in RANK_ACTIONS if each.changes)})
+    SUBJECT = LiveScreen.SUBJECT | {"job", "pod", "node"}
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(tab.KEY, f"tab('{tab.NAME}')", tab.TITLE, show=False, id=f"job.{tab.NAME}") for tab in TABS),
         Binding("left_square_bracket", "turn(-1)", "Tab before", show=False, key_display="[", id="job.before"),

@@ -67,6 +67,7 @@ class JobsScreen(PanedScreen):
     CSS_PATH = "jobs.tcss"
     KINDS = ("jobsets", "pods", "workloads")
     CHANGES_CLUSTER = frozenset({"stop", "shell", "launch"})
+    SUBJECT = PanedScreen.SUBJECT | {"job"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="jobs.log", tooltip="Its log, live: the pod of its alarm or of its iterations"),
         Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in pod 0"),

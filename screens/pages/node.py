@@ -94,6 +94,7 @@ class NodeScreen(NodeActions, PodActions):
     KINDS = ("nodes", "pods", "events")
     OF_CLUSTER = True
     CHANGES_CLUSTER = NodeActions.CHANGES_CLUSTER | PodActions.CHANGES_CLUSTER
+    SUBJECT = PodActions.SUBJECT
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("Y", "node_yaml", "Node YAML", show=False, key_display="Y", id="node.yaml"),
     ]

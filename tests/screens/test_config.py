@@ -13,6 +13,7 @@ from console.settings import Settings
 from screens.__main__ import main
 from screens.config import all_problems, applies, fill, known_names
 from screens.pages.jobs import JobsScreen
+from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.key_bar import KeyBar
 from tests.screens.press import console, screen_text, text_of, toasts, until
@@ -34,7 +35,7 @@ def write(text: str) -> Path:
 
 async def test_start_page_theme_keys_and_columns_are_the_persons() -> None:
     write(
-        'start = "jobs"\ntheme = "solarized-light"\n[keys]\n"table.filter" = "f"\n'
+        'start = "jobs"\ntheme = "solarized-light"\n[keys]\n"table.filter" = "f12"\n'
         '[lists.jobs]\ncolumns = ["STATE", "JOB"]\nsort = "JOB"\n'
     )
     async with console() as (app, pilot, _):
@@ -43,7 +44,7 @@ async def test_start_page_theme_keys_and_columns_are_the_persons() -> None:
         assert app.theme_variables["ink-text"] == "#1d2532", "what is drawn on a light ground is dark"
         titles = text_of(app.screen.table).split("\n")[0].split()
         assert titles == ["STATE", "JOB▲"]
-        await pilot.press("f")
+        await pilot.press("f12")
         await until(pilot, lambda: "/" in screen_text(app))
         await pilot.press("escape", "4", "t")
         assert app.theme == "a4-dark"
@@ -105,8 +106,8 @@ def test_what_a_cluster_calls_its_objects_is_one_word_of_the_shell() -> None:
 
 def test_names_that_do_not_exist_are_told_with_what_there_is() -> None:
     write(
-        'theme = "draculaa"\n[keys]\n"table.filtr" = "f"\n[lists.jobz]\n[lists.pods]\nsort = "AGES"\n'
-        '[themes.mine.colors]\nink-okay = "#00ff00"\n[[commands]]\nkey = "x"\nname = "X"\ncommand = "echo {rank}"\n'
+        'theme = "draculaa"\n[keys]\n"table.filtr" = "f12"\n[lists.jobz]\n[lists.pods]\nsort = "AGES"\n'
+        '[themes.mine.colors]\nink-okay = "#00ff00"\n[[commands]]\nkey = "f11"\nname = "X"\ncommand = "echo {rank}"\n'
     )
     problems = all_problems(load_config(), known_names())
     assert [each.line for each in problems] == [1, 3, 4, 6, 8, 12]
@@ -117,14 +118,14 @@ def test_names_that_do_not_exist_are_told_with_what_there_is() -> None:
 
 def test_the_command_tells_settings_and_where_they_come_from(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "check"]) == 0
-    assert "is not there: everything is as usual." in capsys.readouterr().out
+    assert "is not there: everything is at its default." in capsys.readouterr().out
     file = write('theme = "nord"\nstart = 5\n')
     assert main(["config", "check"]) == 2
     assert f"{file}:2: start is 5, and has to be one of fleet" in capsys.readouterr().out
     assert main(["config"]) == 0
     shown = capsys.readouterr().out
     assert ["theme", "nord", "line", "1"] in [line.split() for line in shown.splitlines()]
-    assert ["start", "fleet", "usual"] in [line.split() for line in shown.splitlines()]
+    assert ["start", "fleet", "default"] in [line.split() for line in shown.splitlines()]
     assert main(["config", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["settings"]["theme"], told["problems"][0]["line"]) == ("nord", 2)
@@ -148,3 +149,93 @@ async def test_a_page_that_is_being_opened_has_no_object_for_a_command() -> None
             await until(pilot, partial(page.query, "ResourceTable"))
             app.pop_screen()
         assert app.check_action("own_command", (7,)) is False, "it was taken out of the file"
+
+
+def command(key: str, name: str, about: str) -> str:
+    return f'[[commands]]\nkey = "{key}"\nname = "{name}"\ncommand = "echo {about}"\nchanges = false\n'
+
+
+async def test_a_command_takes_no_key_of_a_page_its_list_or_the_console_and_leaves_none_behind() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("3")
+        before = {key: each.binding for key, each in app.screen.active_bindings.items()}
+        assert before["x"].description == "Stop"
+        taken = "".join(command(key, f"Own {key}", "{job}") for key in ("x", "j", "q", "question_mark"))
+        file = write(taken + command("ctrl+y,f12", "Peek", "{job}") + command("f12", "Second", "{job}"))
+        await until(pilot, lambda: "Peek" in text_of(app.screen.query_one(KeyBar)))
+        during = {key: each.binding for key, each in app.screen.active_bindings.items()}
+        assert {key: during[key] for key in before} == before
+        assert {during[key].description for key in during.keys() - before.keys()} == {"Peek"}
+        await until(pilot, lambda: f"{file}:2: x is " in toasts(app))
+        assert "x is Stop (job, jobs)" in toasts(app)
+        assert "And 4 more: a4 config check." in toasts(app)
+        write("")
+        await until(pilot, lambda: "Peek" not in text_of(app.screen.query_one(KeyBar)))
+        assert {key: each.binding for key, each in app.screen.active_bindings.items()} == before
+
+
+async def test_a_page_is_about_what_its_class_says() -> None:
+    async with console() as (app, pilot, _):
+        for pressed in ("1", "2", "3", "4", "enter", "5", "6", "7"):
+            await pilot.press(pressed)
+            assert app.screen.subject().keys() == type(app.screen).SUBJECT  # type: ignore[attr-defined]
+        for page in known_names().pages:
+            assert all(vars(base).get("SUBJECT", frozenset()) <= page.SUBJECT for base in page.__mro__)
+        assert "pod" in NodeScreen.SUBJECT
+
+
+def said_of(text: str) -> list[str]:
+    file = write(text)
+    return [f"{each.line} {each.text}" for each in all_problems(load_config(file), known_names())]
+
+
+def test_keys_that_are_none_or_are_taken_are_named() -> None:
+    keys = """[keys]
+"jobs.stop" = "l"
+"app.jobs" = ""
+"table.filter" = "notakey"
+"app.quit" = "x"
+"app.theme" = "slash"
+"log.top" = "up"
+"table.sort" = "o, shift+f5,~,ctrl+alt+k"
+"pods.log" = "s"
+"pods.shell" = "l"
+"""
+    found = said_of(keys + command("nokey+foo", "A", "x") + command("f12", "B", "{pod}") + command("f12", "C", "{job}"))
+    begins = (
+        "2 l is Log (jobs).",
+        "3 A key is missing. A key is a character",
+        "4 There is no key notakey. A key is a character",
+        "5 x is ",
+        "6 slash is Filter (every page).",
+        "7 up is Up (",
+        "12 There is no key nokey+foo.",
+        "22 f12 is the key of B already, so C has none.",
+    )
+    assert len(found) == len(begins), found
+    for each, begin in zip(found, begins, strict=True):
+        assert each.startswith(begin), each
+
+
+def test_a_color_that_does_not_exist_is_named_whatever_its_value() -> None:
+    (said,) = said_of('[themes.mine]\ncolors = { nothing = "#fff" }\n')
+    assert said.startswith("2 There is no colour nothing. There are accent")
+
+
+def test_what_is_wrong_is_not_listed_as_in_force(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["keys", "none", "default"] in rows
+    assert not [row for row in rows if "line" in row]
+    write(
+        'theme = "draculaa"\n[keys]\n"table.filter" = "notakey"\n"table.sort" = "f12"\n"nothing" = "f11"\n'
+        '[lists.jobs]\nsort = "AGES"\ndescending = true\n' + command("nokey+foo", "A", "x") + command("f10", "B", "x")
+    )
+    assert main(["config", "--json"]) == 0
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert (settings["theme"], settings["keys"]) == ("a4-dark", {"table.sort": "f12"})
+    assert settings["lists"] == {"jobs": {"descending": True}}
+    assert [each["name"] for each in settings["commands"]] == ["B"]
+    assert main(["config", "keys", "--json"]) == 0
+    keys = {each["id"]: each["keys"] for each in json.loads(capsys.readouterr().out)["items"]}
+    assert keys["table.down"] == "down,j"
