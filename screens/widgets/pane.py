@@ -61,7 +61,8 @@ class Pane(Inked):
         """Ask anew, and repaint if that says something else; a pane that is off asks nothing."""
         width, height = self.content_size
         if self.display and width and height:
-            before, self._lines = self._lines, self._ask(width, height, time.time())[:height]
+            before, lines = self._lines, self._ask(width, height, time.time())
+            self._lines = lines if len(lines) <= height else [*lines[: height - 1], [Span("… z shows more", "faint")]]
             if self._lines != before:
                 self.refresh()
 

@@ -73,3 +73,13 @@ def test_a_node_of_gke_is_called_by_its_pool_and_its_own_part() -> None:
     assert cut_name([Span(NODES[10])], 20, node=True) == [Span("a4-pool/0010")]
     assert cut_name([Span(NODES[10])], 80, node=True) == [Span(NODES[10])], "whole where there is room"
     assert cut_name([Span("my-very-long-host-name-0010")], 12, node=True)[0].text.endswith("e-0010")
+
+
+async def test_a_pane_that_has_no_room_for_all_says_so() -> None:
+    async with console(FakeSession(queue_scene()), size=(100, 41)) as (app, pilot, _):
+        await pilot.press("3", "down")
+        screen = app.screen
+        assert isinstance(screen, PanedScreen)
+        await until(pilot, lambda: text_of(screen.pane).rstrip().endswith("… z shows more"))
+        await pilot.press("z")
+        await until(pilot, lambda: text_of(screen.pane).strip() and "z shows more" not in text_of(screen.pane))
