@@ -54,7 +54,7 @@ class _Wrap(Protocol):
         """The text in that line, with its line end; the line itself if nothing is around it."""
 
     def end(self) -> bytes:
-        """What was kept until the end."""
+        """The lines that were held back until the end."""
 
 
 class CollectorUnwrapper:
@@ -225,7 +225,7 @@ class _Records:
         return self.end() if self._size > LARGEST else b""
 
     def end(self) -> bytes:
-        """What was kept, the oldest first."""
+        """The texts that were held back, the oldest first."""
         kept, self._kept, self._size = self._kept, [], 0
         return b"".join(kept if self._forward is not False else reversed(kept))
 

@@ -312,7 +312,7 @@ class LogStream:
             self.state = StreamState.ENDED
 
     async def _end(self) -> AsyncGenerator[list[Stamped], None]:
-        """What was printed between a drop and the end."""
+        """The lines printed between the loss of the connection and the end of the container."""
         with suppress(NotFound):
             async with aclosing(self._pass(self._wanted)) as batches:
                 async for batch in batches:
@@ -361,7 +361,7 @@ class LogStream:
             self._resumes = False
 
     async def _pass(self, wanted: LogRequest) -> AsyncGenerator[list[Stamped], None]:
-        """One connection's worth of new lines."""
+        """The new lines of one connection."""
         self.memory.rewind()
         self._before = self.memory.last if self._resumes and not wanted.previous else 0.0
         path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
@@ -393,7 +393,7 @@ class LogStream:
             self._to(batch)
 
     def _cut(self, piece: bytes) -> list[Stamped] | None:
-        """The new lines that are whole now; None if there is nothing to be told."""
+        """The new lines that are complete with this chunk; None if nothing changed."""
         if self._room is not None:
             self._room.count(piece)
         cutter, seen = self._cutter, self.open

@@ -238,7 +238,7 @@ class JobLog:
             self.ready.set()
 
     async def _begin(self, jobset: JobSet, number: int) -> None:
-        """The job is there: open its folder, and take in what is kept of it."""
+        """Open the folder of a job that is in the cluster now, and load what is stored of it."""
         self.uid = jobset.uid
         note = JobMetadata(
             jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe, self._cluster.server
@@ -307,7 +307,7 @@ class JobLog:
                 await asyncio.sleep(DISK_AGAIN)
 
     async def _write_now(self) -> bool:
-        """Write all that waits; whether the disk took it."""
+        """Write all pending lines; gives whether that succeeded."""
         for followed in [each for each in self._followed.values() if each.may_lack_older_lines()]:
             with self.kept.refusals():
                 await followed.mark_truncated()

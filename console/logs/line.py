@@ -37,7 +37,7 @@ def time_and_rank(line: RankLine) -> tuple[float, int]:
 
 
 class StreamState(StrEnum):
-    """How it stands with one container's log."""
+    """The state of following one container's log."""
 
     WAITING = "waiting"  # the container has not started, or was not reached yet
     LIVE = "live"
@@ -85,7 +85,7 @@ class Coverage(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """As a person would say it: "126 of 128 live, 2 reconnecting, 0 lines lost"."""
+        """The coverage in words: "126 of 128 live, 2 reconnecting, 0 lines lost"."""
         done = "read" if self.once else "ended"
         said = [
             f"{self.ended} of {self.total} {done}"

@@ -137,12 +137,12 @@ class JobLogStore:
     # endings
 
     def record_failure(self, ending: RankFailure) -> None:
-        """Keep how a rank ended; only the console that writes does."""
+        """Store the failure of a rank; only the console that writes this folder does."""
         if not self.private:
             append_to(self.folder / "endings.jsonl", msgspec.json.encode(ending) + b"\n")
 
     def failures(self) -> tuple[RankFailure, ...]:
-        """How ranks ended badly, as they were told."""
+        """The stored failures of ranks, in the order in which they were recorded."""
         found: list[RankFailure] = []
         with suppress(FileNotFoundError):
             for line in (self.folder / "endings.jsonl").read_bytes().split(b"\n")[:-1]:
@@ -247,7 +247,7 @@ class JobFolder:
         return self._shelf.note if self._shelf is not None else None
 
     async def failures(self) -> tuple[RankFailure, ...]:
-        """How ranks ended, as far as it was written down."""
+        """The failures of ranks that are stored."""
         return await asyncio.to_thread(self._shelf.failures) if self._shelf is not None else ()
 
     async def open(self, folder: Path, note: JobMetadata) -> list[LogSegment]:
@@ -268,7 +268,7 @@ class JobFolder:
         return await asyncio.to_thread(lambda: list(shelf.segments()))
 
     async def record_failure(self, ending: RankFailure) -> None:
-        """Write down how a rank ended, once."""
+        """Store the failure of a rank, once."""
         name = ending.attempt, ending.rank, ending.pod, ending.cause
         if name in self._told:
             return

@@ -136,7 +136,7 @@ async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, con
 def coverage(
     followed: Iterable[FollowedContainer], ranks: int, parts: Iterable[LogSegment], disk: str, *, gone: bool
 ) -> Coverage:
-    """How it stands with all ranks: of each the newest container that does the work counts."""
+    """The coverage of all ranks: for each rank its newest main container counts."""
     states: dict[int, StreamState] = {}
     gaps: list[Gap] = []
     errors: list[str] = []

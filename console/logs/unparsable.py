@@ -17,7 +17,7 @@ class UnparsedLines(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """As a person would say it: "unreadable since line 120 (3 lines)"."""
+        """The count in words: "unreadable since line 120 (3 lines)"."""
         number = f"{self.lines:,} line{'s' if self.lines > 1 else ''}"
         if self.goes_on:
             return f"unreadable since line {self.first:,} ({number})"

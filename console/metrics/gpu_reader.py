@@ -141,7 +141,7 @@ class GpuReader:
         self, namespace: str, name: str, tasks: dict[str, asyncio.Task[None]], readings: dict[int, RankGpus],
         reader: _Reader,
     ) -> None:  # fmt: skip
-        """One stream for each pod that runs; readings of pods that are gone go too."""
+        """Keep one stream for each running pod; drop the streams and readings of pods that are gone."""
         with suppress(NotFound):
             wanted = self._running(namespace, name)
             uids = {rank.pod.uid: rank for rank in wanted if rank.pod}
@@ -270,7 +270,7 @@ class GpuReader:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Who reads, how often, and what."""
+    """How GPUs are read: who takes the readings, seconds between them, their source, and who learns of a refusal."""
 
     take: Take
     every: float

@@ -64,7 +64,7 @@ def sample_job(
     pass_line: float,
     report: HangReport | None = None,
 ) -> JobSample:
-    """How a job is in that snapshot, by what was measured in it; `report`: the last X-ray of it."""
+    """The state of a job by the snapshot and by its measures; `report`: the last X-ray of it."""
     every = ranks(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
@@ -147,7 +147,7 @@ class JobMonitor:
     def __init__(
         self, key: tuple[str, str], thresholds: Thresholds, sources: MonitorSources, watch: AlarmWatch | None = None
     ) -> None:
-        """`watch`: of whoever watched it before."""
+        """`watch`: that of an earlier monitor of the job, whose alarms it has."""
         self.key = key
         self.watch = watch or AlarmWatch(key, thresholds, time.time())
         self.measures = JobMeasures(key)
@@ -191,7 +191,7 @@ class JobMonitor:
         return progress_of_measures(self.measures, time.time(), self._pass_line)
 
     def wanted_logs(self, number: int) -> int:
-        """How many logs it would like to follow, of a job of so many ranks."""
+        """How many logs the monitor needs to follow, of a job of `number` ranks."""
         return 1 if self._teller is not None or number < 2 else 2
 
     @property
@@ -270,7 +270,7 @@ class JobMonitor:
     # a log or two
 
     def poll(self, streams: int) -> bool:
-        """How the job is now, with so many of its logs; whether it goes on."""
+        """Evaluate the job's alarms now, following at most `streams` of its logs; gives whether the job goes on."""
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None and jobset is self._seen and not (streams or self._tasks):
@@ -292,7 +292,7 @@ class JobMonitor:
         return not found.finished
 
     def _follow(self, streams: int) -> None:
-        """Follow so many logs of what runs, and end the others."""
+        """Follow at most `streams` logs of running pods, and close the others."""
         every = ranks(self._cluster.fleet.jobsets[self.key], self._cluster.fleet)
         if self._teller is not None and time.time() - self.watch.line_at > QUIET:
             self._teller = None

@@ -67,7 +67,7 @@ def progress_pod(parts: Iterable[LogSegment]) -> int | None:
 
 
 def _last_step(part: LogSegment) -> float:
-    """When it last told of a step; 0.0: it did not in its last lines."""
+    """When the last step was printed; 0.0 if the last TAIL lines hold none."""
     parser, last = TrainingParser(), 0.0
     start = max(0, len(part) - TAIL)
     for number, text in enumerate(part.texts(start, len(part))):

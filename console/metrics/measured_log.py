@@ -117,12 +117,12 @@ _TOGETHER = 32
 
 
 def _counted(reading: MeasuredLog) -> tuple[int, int]:
-    """Steps, and how often a run went back to an earlier one."""
+    """The number of steps of all runs, and of their rollbacks."""
     return sum(len(each.steps) for each in reading.training), sum(len(each.rewinds) for each in reading.training)
 
 
 def _advance(tracks: list[TrainingRun], reading: MeasuredLog, time: float, times: Sequence[float] = ()) -> None:
-    """Tell all runs what was printed at that moment, or its last steps at these."""
+    """Update all runs with what was printed at `time`, or with the last steps printed at `times`."""
     tracks += [TrainingRun(reader.format) for reader in reading.training[len(tracks) :]]
     for track, reader in zip(tracks, reading.training, strict=True):
         track.follow(reader, time, times)

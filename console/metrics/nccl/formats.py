@@ -126,7 +126,7 @@ def _dated(tokens: list[str]) -> list[str]:
 
 
 def _values(tokens: list[str]) -> tuple[list[str], bool]:
-    """The values up to the first thing that is none, and whether there was such a thing."""
+    """The values up to the first token that is not a value, and whether there was such a token."""
     values: list[str] = []
     for token in _dated(tokens):
         if _plain(token) or _VALUE.fullmatch(token):

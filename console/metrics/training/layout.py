@@ -187,7 +187,7 @@ def find_layout(text: str, read: Read) -> LineLayout | None:
 
 
 class _Trial:
-    """A line that is read again and again with something else in one place."""
+    """Reads a line again and again with another text in one place, to find out what each number means."""
 
     def __init__(self, text: str, read: Read, said: tuple[StepReport, str]) -> None:
         self._text = text
@@ -196,7 +196,7 @@ class _Trial:
         self._values = _values(said[0].step)
 
     def slot(self, start: int, end: int) -> NumberSlot | None:
-        """What the number there is; None if it has to stay as it is."""
+        """The meaning of the number there; None if it must be the same in all lines of the layout."""
         name, rules, kinds = "", [*_RULES], []
         for kind in _KINDS if "," in self._text[start:end] else _USUAL:
             tried = [(float(each.replace(",", "")), self._changed(start, end, each)) for each in kind.tries]
@@ -238,7 +238,7 @@ class _Trial:
         return found + re.escape(self._text[at:end])
 
     def _changed(self, start: int, end: int, other: str) -> dict[str, object] | None:
-        """What the line says anew with that in this place; None if it is another kind of line then."""
+        """The figures that change if `other` stands in that place; None if it is another kind of line then."""
         said = self._read(self._text[:start] + other + self._text[end:])
         if said is None or said[1] != self._said[1] or said[0].format != self._said[0].format:
             return None
@@ -254,7 +254,7 @@ class _Trial:
 
 
 def _values(step: Step) -> dict[str, object]:
-    """All that is said, the names of the others with a blank before them."""
+    """All figures of a step by field, the extra ones with a blank before their names."""
     fields: dict[str, object] = dict(zip(Step._fields[:-1], step, strict=False))
     return fields | {f" {name}": value for name, value in step.extra.items()}
 

@@ -360,7 +360,7 @@ class TrainingParser:
     # beside the steps
 
     def _see(self, text: str) -> None:
-        """A progress bar; those of downloads and the like have a name before them."""
+        """Take in a progress bar of training, if there is one; bars of downloads and the like begin with a name."""
         if bar := drawn_bar(text):
             run = self._open.get("dict")
             if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):

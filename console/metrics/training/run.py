@@ -79,7 +79,7 @@ class RunEventFinder:
         self._slow_from, self._slow_words = 0, ""  # after how many steps that was heard it began, and in words
 
     def add(self, step: Step, number: float, time: float) -> None:
-        """A step that is new."""
+        """Take in a new step, and record the events that it brings."""
         if step.nan:
             if not self._bad:
                 unseen = not self._any and number > 1  # what was read begins in the middle of it
@@ -392,7 +392,7 @@ class TrainingRun:
 
     @property
     def nan(self) -> bool:
-        """Whether its latest step is an alarm."""
+        """Whether the latest step has a loss or gradients that are not finite."""
         return self.last is not None and self.last.nan
 
     def latest(self, metric: str) -> float | None:

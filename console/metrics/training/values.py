@@ -69,12 +69,12 @@ def count(text: str) -> int | None:
 
 
 def rounded(value: float | None) -> int | None:
-    """A step that was printed as a decimal or with an exponent."""
+    """The whole number of a step that was printed as a decimal or with an exponent; None if it can be no step."""
     return round(value) if value is not None and 0 <= value < 1e15 else None
 
 
 def finite_total(total: int | None) -> int | None:
-    """A total that means one."""
+    """The total number of steps; None if it is not positive, or so large that it stands for "no end"."""
     return total if total is not None and 0 < total < ENDLESS else None
 
 
