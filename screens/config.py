@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import itertools
 import json
 import pkgutil
 import re
@@ -203,9 +204,17 @@ def _themes(loaded: Loaded) -> Iterator[Problem]:
                 yield problem
 
 
+def _numbered_commands(loaded: Loaded) -> dict[int, OwnCommand]:
+    """The commands by their number in the file, where some may lack what they need."""
+    wrong = [each.path for each in loaded.problems if each.path[:1] == ("commands",)]
+    left_out = {path[1] for path in wrong if path[2:] in {(), ("key",), ("name",), ("command",)} and len(path) > 1}
+    numbers = (number for number in itertools.count() if number not in left_out)
+    return dict(zip(numbers, loaded.config.commands, strict=False))
+
+
 def _commands(loaded: Loaded, known: Known) -> Iterator[Problem]:
     earlier: dict[str, str] = {}
-    for number, command in enumerate(loaded.config.commands):
+    for number, command in _numbered_commands(loaded).items():
         at = ("commands", number, "command")
         for word in _BRACED.findall(command.command):
             if word not in PLACEHOLDERS:
@@ -350,8 +359,11 @@ def _in_force(loaded: Loaded, problems: Sequence[Problem]) -> dict[str, Any]:
     settings: dict[str, Any] = msgspec.to_builtins(loaded.config)
     wrong = {each.path for each in problems} - {each.path for each in loaded.problems}  # those are not in it
     refused = {path[1] for path in wrong if path[:1] == ("commands",)}
-    commands = settings["commands"]
-    settings["commands"] = [each for number, each in enumerate(commands) if number not in refused]
+    settings["commands"] = [
+        command
+        for number, command in zip(_numbered_commands(loaded), settings["commands"], strict=True)
+        if number not in refused
+    ]
     for path in wrong:
         if path == ("theme",):
             settings["theme"] = Config().theme

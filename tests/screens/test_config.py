@@ -239,3 +239,8 @@ def test_what_is_wrong_is_not_listed_as_in_force(capsys: pytest.CaptureFixture[s
     assert main(["config", "keys", "--json"]) == 0
     keys = {each["id"]: each["keys"] for each in json.loads(capsys.readouterr().out)["items"]}
     assert keys["table.down"] == "down,j"
+
+
+def test_a_command_is_named_by_its_own_line_after_one_that_is_left_out() -> None:
+    found = said_of('[[commands]]\nname = "A"\ncommand = "x"\n' + command("nokey+foo", "B", "x"))
+    assert [each[:13] for each in found] == ["1 commands[1]", "5 There is no"]
