@@ -48,6 +48,7 @@ class JobProgress(Struct, frozen=True):
     busbw: float | None = None  # GB/s, the best
     average: float | None = None  # GB/s, of a test at its end
     passing: NcclResult = NcclResult.RUNNING
+    repeats: bool = False  # average and verdict are of the test before; the one that is measured has not ended
     trend: tuple[float, ...] = ()
     """Loss over the steps that were read, or bandwidth over the sizes of a test: the means of at most TREND parts."""
     at: float = 0.0  # when it was looked at, seconds since the epoch
@@ -95,13 +96,14 @@ def progress_of_tests(
         return None
     over = next((each for each in reversed(tests) if each.rows and each.finished), test)
     passing = judge_test(test, pass_line, accelerator).passing
-    if passing is NcclResult.RUNNING:
+    repeats = over is not test and passing is NcclResult.RUNNING
+    if repeats:
         passing = judge_test(over, pass_line, accelerator).passing
     speeds = MetricColumn()
     for row in test.rows:
         speeds.append(row.best_busbw)
     return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at,
-                       trend=trend_of(speeds))  # fmt: skip
+                       repeats=repeats, trend=trend_of(speeds))  # fmt: skip
 
 
 def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
@@ -109,7 +111,7 @@ def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     running = NcclResult.RUNNING
     if before is None or before.passing is running or now.passing is not running or now.busbw is None:
         return now
-    return replace(now, passing=before.passing, average=before.average)
+    return replace(now, passing=before.passing, average=before.average, repeats=True)
 
 
 def trend_of(column: MetricColumn) -> tuple[float, ...]:

@@ -171,11 +171,13 @@ def start_words(start: ExpectedStart, now: float) -> str:
 
 
 def glance_words(glance: JobProgress) -> list[Span]:
-    """The latest figures: "loss 2.104  1,180 TFLOP/s", "busbw 594 GB/s ✓"."""
+    """The latest figures: "loss 2.104  1,180 TFLOP/s", "peak 594 GB/s, average 416 ✓"."""
     if glance.busbw is not None:
-        average = f", average {glance.average:,.0f}" if glance.average is not None else ""
+        of = ", last test average" if glance.repeats else ", average"
+        average = f"{of} {glance.average:,.0f}" if glance.average is not None else ""
+        so_far = " so far" if glance.repeats or glance.passing is NcclResult.RUNNING else ""
         mark = {NcclResult.PASSED: wording.DONE, NcclResult.FAILED: wording.BAD}.get(glance.passing)
-        return [Span(f"busbw {glance.busbw:,.0f} GB/s{average}"), *([Span(" "), mark] if mark else [])]
+        return [Span(f"peak {glance.busbw:,.0f} GB/s{so_far}{average}"), *([Span(" "), mark] if mark else [])]
     if glance.nan:
         return [Span(f"{GLYPH} {glance.nan_words}", "bad")]
     loss = f"loss {glance.loss:.4g}" if glance.loss is not None else ""

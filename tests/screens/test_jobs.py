@@ -18,7 +18,7 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.reference import NcclResult
 from console.scheduling.failure import FailureCard, RankFailure
 from console.settings import Settings
-from screens.columns.jobs import JOBS, JobLine, head, last_cell, progress_cell, told
+from screens.columns.jobs import JOBS, JobLine, glance_words, head, last_cell, progress_cell, told
 from screens.dialogs.question import Confirm, Prompt
 from screens.job_tabs.ranks import PodMatrix, card_lines
 from screens.pages.job import TABS as PAGE_TABS
@@ -319,7 +319,21 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)
     line = JobLine(done, fleet, JobProgress(size=2**34, busbw=684.0, average=412.0, passing=NcclResult.PASSED))
     said = "".join(run.text for run in runs_of(last_cell(line)))
-    assert said.startswith("busbw 684 GB/s, average 412 ✓  done")
+    assert said.startswith("peak 684 GB/s, average 412 ✓  done")
+
+
+@pytest.mark.parametrize(
+    ("glance", "words"),
+    [
+        (JobProgress(busbw=55.0), "peak 55 GB/s so far"),
+        (JobProgress(busbw=55.0, average=416.0, passing=NcclResult.PASSED, repeats=True),
+         "peak 55 GB/s so far, last test average 416 ✓"),
+    ],
+)  # fmt: skip
+def test_the_peak_of_a_test_that_runs_and_the_average_of_the_last_one_are_told_apart(
+    glance: JobProgress, words: str
+) -> None:
+    assert "".join(run.text for run in glance_words(glance)) == words
 
 
 def test_a_finished_job_says_when_it_goes_by_itself() -> None:

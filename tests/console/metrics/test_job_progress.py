@@ -28,15 +28,16 @@ def run(*busbw: float, average: float | None, ok: bool | None = None) -> NcclTes
 def test_a_test_that_runs_again_keeps_the_verdict_of_the_last_one() -> None:
     both = progress_of_tests((run(300.0, 400.0, average=350.0, ok=False), run(120.0, average=None)), 1.0, 250.0)
     assert both is not None
-    assert (both.passing, both.average, both.busbw) == (NcclResult.FAILED, 350.0, 120.0)
+    assert (both.passing, both.average, both.busbw, both.repeats) == (NcclResult.FAILED, 350.0, 120.0, True)
     again = progress_of_tests((run(120.0, average=None),), 2.0, 250.0)
     assert again is not None
     assert again.passing is NcclResult.RUNNING
     kept = with_verdict(both, again)
-    assert (kept.passing, kept.average, kept.busbw) == (NcclResult.FAILED, 350.0, 120.0)
+    assert (kept.passing, kept.average, kept.busbw, kept.repeats) == (NcclResult.FAILED, 350.0, 120.0, True)
     over = progress_of_tests((run(20.0, average=20.0),), 3.0, 250.0)
     assert over is not None
     assert with_verdict(kept, over) == over
+    assert not over.repeats
 
 
 def test_the_trend_is_the_means_of_eight_parts() -> None:
