@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from console.kube.nested_values import Value
+    from console.kube.objects.jobset import JobSet
     from console.launch.run_record import RunRecord
     from console.launch.stop import Leftover
     from console.metrics.training.steps import RunPosition
@@ -88,6 +89,12 @@ class FakeReleases:
     async def plan(self, namespace: str, name: str) -> LaunchPlan:
         plan = LaunchPlan("nccl-all-reduce", name, namespace, {})
         answer = self._session._did("release_plan", namespace, name, default=plan)
+        assert isinstance(answer, LaunchPlan)
+        return answer
+
+    def plan_of_job(self, jobset: JobSet) -> LaunchPlan:
+        plan = LaunchPlan(jobset.recipe, jobset.name, jobset.namespace, {})
+        answer = self._session._did("plan_of_job", jobset.name, default=plan)
         assert isinstance(answer, LaunchPlan)
         return answer
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from console.kube.client import Client
     from console.kube.nested_values import Value
+    from console.kube.objects.jobset import JobSet
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import Launcher
     from console.launch.recipes import Manifest, Release
@@ -93,6 +94,17 @@ class Releases:
             raise BadInput(f"{name} was not launched from a recipe.", "a4 releases lists those that were.")
         known = launcher.catalogue.recipe(recipe).id
         return LaunchPlan(known, name, namespace, minimal_override(launcher.catalogue.defaults(known), values))
+
+    def plan_of_job(self, jobset: JobSet) -> LaunchPlan:
+        """What would launch a job of a recipe that no release made: the recipe, and what its JobSet tells of values."""
+        catalogue = self._launcher().catalogue
+        recipe = catalogue.recipe(jobset.recipe).id
+        defaults = catalogue.defaults(recipe)
+        told: dict[str, Value] = {"queue": jobset.queue, "priorityClass": jobset.priority_class}
+        told |= {"restarts": jobset.max_restarts, "gpus": jobset.gpus or defaults["gpus"]}
+        if jobset.ttl is not None:
+            told["ttl"] = jobset.ttl
+        return LaunchPlan(recipe, jobset.name, jobset.namespace, minimal_override(defaults, {**defaults, **told}))
 
     async def changed_plan(self, namespace: str, name: str, changes: Mapping[str, Value]) -> LaunchPlan:
         """The same with these values laid over it."""

@@ -276,20 +276,28 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
 
 
 async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
-    """The launch form with the values of a job's release; as it stands where no release of ours made the job."""
-    if not jobset.release:
+    """The launch form with the values of a job's release, or what the job itself tells of them; as it stands where the
+    job is of no recipe.
+    """
+    if not (jobset.release or jobset.recipe):
         screen.notify(f"{jobset.name} was not launched from a recipe.", severity="warning", markup=False)
         screen.app.switch_mode("launch")
         return
     with screen.report_errors(f"The values of {jobset.name} could not be read"):
         try:
-            plan = await screen.session.launch.releases.plan(jobset.namespace, jobset.release)
+            releases = screen.session.launch.releases
+            if jobset.release:
+                plan, said = await releases.plan(jobset.namespace, jobset.release), f"Values of {jobset.name}."
+            else:
+                plan = releases.plan_of_job(jobset)
+                said = f"Recipe, GPUs, queue, priority, restarts and time kept of {jobset.name}; "
+                said += "the other values are the recipe's, for no Helm release holds those of the job."
         except (BadInput, NotFound, NotAllowed) as error:
             screen.notify(str(error), title=f"Not the values of {jobset.name}", severity="warning", markup=False)
             screen.app.switch_mode("launch")
             return
         name = f"the job {jobset.name}"
-        wish = LaunchRequest(plan.recipe, plan.values, plan.name, plan.values, name, said=f"Values of {jobset.name}.")
+        wish = LaunchRequest(plan.recipe, plan.values, plan.name, plan.values, name, said=said)
         screen.app.open_launch(wish)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 
+from console.kube.objects.jobset import JobSetWire, parse_jobset
 from console.launch.install import ChartCatalog
+from console.launch.releases import Releases
 from console.metrics.nccl.reference import NcclResult, judge_test
 from practice.clock import seconds_of
 from practice.controllers.objects import condition, is_true, labels_of
@@ -16,6 +20,10 @@ from practice.objects.resources import CLUSTERQUEUES, EVENTS, JOBS, JOBSETS, NOD
 from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
 from tests.parsing import parse_nccl
 from tests.practice.world import GPU, World
+
+if TYPE_CHECKING:
+    from console.kube.watched_cluster import WatchedCluster
+    from console.launch.install import Launcher
 
 POOL = "cloud.google.com/gke-nodepool"
 
@@ -59,6 +67,25 @@ def test_every_state_a_job_can_be_in(scene: World) -> None:
     assert done == {"nccl-0411", "ddp-smoke-3", "ddp-ablation"}
     assert failed == {"sft-a3b"}
     assert jobset(scene, "dpo-a3b")["status"]["restarts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "values"),
+    [
+        ("nccl-0412", "nccl-all-reduce", {"queue": "a4", "priorityClass": "medium"}),
+        ("grpo-32", "qwen3-30b-pretrain", {"queue": "research", "priorityClass": "low"}),
+        ("dpo-a3b", "qwen3-30b-pretrain", {"queue": "a4", "priorityClass": "medium", "gpus": 16, "restarts": 3}),
+    ],
+)
+def test_a_job_tells_what_would_launch_it_again(
+    scene: World, name: str, recipe: str, values: dict[str, object]
+) -> None:
+    found = parse_jobset(msgspec.convert(jobset(scene, name), JobSetWire))
+    launcher = cast("Launcher", SimpleNamespace(catalogue=ChartCatalog.load()))
+    plan = Releases(cast("WatchedCluster", None), lambda: launcher).plan_of_job(found)
+    assert (plan.recipe, plan.name, plan.namespace) == (recipe, name, "default")
+    assert dict(plan.values) == values
+    assert launcher.catalogue.problems(plan) == ()
 
 
 def _any(scene: World, name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from console.errors import NotAllowed, ReleaseFailed
 from console.launch.recipes import LaunchPlan
@@ -273,6 +274,19 @@ async def test_a_job_is_launched_again_with_its_releases_values(where: str) -> N
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         assert session.called("release_plan") == [("default", "llama-70b")]
+
+
+async def test_a_job_of_a_recipe_that_no_release_made_is_launched_again_with_what_it_tells() -> None:
+    session = session_of()
+    key = ("default", "llama-70b")
+    bare = replace(session.fleet.jobsets[key], release="", recipe="nccl-all-reduce")
+    session.show(jobsets={**session.fleet.jobsets, key: bare})
+    async with console(session) as (app, pilot, _):
+        await to_job(app, pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
+        assert session.called("plan_of_job") == [("llama-70b",)]
+        assert "was not launched from a recipe" not in toasts(app)
 
 
 def form_session(**profiles: Any) -> FakeSession:
