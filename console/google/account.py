@@ -49,7 +49,7 @@ class Cloud:
         self._read_only = read_only
         self.project = ""  # the project that was named; counts while no cluster is connected
         self.region = os.environ.get("GOOGLE_CLOUD_REGION") or os.environ.get("CLOUDSDK_COMPUTE_REGION", "")
-        """The same for the region; the environment may name one."""
+        """The region that was named, by the environment at first; counts while no cluster is connected."""
         self._reaches: dict[str, GoogleSession] = {}
         self._places: dict[str, Place] = {}
         self._opening = asyncio.Lock()

@@ -299,7 +299,7 @@ class Images:
 
 
 def _without_empty(told: Any) -> Any:
-    """The same without what has no value."""
+    """The JSON value without members that are empty or 0."""
     if isinstance(told, dict):
         return {key: found for key, value in told.items() if (found := _without_empty(value)) not in ({}, [], "", 0)}
     return [_without_empty(each) for each in told] if isinstance(told, list) else told

@@ -193,7 +193,7 @@ def operation_words(operation: GkeOperation, nodes: int = 0) -> str:
 
 
 def operation_sentence(operation: GkeOperation, whose: str, nodes: int = 0) -> str:
-    """The same as a sentence about `whose`: "a4-spot is being resized", "a4-spot: 1 of 4 nodes is being repaired"."""
+    """`operation_words` as a sentence: "a4-spot is being resized", "a4-spot: 1 of 4 nodes is being repaired"."""
     words = operation_words(operation, nodes)
     return f"{whose} {words}" if words.startswith(("is ", "gets ")) else f"{whose}: {words}"
 

@@ -178,7 +178,7 @@ class HangGroup:
 
     @property
     def processes(self) -> str:
-        """The same without their nodes."""
+        """The members as in `named`, without their nodes."""
         return format_processes(*(each.place for each in self.members))
 
     @property

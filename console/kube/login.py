@@ -221,7 +221,7 @@ class Login:
         return self._tls
 
     async def certificates(self) -> Certificates:
-        """The same for a library that does not take Python's TLS settings. Raises BadKubeconfig."""
+        """The certificates of `tls`, for a library that does not take Python's TLS settings. Raises BadKubeconfig."""
         if self._certificates is None:
             self._certificates = await asyncio.to_thread(self._read_certificates)
         return self._certificates

@@ -207,7 +207,7 @@ async def _through(
 async def _through_socks(
     proxy: SplitResult, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """The same of a SOCKS 5 proxy (RFC 1928 and 1929), which resolves the name."""
+    """Ask a SOCKS 5 proxy (RFC 1928 and 1929) for a connection to the host, whose name it resolves."""
     name, password = unquote(proxy.username or "").encode(), unquote(proxy.password or "").encode()
     writer.write(bytes([_SOCKS, 2, _OPEN, _NAMED]) if name else bytes([_SOCKS, 1, _OPEN]))
     version, method = await reader.readexactly(2)

@@ -121,7 +121,7 @@ def apply_mask(data: bytes, mask: bytes) -> bytes | bytearray:
 
 
 def apply_mask_in_python(data: bytes, mask: bytes) -> bytes:
-    """The same with large integers, the fastest way without a compiled function."""
+    """The data XORed with the repeated mask by large integers, the fastest way without a compiled function."""
     words = -(-len(data) // 4)
     key = int.from_bytes(mask, "little") * _ones(words)
     return (int.from_bytes(data, "little") ^ key).to_bytes(4 * words, "little")[: len(data)]

@@ -278,7 +278,7 @@ class Preflight:
     async def all(
         self, wish: LaunchNeeds, ids: Collection[str] = (), *, within: float | None = None
     ) -> tuple[Check, ...]:
-        """The same at once, in the order of the table."""
+        """The checks that `run` yields, all at once and in the order of the table."""
         found = [check async for check in self.run(wish, ids, within=within)]
         return tuple(sorted(found, key=lambda check: check.id))
 

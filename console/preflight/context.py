@@ -117,7 +117,7 @@ class CheckContext:
         return await self.ask(KUBERNETES, f"GET {path}?{shown} (metadata)", question)
 
     async def find(self, path: str, type_: type[_T], **params: str) -> _T | None:
-        """The same, None where there is none."""
+        """As `get`; None if there is no such object."""
         try:
             return await self.get(path, type_, **params)
         except NotFound:

@@ -49,7 +49,7 @@ def install() -> None:
 
 
 def install_log() -> None:
-    """The same for libraries that log; for programs that load `logging` anyway."""
+    """Clean what libraries log, as `install` does for exceptions; for programs that load `logging` anyway."""
     import logging
 
     class Cleaned(logging.Handler):

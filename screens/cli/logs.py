@@ -85,7 +85,7 @@ async def tail_then_follow(
 
 
 async def with_pauses(lines: AsyncGenerator[list[RankLine], None]) -> AsyncGenerator[list[RankLine], None]:
-    """The same, and an empty batch whenever none came for a moment."""
+    """The batches of `lines`, and an empty one whenever none came for a moment."""
     coming = _next(lines)
     try:
         while True:

@@ -62,7 +62,7 @@ def sentence_start(rank: Rank, job: str) -> str:
 
 
 def where(rank: Rank, job: str) -> str:
-    """The same inside a sentence."""
+    """The rank as it is named inside a sentence."""
     return f"pod {rank.number} of {job}" if rank.number >= 0 else f"pod {rank.name}"
 
 

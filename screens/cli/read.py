@@ -226,7 +226,7 @@ def _first(descriptor: int, name: str) -> bytes:
 
 
 def _lined(data: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The same bytes, as long as lines end in them now and then."""
+    """The pieces of `data`, unchanged; raises NoLog after more than ENDLESS bytes without a line end."""
     without = 0
     for piece in data:
         yield piece

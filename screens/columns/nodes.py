@@ -127,7 +127,7 @@ def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Span]:
 
 
 def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Span]:
-    """The same as a sentence: "367 GB/s ↘ 8 % under its median of 4 tests, in nccl-0412, 2 h ago"."""
+    """The node's bandwidth as a sentence: "367 GB/s ↘ 8 % under its median of 4 tests, in nccl-0412, 2 h ago"."""
     if measured is None:
         return []
     trend = measured.trend

@@ -180,7 +180,7 @@ def change_lines(change: ReleaseChange) -> list[str]:
 
 
 def change_words(change: ReleaseChange) -> list[Span]:
-    """The same in a sentence."""
+    """The change of a release in one sentence."""
     if change.idle:
         return [Span("Nothing would change.", "dim")]
     if change.refused:

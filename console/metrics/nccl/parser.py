@@ -324,7 +324,7 @@ class NcclParser:
 
     @property
     def growing(self) -> Sequence[GrowingTest]:
-        """The same tests as they are kept, for whoever cannot afford to copy their rows."""
+        """The tests as they are stored, for callers that cannot afford to copy the rows."""
         return self._runs
 
     def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:

@@ -47,7 +47,7 @@ def pattern(query: str) -> re.Pattern[str] | None:
 
 
 def byte_pattern(query: str) -> re.Pattern[bytes] | None:
-    """The same for lines that are not decoded."""
+    """As `pattern`, for lines that are not decoded."""
     found = pattern(query)
     return re.compile(found.pattern.encode(), found.flags & re.IGNORECASE) if found else None
 
