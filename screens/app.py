@@ -278,7 +278,10 @@ class ConsoleApp(KeyOrderedApp):
 
     def action_open_page(self, page: str) -> None:
         if type(self.screen).__name__ != f"{page.title()}Screen":
-            self.open_page(page)
+            opened = PAGES[page]()
+            if isinstance(opened, LiveScreen):
+                opened.under_more = page in MORE
+            self.push_screen(opened)
 
     def open_launch(self, wish: LaunchRequest) -> None:
         self.launch_wish = wish

@@ -131,6 +131,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     """Whether it is about an object of the cluster it was opened in: it closes once the console is in another one."""
 
     crumb = ""  # name of this page in the trail; empty on a main screen
+    under_more = False  # whether it was opened as one of the pages that are no tab, whatever was shown before
     _own_keys: Sequence[str] = ()  # of the person's own commands; nothing else here has them
     _opened_in = ""  # the cluster it was opened in, as soon as that is known
     _rested_at = 0.0
@@ -253,10 +254,12 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     def _show_title(self) -> None:
         app, session = self.app, self.app.session if self.app.connected else None
         launching = app.current_mode == "launch"  # where launches go matters there, not what lists show
+        pages = [page for page in app.screen_stack if isinstance(page, LiveScreen) and page.crumb]
+        first = max((at for at, page in enumerate(pages) if page.under_more), default=-1)
         title = Title(
             tabs=(*app.TABS, ("more", "0", "More")),
-            here=app.current_mode,
-            trail=tuple(page.crumb for page in app.screen_stack if isinstance(page, LiveScreen) and page.crumb),
+            here=app.current_mode if first < 0 else "more",
+            trail=tuple(page.crumb for page in pages[max(first, 0) :]),
             cluster=session.context if session else app.settings.context,
             namespace=session.namespace if session and launching else app.only_namespace or ALL_NAMESPACES,
             narrowed=bool(app.only_namespace),

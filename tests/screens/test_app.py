@@ -399,3 +399,4 @@ async def test_the_pages_that_are_no_tab_are_behind_one_key() -> None:
         await until(pilot, lambda: "Which page?" in screen_text(app))
         await pilot.press(*"alarms", "enter")
         await until(pilot, lambda: type(app.screen).__name__ == "AlarmsScreen")
+        await until(pilot, lambda: "More › alarms" in text_of(app.screen.query_one(TitleBar)))
