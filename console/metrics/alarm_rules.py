@@ -193,6 +193,11 @@ class Pauses:
         return max(self._second, min(self._first, ONCE))
 
 
+def is_overdue(left: float, quiet: float) -> bool:
+    """Whether a run has printed no step for so long that the time left, as foretold then, cannot be true."""
+    return quiet > 2 * left + 60
+
+
 def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
     """How late the next step is: "no step for 34 s after step 9, usually one takes 2.8 s"."""
     after = f" after step {step:,}" if step is not None else ""

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from console.config import config_in_force
-from console.metrics.alarm_rules import StepCadence, format_late_step
+from console.metrics.alarm_rules import StepCadence, format_late_step, is_overdue
 from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.training.series import MetricColumn
 from console.metrics.training.steps import RunPosition
@@ -61,7 +61,8 @@ class JobProgress(Struct, frozen=True):
         pace = self.step_time if self.pace is None else self.pace
         if self.step is None or self.total is None or pace is None or self.late or self.nan:
             return None
-        return max(0.0, (self.total - self.step) * pace)
+        left = max(0.0, (self.total - self.step) * pace)
+        return None if self.stepped and is_overdue(left, self.at - self.stepped) else left
 
     @property
     def late(self) -> str:

@@ -229,7 +229,7 @@ def head(
         ("", jobset.recipe or "JobSet"),
         ("pods", ranks_cell(line)),
         ("GPUs", str(jobset.gpus)),
-        ("try", attempt_cell(line)),
+        ("attempt", attempt_cell(line)),
         ("queue", jobset.queue or "none"),
         ("priority", jobset.priority_class),
         ("owner", line.owner),

@@ -236,7 +236,7 @@ class LogTab(JobTab):
     def _which(self, part: LogSegment) -> str:
         """Which attempt and container a line of a rank is from, where there are several."""
         every = self._parts(part.rank)
-        said = [f"try {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
+        said = [f"attempt {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
         said += [part.container] if len({each.container for each in every}) > 1 else []
         return " ".join(said)
 

@@ -336,6 +336,13 @@ def test_the_peak_of_a_test_that_runs_and_the_average_of_the_last_one_are_told_a
     assert "".join(run.text for run in glance_words(glance)) == words
 
 
+def test_the_head_of_a_job_counts_attempts_as_the_list_does() -> None:
+    fleet = queue_scene()
+    job = structs.replace(fleet.jobsets["default", "llama"], restarts=1, max_restarts=3)
+    said = "".join(run.text for run in head(JobLine(job, fleet), job.key, gone=False))
+    assert "attempt\u00a02/4" in said
+
+
 def test_a_finished_job_says_when_it_goes_by_itself() -> None:
     fleet = queue_scene()
     done = next(job for job in fleet.jobsets.values() if job.state is JobState.SUCCEEDED)

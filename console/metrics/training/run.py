@@ -13,7 +13,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.config import config_in_force
-from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step
+from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step, is_overdue
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.training.series import BLOCK, METRICS, MetricColumn
 from console.metrics.training.steps import run_position, what_is_nan
@@ -451,7 +451,8 @@ class TrainingRun:
             return None
         if not self.goes_on or last.nan or (now and self.late_text(now)):
             return None
-        return max(0.0, (total - last.step) * pace)
+        left = max(0.0, (total - last.step) * pace)
+        return None if now and is_overdue(left, now - self.times[-1]) else left
 
     def cadence(self) -> StepCadence | None:
         """How regularly it makes steps; None while there are too few."""

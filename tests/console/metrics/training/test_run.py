@@ -240,6 +240,14 @@ def test_nobody_says_when_a_run_will_end_that_does_not_go_on() -> None:
     assert made.eta(last + 1) is None
 
 
+def test_a_run_of_few_steps_that_is_silent_for_longer_than_its_time_left_has_none() -> None:
+    made = track(steps(4, total=100))
+    left, last = 96 * 7.0, made.times[-1]
+    assert made.cadence() is None, "it cannot be late yet"
+    assert made.eta(last + 2 * left + 60) == pytest.approx(left)
+    assert made.eta(last + 2 * left + 61) is None
+
+
 def test_a_loss_stands_with_its_own_step() -> None:
     well, bad = track(steps(19)), track(steps(97, nan_from=20))
     assert (well.standing().step, well.standing().loss_step, well.standing().nan_words) == (19, 19, "")
