@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     """Is told of each line: when it was read, what it says, and when it was printed by the clock of its node."""
 
 
+MAX_KEPT = 1000  # characters of a line that are kept for whoever comes later
 REPLAYED = 1000  # latest lines that are told to whoever begins to listen
 
 
@@ -133,7 +134,7 @@ class JobMeasures:
 
     def keep_line(self, now: float, printed: float, text: str) -> None:
         """Store a line for later listeners and for `last_lines`."""
-        self._latest.append((now, text, printed))
+        self._latest.append((now, text[:MAX_KEPT], printed))
 
     # it grows
 

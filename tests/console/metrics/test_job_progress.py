@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from console.metrics.job_measures import MAX_KEPT, JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_tests, trend_of, with_verdict
 from console.metrics.nccl.reference import NcclResult
 from console.metrics.nccl.results import Half, NcclTest, Row
@@ -60,3 +61,9 @@ def test_the_trend_is_the_means_of_eight_parts() -> None:
     for value in (3.0, None, None, 1.0):
         column.append(value)
     assert trend_of(column) == (3.0, 1.0), "parts without a number are left out"
+
+
+def test_of_a_line_without_an_end_its_beginning_is_kept() -> None:
+    measures = JobMeasures(("default", "llama"))
+    measures.keep_line(2.0, 1.0, "x" * 10_000_000)
+    assert measures.last_lines(1) == ["x" * MAX_KEPT]
