@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
+from console.errors import Unreachable
 from console.kube.objects.pod import AFTER_THE_END
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
@@ -115,10 +117,11 @@ class JobsScreen(PanedScreen):
         while True:
             if self.app.screen is self and self.app.connected:
                 keys = [(key[0], key[1]) for key in self.table.shown]
-                measures = self.session.measures
-                starts, news = measures.starts, await measures.glancing.poll(keys)
-                if await measures.expected_starts() != starts or news:
-                    self.show_fleet(self.app.fleet)
+                with suppress(Unreachable):  # the session was closed meanwhile, which the title says
+                    measures = self.session.measures
+                    starts, news = measures.starts, await measures.glancing.poll(keys)
+                    if await measures.expected_starts() != starts or news:
+                        self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 
     def tick(self) -> None:

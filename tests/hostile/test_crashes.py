@@ -112,7 +112,7 @@ async def bad():
     token = PLANTED
     fail()
 
-def do(argv):
+def run_command(argv):
     where = argv[0]
     if where == "command":
         fail()
@@ -129,7 +129,7 @@ def do(argv):
             logging.getLogger("library").exception(f"{{HEADER}} {{ALL}}")
     return 0
 
-program.do = do
+program.run_command = run_command
 sys.exit(program.main(sys.argv[1:]))
 """
 

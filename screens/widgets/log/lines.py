@@ -36,6 +36,7 @@ FLUSH = 1 / 30  # seconds between two drawings while lines stream in
 AT_ONCE = 20_000  # lines of a text that is looked through on the spot
 SAME_TIME = 200  # lines of one moment among which one is looked for again
 LABEL = 34  # columns of the longest label that is shown
+LETTERS_A_CELL = 5  # at most, with the accents that one letter may carry
 
 
 class LogLines(ScrollView, Inked, can_focus=True):
@@ -223,8 +224,9 @@ class LogLines(ScrollView, Inked, can_focus=True):
         if not found:
             return Strip.blank(width, ground)
         row, ground = found[0], ground + self.ground("cursor") if number == self.match_line else ground
-        runs = self.paint(piece if self.wrap else row.text, row.whole)
         left = 0 if self.wrap else round(self.scroll_x)
+        in_view = (left + width) * LETTERS_A_CELL  # of a line of 64 KiB only what can be seen is measured and painted
+        runs = self.paint(piece if self.wrap else row.text[:in_view], row.whole)
         body = Strip([Segment(run.text, ground + self.ink(run.ink)) for run in runs])
         body = body.crop(left, left + width - self._margin())
         return Strip.join([self._head(row, ground, first=first), body]).adjust_cell_length(width, ground)
