@@ -9,7 +9,7 @@ from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
-from textual.binding import Binding, BindingType
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import Horizontal
 from textual.css.query import NoMatches
 from textual.screen import Screen
@@ -229,6 +229,14 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
                 own.append(key)
                 self._bindings.bind(key, f"app.own_command({number})", command.name)
         self.refresh_bindings()
+
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        """As Textual has them; none while the page is being opened or closed, and what they are about is not there."""
+        try:
+            return super().active_bindings
+        except NoMatches:
+            return {}
 
     @property
     def present_subject(self) -> dict[str, str]:

@@ -400,3 +400,10 @@ async def test_the_pages_that_are_no_tab_are_behind_one_key() -> None:
         await pilot.press(*"alarms", "enter")
         await until(pilot, lambda: type(app.screen).__name__ == "AlarmsScreen")
         await until(pilot, lambda: "More › alarms" in text_of(app.screen.query_one(TitleBar)))
+
+
+async def test_a_page_that_is_being_opened_has_no_keys_yet() -> None:
+    """A toast of an alarm may ask which key lists all alarms before the table of the page in front is there."""
+    async with console() as (app, _, _session):
+        page = cast("LiveScreen", app.MODES["runs"]())  # type: ignore[operator]
+        assert page.active_bindings == {}
