@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,6 +15,7 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Static
 
 from screens.columns.column import Column
+from screens.widgets.base import Abstract
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -188,14 +190,15 @@ class Pick(Question[str | None]):
 _GLYPHS = {"bad": "✗ ", "ok": "● ", "waits": "⚠ ", "dim": "◐ "}
 
 
-class WorkDialog(Question[None]):
+class WorkDialog(Question[None], metaclass=Abstract):
     """Does something as often as it is asked to, until it is closed; Esc stops that first."""
 
     status = getters.query_one("#status", SentenceLine)
     busy = False
 
+    @abstractmethod
     def stopped_words(self) -> str:
-        raise NotImplementedError
+        """What is said once the work was stopped."""
 
     def action_leave(self) -> None:
         if not self.busy:
