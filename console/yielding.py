@@ -37,11 +37,16 @@ def key_pressed() -> None:
     _pressed = time.monotonic()
 
 
+def keys_soon() -> bool:
+    """Whether a key was pressed so lately that another one is likely."""
+    return time.monotonic() < _pressed + SOON
+
+
 def rest_after(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
     """Seconds to rest after so many seconds of work, so many times as long as is usual; `likely`: as if keys were."""
     if _pressed == -math.inf:
         return 0.0
-    share = RESTS_SOON if likely or time.monotonic() < _pressed + SOON else RESTS
+    share = RESTS_SOON if likely or keys_soon() else RESTS
     return min(LONGEST, times * share * worked)
 
 

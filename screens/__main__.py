@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from screens.cli.command_line import ConfigOptions, PracticeOptions, TourOptions, ViewOptions
 
 TOUR_SPEED = 8.0  # how much faster than life the practice cluster runs during the tour
-COLLECTIONS = (5_000, 10, 1_000)
+COLLECTIONS = (2_000, 10, 2_500)
 """When Python looks for what to free. A large cluster is a million objects that stay: by itself Python looks through
 them after each 700 new ones, which costs a quarter of the time in which the lists come. Where it looks through more
 than some 50,000 at once, keys wait for it.

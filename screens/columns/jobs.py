@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from console.metrics.job_progress import JobProgress
     from console.scheduling.expected_starts import ExpectedStart
     from console.scheduling.why_answer import Why
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
     from screens.wording import Cell
 
 

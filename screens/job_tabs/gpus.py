@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.metrics.gpu_metrics import Gpu, GpuMetric, RankGpus, Source
     from screens.columns.jobs import JobLine
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
     from screens.wording import Cell
 
 

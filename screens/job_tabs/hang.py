@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.hang.report import HangGroup, HangReport, TracedProcess
     from console.kube.snapshot import Fleet
     from screens.columns.jobs import JobLine
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 FLAME = 10.0  # seconds of a flame graph
 

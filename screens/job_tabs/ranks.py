@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from console.metrics.rank_progress import RankProgress
     from console.scheduling.failure import FailureCard
     from screens.columns.jobs import JobLine
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
     from screens.wording import Cell
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.kube.snapshot import Fleet
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 
 TABS = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "restart": "pods"}  # by kind of alarm

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from console.google.clusters import Clusters, GkeCluster
     from console.google.services import Google
     from console.kube.snapshot import Fleet
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 
 class ClusterTable(ResourceTable[ClusterRow]):

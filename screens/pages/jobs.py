@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from screens.widgets.pane import Lines
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 TABS = (
     ("b", "nccl", "NCCL"),

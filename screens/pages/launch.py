@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from console.launch.choices import FieldChoices
     from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
     from console.scheduling.launch_forecast import LaunchDemand
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 SETTLE = 0.25  # seconds without a key after which the views of a launch are made anew
 RELIST = 30.0  # seconds after which claims, Secrets and such are listed again while a form is open

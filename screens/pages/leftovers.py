@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.launch.stop import Leftover
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 
 class LeftoverTable(ResourceTable["Leftover"]):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on
 
+from console.yielding import keys_soon
 from screens.columns.pods import PODS
 from screens.dialogs.pod_actions import PodActions
 from screens.pages.pod import container_cell, exit_cell, pod_facts
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from screens.dialogs.pod_actions import Key
     from screens.widgets.pane import Lines
+
+AT_ONCE, AT_ONCE_AMONG_KEYS = 4_000, 2_000
+"""New pods that one picture takes, and while keys are likely, which may have to wait for it."""
 
 
 class Tally:
@@ -90,7 +94,8 @@ class PodsScreen(PanedScreen, PodActions):
         yield from self.beside_pane(AllPods())
 
     def show_fleet(self, fleet: Fleet) -> None:
-        self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"))
+        at_once = AT_ONCE_AMONG_KEYS if keys_soon() else AT_ONCE
+        self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"), at_once)
         self._tally.take(self.table.listing.changes)
         self.summary.runs = self._tally.runs
         self.pane.renew()

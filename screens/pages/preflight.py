@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.launch.recipes import LaunchPlan
     from console.preflight.check import Check
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 SHOWN = {
     Result.OK: (OK, Span("ok")),

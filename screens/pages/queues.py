@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
     from screens.widgets.pane import Lines
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 
 ROOMY = 130  # screen columns from which bars are long

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.launch.recipes import Release, Remark
     from console.launch.releases import ReleaseChange
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 
 class ChangeLook(Question[bool]):

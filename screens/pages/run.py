@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from console.kube.snapshot import Fleet
     from console.launch.run_record import Difference, RunRecord
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 
 def value_run(text: str | None) -> Span:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.launch.run_record import RunRecord
     from screens.widgets.pane import Lines
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 
 ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that need a run

@@ -21,7 +21,7 @@ from screens.wording import Span
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 
 class PlaceTable(ResourceTable[Place]):

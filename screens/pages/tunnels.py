@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from console.attach.tunnel.published import Tunnel
     from console.kube.snapshot import Fleet
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 AGAIN = 1.0  # seconds between two looks: bytes run while one watches
 

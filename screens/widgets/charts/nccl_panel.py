@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from console.metrics.nccl.history import UsualBandwidth
     from console.metrics.nccl.results import NcclTest
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 _READ = WatchStatus("tests", WatchState.LIVE)  # the table's rows come from a log, not from a watch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -39,10 +40,10 @@ class EventTable(ResourceTable[Event]):
         Column("MESSAGE", lambda event: wording.sentence(event.message), fill=True, least=20),
     )  # fmt: skip
 
-    def show_rows(self, rows: Mapping[Any, Event], link: WatchStatus | None = None) -> None:
+    def show_rows(self, rows: Mapping[Any, Event], link: WatchStatus | None = None, at_once: int = sys.maxsize) -> None:
         """Show these; a cursor on the newest event stays on the newest."""
         newest = self.shown[:1] == [self.cursor]
-        super().show_rows(rows, link)
+        super().show_rows(rows, link, at_once)
         if newest and self.shown[:1] != [self.cursor]:
             self.action_edge(0)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from screens.widgets.line import Inked
-    from screens.widgets.table.table import RowKey
+    from screens.widgets.table.listing import RowKey
 
 
 SENTENCE = 40  # columns that a sentence at the end of a line is worth

@@ -10,15 +10,12 @@
     table.show_rows(fleet.pods, fleet.links.get("pods"))
 
 Redrawing compares each visible line with what is painted, so a picture in which nothing visible changed costs no paint.
-
-Listing: which rows a table shows and in which order; sorting and filtering without drawing.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from itertools import compress, islice
-from operator import is_not
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from textual.binding import Binding, BindingType
@@ -31,6 +28,7 @@ from console.config import ListConfig
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import PAGE, Column, RowT
 from screens.widgets.line import Inked, changed_columns
+from screens.widgets.table.listing import Listing, RowKey
 from screens.widgets.table.row_painter import GAP, MARGIN, Notice, RowPainter, notice_for
 from screens.wording import runs_of
 
@@ -38,125 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from textual import events
-
-
-RowKey = tuple[str, ...]  # what a row stays itself by, whatever is shown: usually namespace and name
-
-
-MANY = 2000
-"""Rows from which on values to sort by are kept of those that have not changed; of fewer all are asked for anew, as
-some change with time."""
-
-
-class Listing(Generic[RowT]):
-    """Rows by key, those that match the filter, in order.
-
-    A table that grows without an end is arranged by what is new in it: nothing is called for each row there is.
-    """
-
-    def __init__(self, text: Callable[[RowT], str]) -> None:
-        self.rows: Mapping[RowKey, RowT] = {}
-        self.keys: list[RowKey] = []  # keys of the shown rows, top to bottom
-        self.changes: list[tuple[RowT | None, RowT | None]] = []
-        """Rows before and after the last update, where they are not the same object; None: there was or is none."""
-        self._text = text
-        self._sort: Callable[[RowT], Any] | None = None
-        self._values: dict[RowKey, Any] = {}  # what rows are sorted by
-        self._descending = False
-        self._wanted: list[str] = []
-        self._unwanted: list[str] = []
-
-    def update(self, rows: Mapping[RowKey, RowT]) -> bool:
-        """Take new rows; whether anything moved. Rows that are the same objects cost next to nothing."""
-        before, self.rows = self.rows, rows
-        self.changes = []
-        if rows is before:
-            return False
-        known, gone = len(before), set[RowKey]()
-        in_place = len(rows) >= known and list(islice(rows, known)) == list(before)
-        if in_place:  # nothing has gone or moved: no key has to be looked up
-            differ = map(is_not, before.values(), rows.values())
-            pairs = zip(rows, before.values(), rows.values(), strict=False)
-            touched: list[tuple[RowKey, RowT | None, RowT]] = list(compress(pairs, differ))
-            touched += [(key, None, row) for key, row in islice(rows.items(), known, None)]
-        else:
-            touched = [(key, old, row) for key, row in rows.items() if (old := before.get(key)) is not row]
-            gone = before.keys() - rows.keys()
-        self.changes = [(old, row) for _, old, row in touched] + [(before[key], None) for key in gone]
-        moves = (
-            not in_place
-            or len(rows) > known
-            or any(self._moves(key, old, row) for key, old, row in touched if old is not None)
-        )
-        return moves and self._arrange_anew(touched, gone)
-
-    def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
-        """Order by that value of a row; None keeps the order in which rows are given."""
-        self._sort, self._descending = sort, descending
-        self._arrange()
-
-    def filter_by(self, text: str) -> None:
-        """Keep rows that contain every word, and none of the words that start with "!"."""
-        words = text.casefold().split()
-        self._wanted = [word for word in words if not word.startswith("!")]
-        self._unwanted = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
-        self._arrange()
-
-    def index(self, key: RowKey) -> int | None:
-        try:
-            return self.keys.index(key)
-        except ValueError:
-            return None
-
-    def matches(self, row: RowT) -> bool:
-        """Whether the filter lets that row through."""
-        if not self._wanted and not self._unwanted:
-            return True
-        text = self._text(row).casefold()
-        return all(word in text for word in self._wanted) and not any(word in text for word in self._unwanted)
-
-    def _moves(self, key: RowKey, old: RowT, new: RowT) -> bool:
-        if self._sort is not None and self._values.get(key) != self._sort(new):
-            return True
-        return self._filters and self.matches(old) != self.matches(new)
-
-    def _arrange(self) -> bool:
-        """All of them, as after another sort or filter."""
-        rows, sort = self.rows, self._sort
-        keys = [key for key, row in rows.items() if self.matches(row)] if self._filters else list(rows)
-        self._values = {key: sort(row) for key, row in rows.items()} if sort is not None else {}
-        return self._ordered(keys)
-
-    def _arrange_anew(self, touched: Sequence[tuple[RowKey, RowT | None, RowT]], gone: set[RowKey]) -> bool:
-        """As before, but for these rows."""
-        if len(self.rows) < MANY or len(touched) > len(self.rows) // 2:
-            return self._arrange()
-        if self._sort is not None:
-            self._values.update((key, self._sort(row)) for key, _, row in touched)
-            for key in gone:
-                self._values.pop(key, None)
-        elif not self._filters:
-            return self._ordered(list(self.rows))
-        hidden = gone.union(key for key, _, _ in touched) if gone or self._filters else gone
-        keys = [key for key in self.keys if key not in hidden] if hidden else list(self.keys)
-        keys += [key for key, old, row in touched if (hidden or old is None) and self.matches(row)]
-        if self._sort is None:
-            shown = set(keys)
-            keys = [key for key in self.rows if key in shown]
-        return self._ordered(keys)
-
-    def _ordered(self, keys: list[RowKey]) -> bool:
-        if self._sort is not None:
-            keys.sort(key=self._values.__getitem__, reverse=self._descending)
-        if keys == self.keys:
-            return False
-        self.keys = keys
-        return True
-
-    @property
-    def _filters(self) -> bool:
-        return bool(self._wanted or self._unwanted)
-
 
 _UNWATCHED = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
 
@@ -269,20 +148,26 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     # rows
 
-    def show_rows(self, rows: Mapping[Any, RowT], link: WatchStatus | None = _UNWATCHED) -> None:
+    def show_rows(
+        self, rows: Mapping[Any, RowT], link: WatchStatus | None = _UNWATCHED, at_once: int = sys.maxsize
+    ) -> None:
         """Show these rows, whose kind's watch is in that state; cursor, marks and filter stay on their rows.
 
         Without a `link` they are all there is; None means that their watch has not begun.
+        Where more than `at_once` are new, the screen is drawn again until all of them are shown.
         """
         stale_before = self._painter.stale
         self._link = link
         self._painter.stale = link is not None and link.state in {WatchState.STALE, WatchState.FORBIDDEN}
-        moved = self.listing.update(rows)
+        fills = self.listing.behind and self._cursor_index == 0  # then the cursor stays on the first line
+        moved = self.listing.update(rows, at_once)
         grew = self._painter.measure([row for _, row in self.listing.changes if row is not None])
         if self.marks:
             self.marks &= rows.keys()
         if moved:
             self._settle()
+        if moved and fills:
+            self._point(0)
         if grew or stale_before != self._painter.stale:
             self._painter.lay_out()
             self.refresh()

@@ -11,8 +11,9 @@ from textual.app import App
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column
+from screens.widgets.table.listing import Listing
 from screens.widgets.table.row_painter import SAMPLE, Notice, share
-from screens.widgets.table.table import Listing, ResourceTable
+from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 from tests.screens.press import focus, text_of, until
 
@@ -270,10 +271,11 @@ def test_columns_share_the_line_by_their_worth() -> None:
 
 
 def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("screens.widgets.table.table.MANY", 0)
+    monkeypatch.setattr("screens.widgets.table.listing.MANY", 0)
     chance = random.Random(1)
     for number in range(300):
         grown: Listing[Thing] = Listing(lambda thing: thing.name)
+        at_once = chance.choice([3, 1000])
         sort = chance.choice([None, lambda thing: (thing.size, thing.name)])
         grown.filter_by(chance.choice(["", "1", "!2"]))
         grown.sort_by(sort, descending=number % 2 == 0)
@@ -290,10 +292,15 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             anew.sort_by(sort, descending=number % 2 == 0)
             anew.update(rows)
             shown = grown.keys
-            assert grown.update(rows) == (shown != anew.keys)
+            moved, changes = grown.update(rows, at_once), grown.changes
+            while grown.behind:
+                moved |= grown.update(rows, at_once)
+                changes += grown.changes
+            assert moved or shown == anew.keys
             assert grown.keys == anew.keys
+            assert [grown.index(key) for key in grown.keys] == list(range(len(grown.keys)))
             left = Counter({id(row): 1 for row in rows.values()})
             left.subtract(id(row) for row in before.values())
-            told = Counter(id(new) for _, new in grown.changes if new is not None)
-            told.subtract(id(old) for old, _ in grown.changes if old is not None)
+            told = Counter(id(new) for _, new in changes if new is not None)
+            told.subtract(id(old) for old, _ in changes if old is not None)
             assert told == left, "Counters of nothing are equal"
