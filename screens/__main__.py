@@ -30,6 +30,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command line; gives the exit code."""
     argv = sys.argv[1:] if argv is None else argv
     crash.install()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may stand at the cursor
+        from screens.cli.completion import complete
+
+        complete()
     os.umask(os.umask(0o077) | 0o022)  # whatever the shell says: nobody else may write what this program makes
     if "proxy" in argv:
         gc.disable()  # imports make much and drop nothing: looking for what to free costs some of the time

@@ -9,7 +9,7 @@ import sys
 PACKAGES = {
     "ssh": "openssh-client", "scp": "openssh-client", "sftp": "openssh-client", "ssh-add": "openssh-client",
     "ssh-agent": "openssh-client", "ssh-keygen": "openssh-client", "sshd": "openssh-server", "rsync": "rsync",
-    "shellcheck": "shellcheck",
+    "shellcheck": "shellcheck", "zsh": "zsh", "fish": "fish",
 }  # fmt: skip
 """The Debian package of each."""
 

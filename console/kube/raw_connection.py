@@ -54,11 +54,11 @@ class RawConnection:
         self.refused: dict[str, str] = {}
         """The credentials of the last request, by which `login.renew` knows what is out of date."""
 
-    async def get(self, path: str, *more: str) -> list[RawResponse]:
+    async def get(self, path: str, *more: str, accept: str = "application/json") -> list[RawResponse]:
         """Answers to requests that are sent at once and answered in order; raises OSError and its subclasses."""
         async with asyncio.timeout(ANSWER):
             for each in (path, *more):
-                await self._ask(each, ("Accept: application/json",))
+                await self._ask(each, (f"Accept: {accept}",))
             return [await self._answer() for _ in (path, *more)]
 
     async def upgrade(self, path: str, *protocols: str) -> WebSocket | RawResponse:

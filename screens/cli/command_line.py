@@ -81,6 +81,7 @@ HELP = {
     "filestore": "Filestore shares of the project; with a name, the values that mount it",
     "preflight": "what a launch needs of cluster and project, checked; fixes some of it",
     "config": "your settings: what is in force and from where, what is wrong in the file; needs no cluster",
+    "completion": "the script by which a shell completes a4's words; needs no cluster",
     "practice": "serve the practice cluster until Ctrl-C and print its KUBECONFIG",
     "tour": "drive the console through its main job on the practice cluster and keep a screenshot of every screen",
 }
@@ -138,6 +139,8 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.storage import COMMANDS
         case "preflight":
             from screens.cli.preflight import COMMANDS
+        case "completion":
+            from screens.cli.completion import COMMANDS
         case _:
             return OTHERS
     return COMMANDS

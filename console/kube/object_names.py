@@ -1,0 +1,77 @@
+"""Names of objects for the completion of a command line: one request to the API server, or none at all."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from console.kube.kinds import reader_of
+from console.kube.kubeconfig import load
+from console.kube.locate_rank import JOBSETS
+from console.kube.login import Login
+from console.kube.objects.meta import Wire
+from console.kube.raw_connection import open_connection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POOL = "cloud.google.com/gke-nodepool"
+LIMIT = 500
+"""Objects of a kind that are asked for."""
+_PATHS = {
+    "jobs": (f"{JOBSETS}/namespaces/{{}}/jobsets",),
+    "pods": ("/api/v1/namespaces/{}/pods",),
+    "queues": tuple(f"/apis/kueue.x-k8s.io/{each}/namespaces/{{}}/localqueues" for each in ("v1beta2", "v1beta1")),
+    "nodes": ("/api/v1/nodes",),
+    "pools": ("/api/v1/nodes",),
+    "namespaces": ("/api/v1/namespaces",),
+}
+_ONLY_NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""What a list is asked for as: 500 whole pods are 5 MB."""
+_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
+"""What Kubernetes allows; the shell gets nothing else, whatever a server says."""
+
+
+class _Meta(Wire):
+    name: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Object(Wire):
+    metadata: _Meta
+
+
+class _List(Wire):
+    items: list[_Object] | None = None
+
+
+async def object_names(kubeconfig: Path | None, context: str, namespace: str, kind: str, job: str = "") -> list[str]:
+    """Names of that kind; of "ranks" the indexes of the pods of a job; of "contexts" those of the kubeconfig.
+
+    Raises errors of ours, OSError, and msgspec's for an answer that is none.
+    """
+    config = load(kubeconfig)
+    if kind == "contexts":
+        return [each.name for each in config.names(context) if each.name.isprintable()]
+    target = config.target(context)
+    login = Login(target)
+    where = quote(namespace or target.namespace, safe="")
+    async with open_connection(login, "complete the command") as wire:
+        if kind == "ranks":
+            (answer,) = await wire.get(f"{JOBSETS}/namespaces/{where}/jobsets/{quote(job, safe='')}")
+        else:
+            asked = [f"{path.format(where)}?limit={LIMIT}" for path in _PATHS[kind]]
+            answers = await wire.get(*asked, accept=_ONLY_NAMES)
+            answer = next((each for each in answers if each.status == HTTPStatus.OK), answers[0])
+    if answer.status != HTTPStatus.OK:
+        return []
+    if kind == "ranks":
+        places = reader_of("jobsets").read_object(answer.body, f"Job {job}").places
+        return [str(number) for number, _ in zip(range(LIMIT), places, strict=False)]
+    listed = [each.metadata for each in msgspec.json.decode(answer.body, type=_List).items or ()]
+    names = {(each.labels or {}).get(POOL, "") if kind == "pools" else each.name for each in listed}
+    return sorted(filter(_NAME.fullmatch, names))

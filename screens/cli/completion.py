@@ -1,0 +1,131 @@
+"""`a4 completion`, and what the script that it prints asks for: the words that may stand at the cursor.
+
+Names come from the cluster if they come at once; nothing that fails is told, since a person is typing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from console.errors import ConsoleError
+from console.session import catalog
+from screens.cli.arguments import Command, Commands, Options, word
+from screens.cli.command_line import CommandParser, whole_parser
+from screens.cli.output import print_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+PATIENCE = 0.5
+"""Seconds for which names of the cluster are waited for."""
+_OF_FIELDS = {"jobs": "jobs", "node": "nodes", "pool": "pools", "namespace": "namespaces", "context": "contexts"}
+_OF_METAVARS = {"JOB": "jobs", "POD": "ranks", "NAME|none": "queues"}
+_RELEASES = {"releases", "upgrade", "rollback"}
+_FILES = {"FILE", "DIR", "FOLDER", "SOURCE", "TARGET", "folder"}
+_PLACES = {"place", "sources", "target"}
+"""Fields that take JOB:POD:PATH."""
+
+
+def print_script(options: CompletionOptions) -> int:
+    from argcomplete.shell_integration import shellcode
+
+    print_line(shellcode(["a4"], shell=options.shell, complete_arguments=["-o", "nospace"]).strip())
+    return 0
+
+
+def complete() -> None:
+    """Print the words for the line of $COMP_LINE where the shell's script reads them, and end the process."""
+    import argcomplete
+
+    parser = whole_parser()
+    actions = [*parser._actions]
+    for commands in actions:
+        if isinstance(commands, argparse._SubParsersAction):
+            known: dict[str, Any] = commands.choices
+            for name in known.keys() & set(os.environ["COMP_LINE"].split()):
+                if isinstance(known[name], CommandParser):
+                    known[name] = known[name].parser
+                    actions += known[name]._actions
+    for action in actions:
+        if action.nargs != 0 and action.choices is None:
+            action.completer = _completer(action)  # type: ignore[attr-defined]  # argcomplete looks for it there
+    argcomplete.autocomplete(parser, always_complete_options=False)
+
+
+def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
+    """What completes the values of an option or word."""
+    from argcomplete.completers import FilesCompleter
+
+    def found(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Collection[str]:
+        given = vars(parsed_args)
+        if action.metavar == "RECIPE":
+            return [each.id for each in catalog().recipes()]
+        if action.dest == "set" and given.get("recipe"):
+            return _values(given["recipe"], prefix)
+        if action.dest in _PLACES:
+            files = FilesCompleter()(prefix) if action.metavar in _FILES else ()
+            return [*(f"{job}:" for job in _names(given, "jobs")), *files]
+        if action.metavar in _FILES:
+            return FilesCompleter()(prefix)
+        if action.metavar == "JOB" and prefix.startswith("pod/"):
+            return [f"pod/{each}" for each in _names(given, "pods")]
+        kind = "jobs" if given.get("command") in _RELEASES and action.dest == "name" else ""
+        kind = kind or _OF_FIELDS.get(action.dest) or _OF_METAVARS.get(str(action.metavar), "")
+        return _names(given, kind) if kind else ()
+
+    return found
+
+
+def _values(recipe: str, prefix: str) -> list[str]:
+    """The values that a recipe has, and what those with a choice may be."""
+    fields = catalog().fields(recipe)
+    path, equals, _ = prefix.partition("=")
+    if equals:
+        return [f"{path}={choice}" for each in fields if each.path == path for choice in each.choices]
+    return [f"{each.path}=" for each in fields]
+
+
+def _names(given: dict[str, Any], kind: str) -> list[str]:
+    """Names of the cluster, as far as they come in time."""
+    if given.get("demo"):
+        return []  # the practice cluster would start first
+    found: list[str] = []
+
+    def ask() -> None:
+        import asyncio
+
+        from console.kube.object_names import object_names
+
+        context, namespace, job = (given.get(each, "") for each in ("context", "namespace", "job"))
+        with suppress(ConsoleError, OSError, msgspec.MsgspecError):
+            found.extend(asyncio.run(object_names(given.get("kubeconfig"), context, namespace, kind, job)))
+
+    # Not a timeout of asyncio: the look-up of a host's name cannot be ended, and this process ends without it.
+    asking = Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PATIENCE)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionOptions(Options):
+    shell: Literal["bash", "zsh", "fish"] = word(choices=("bash", "zsh", "fish"))
+
+
+COMMANDS: Commands = {
+    "completion": Command(
+        print_script,
+        CompletionOptions,
+        description="The script by which a shell completes a4's words; names of jobs, pods, nodes and queues are those "
+        "of the cluster, if it answers within half a second.",
+        epilog='bash: put eval "$(a4 completion bash)" into ~/.bashrc\nzsh: put eval "$(a4 completion zsh)" into '
+        "~/.zshrc, after compinit\nfish: a4 completion fish > ~/.config/fish/completions/a4.fish",
+    )
+}
