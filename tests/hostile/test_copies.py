@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import stat
 import sys
 import tarfile
 import tracemalloc
@@ -46,6 +47,13 @@ def tar(*members: tuple[str, int]) -> str:
             info.size = size
             archive.addfile(info, io.BytesIO(bytes(size)))
     return made.getvalue().decode("latin-1")
+
+
+def forged(kind: bytes, name: str, target: str = "", *, mode: int = 0o644, content: bytes = b"") -> str:
+    """A member of a tar of any kind, and its content."""
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode, info.size = kind, target, mode, len(content)
+    return (info.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)).decode("latin-1")
 
 
 def huge_header(kind: bytes) -> str:
@@ -98,6 +106,31 @@ def written(folder: Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+def check_kinds(folder: Path) -> None:
+    """Files and folders alone: no hard link, pipe or device, none that runs as another user, none at a whole path."""
+    made = [path.lstat() for path in folder.rglob("*") if not path.is_symlink()]
+    assert not [each for each in made if each.st_mode & 0o7000 or (stat.S_ISREG(each.st_mode) and each.st_nlink > 1)]
+    assert {stat.S_IFMT(each.st_mode) for each in made} <= {stat.S_IFREG, stat.S_IFDIR}
+    assert not Path("/tmp/a4-hostile").exists()
+
+
+END = "\0" * 2 * tarfile.BLOCKSIZE
+TARS = {
+    "a link and a file behind it": forged(tarfile.SYMTYPE, "./a", "../../victim")
+    + forged(tarfile.REGTYPE, "./a/new", content=b"pwned"),
+    "a link of a file's name, then the file": forged(tarfile.SYMTYPE, "./a", "../.bashrc")
+    + forged(tarfile.REGTYPE, "./a", content=b"pwned!"),
+    "a hard link to what is outside": forged(tarfile.LNKTYPE, "./a", "../.bashrc")
+    + forged(tarfile.REGTYPE, "./a", content=b"pwned!"),
+    "a hard link to a whole path": forged(tarfile.LNKTYPE, "./a", "/etc/passwd"),
+    "names that climb": forged(tarfile.REGTYPE, "../.bashrc", content=b"pwned!")
+    + forged(tarfile.REGTYPE, "./../../.profile", content=b"pwned!"),
+    "whole paths": forged(tarfile.REGTYPE, "/tmp/a4-hostile", content=b"pwned!")
+    + forged(tarfile.REGTYPE, "//tmp/a4-hostile", content=b"pwned!"),
+    "a file of which the pod's user becomes root": forged(tarfile.REGTYPE, "./a", mode=0o6755, content=b"pwned!"),
+    "a pipe and a device": forged(tarfile.FIFOTYPE, "./a") + forged(tarfile.CHRTYPE, "./b"),
+    "a folder of a file's name": forged(tarfile.DIRTYPE, "./a") + forged(tarfile.DIRTYPE, "../victim", mode=0o777),
+}  # fmt: skip
 OUTSIDE = ("../.profile", "/tmp/a4-hostile", "b/../../.profile")
 LIES: dict[str, dict[str, Answer]] = {
     "a folder calls itself ..": {"LOOK": look("d", "/data/.."), "TREE": entry("d", ".") + entry("f", "./.profile")},
@@ -163,6 +196,15 @@ LIES: dict[str, dict[str, Answer]] = {
         "PACK": huge_header(tarfile.XHDTYPE) + "x" * (1 << 20),
         "READ": "abcdef",
     },
+    **{
+        f"a tar with {what}": {
+            "LOOK": look("d", "/data"),
+            "TREE": entry("d", ".") + entry("f", "./a", size="6", mode="4755") + entry("f", "./b", size="6"),
+            "PACK": members + END,
+            "READ": "abcdef",
+        }
+        for what, members in TARS.items()
+    },
 }  # fmt: skip
 
 
@@ -177,6 +219,7 @@ async def test_a_lie_changes_nothing_outside_the_target(attack: str, tmp_path: P
     tracemalloc.stop()
     assert outside(tmp_path) == before
     assert {name for name in names(here) if not local.is_part(name)} <= {".bashrc", "results"}
+    check_kinds(here)
     assert written(here) < 1 << 20
     assert peak < 200 << 20
 

@@ -188,6 +188,7 @@ def load_all(places: SshPaths) -> list[SshHostEntry]:
 
 
 def save(places: SshPaths, entry: SshHostEntry) -> None:
+    list(block(places, entry))  # BadInput before the entry is kept, which is then in the way of all others
     atomic_write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
     write_files(places)
 

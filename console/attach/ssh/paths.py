@@ -118,10 +118,13 @@ def path(text: str) -> str:
 
 
 def command(argv: list[str]) -> str:
-    """A command line for ProxyCommand: quoted for the shell, with ssh's own % doubled."""
+    """A command line for ProxyCommand: quoted for the shell, with ssh's own % doubled.
+
+    A backslash stands outside quotes, since before a quote in them ssh reads neither this config nor the person's own.
+    """
     if not all(each.isprintable() for each in argv):
-        raise BadInput("A path with a control character in it cannot be written to an ssh config.")
-    return shlex.join(argv).replace("%", "%%")
+        raise BadInput("A path or context with a control character in it cannot be written to an ssh config.")
+    return shlex.join(argv).replace("\\", "'\\\\'").replace("%", "%%")
 
 
 def host(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from console.attach.ssh import config
 from console.attach.ssh.config import PodKeys, SshHostEntry, save, undo
 from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput
+from tests.hostile.payloads import PAYLOADS, RAW
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,17 +110,49 @@ def test_ssh_reads_our_hosts_before_the_persons_own(places: SshPaths, name: str)
 
 
 @pytest.mark.programs("ssh")
-def test_the_proxy_command_survives_the_shell(places: SshPaths, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "context",
+    [
+        "prod",
+        "my prod",
+        "$(touch PWNT)`touch PWNT`$HOME",
+        "'; touch PWNT; '",
+        '"x" %h%%r \\',
+        "[bold red]x[/] & | > PWNT",
+    ],
+)
+def test_the_proxy_command_survives_the_shell(
+    places: SshPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     echo = tmp_path / "e c%ho's"
     echo.write_text('#!/bin/sh\nfor each in "$@"; do printf "<%s>" "$each"; done >"$(dirname "$0")/said"\nexit 1\n')
     echo.chmod(0o755)
     with places.locked():
-        save(places, entry(program=(str(echo),)))
+        save(places, entry(program=(str(echo),), context=context))
     config.add(places)
     subprocess.run(["ssh", "-F", str(places.user_config), "a4-train-1"], capture_output=True, check=False)
-    wanted = ["proxy", "--kubeconfig", "/etc/kube config/100%/it's", "--context", "prod", "-n", "team-b"]
+    wanted = ["proxy", "--kubeconfig", "/etc/kube config/100%/it's", "--context", context, "-n", "team-b"]
     wanted += ["--entry", "a4-train", "train", "1"]
     assert (tmp_path / "said").read_text() == "".join(f"<{each}>" for each in wanted)
+    assert not (tmp_path / "PWNT").exists()
+    assert read_by_ssh(places, "otherhost")["hostname"] == "otherhost", "the person's other hosts are read as before"
+
+
+@pytest.mark.parametrize("attack", PAYLOADS)
+def test_a_context_with_control_characters_reaches_no_file(places: SshPaths, attack: str) -> None:
+    with places.locked(), suppress(BadInput):
+        save(places, entry(context=f"prod{PAYLOADS[attack]}"))
+    kept = [path.read_text() for path in places.own.rglob("*") if path.is_file()]
+    assert not any(RAW.search(each) for each in kept)
+
+
+def test_an_entry_that_is_refused_does_not_keep_others_from_being_written(places: SshPaths) -> None:
+    with places.locked():
+        with pytest.raises(BadInput, match="control character"):
+            save(places, entry(context="a\x1bb"))
+        save(places, entry(name="a4-other", job="other"))
+    assert "Host a4-other-0" in places.config.read_text()
 
 
 @pytest.mark.programs("ssh")
