@@ -1,1 +1,1 @@
-"""The X-ray of a job that hangs: the stacks of all its processes, what the kernel and NCCL say, and advice."""
+"""Diagnoses a hanging job: stacks of all its processes, the state of kernel and NCCL, and advice."""

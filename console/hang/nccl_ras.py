@@ -1,4 +1,4 @@
-"""The verbose status of NCCL's RAS service (port 28028, NCCL 2.24 and newer): who is behind, missing or dead."""
+"""Parses the verbose status of NCCL's RAS service (port 28028, NCCL 2.24 and newer): who is behind, missing or dead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RasGroup:
 
 @dataclass(frozen=True, slots=True)
 class RasRank:
-    """A rank that is not where the others are."""
+    """A rank that differs from the others."""
 
     rank: int | None  # its number in the communicator; None: only the process is known
     operations: int | None = None  # number of the last operation it has launched
@@ -37,7 +37,7 @@ class RasRank:
 
 @dataclass(frozen=True, slots=True)
 class RasReport:
-    """The verbose status of a job."""
+    """NCCL RAS's verbose status of a job."""
 
     version: str = ""
     processes: int | None = None
@@ -48,16 +48,16 @@ class RasReport:
 
     @property
     def well(self) -> bool:
-        """Whether it finds nothing wrong."""
+        """Whether the report finds nothing wrong."""
         return not self.odd and all(group.errors in ("OK", "") for group in self.groups)
 
     @property
     def behind(self) -> tuple[RasRank, ...]:
-        """Ranks that have launched less than the others."""
+        """Ranks that have launched fewer operations than the others."""
         return tuple(each for each in self.odd if not each.missing and each.operations is not None)
 
     def since(self, before: RasReport) -> RasReport:
-        """This report, with what of it was so at an earlier look."""
+        """This report; a rank that is behind is marked if it was behind at the same operation in `before`."""
         known = {(each.rank, each.collective, each.operations) for each in before.behind}
         behind = set(self.behind)
         odd = (
@@ -67,11 +67,11 @@ class RasReport:
         return replace(self, odd=tuple(odd))
 
     def of_all(self, processes: int) -> bool:
-        """Whether its ranks are those of a job of so many processes, not those of a smaller communicator."""
+        """Whether the report is about all `processes` ranks of the job, not about a smaller communicator."""
         return all(group.ranks == processes for group in self.groups if group.errors not in ("OK", ""))
 
     def on(self, nodes: Mapping[tuple[int, int | None], str]) -> RasReport:
-        """This report, with the names of nodes by rank and pid where NCCL knows addresses."""
+        """This report with node names in place of addresses, looked up by rank and pid."""
         odd = (
             replace(each, node=nodes.get((each.rank, each.pid), each.node)) if each.rank is not None else each
             for each in self.odd
@@ -80,7 +80,7 @@ class RasReport:
 
     @property
     def words(self) -> str:
-        """What it says, in a sentence; empty if there is no report."""
+        """The report as a sentence; empty if there is no report."""
         if not self.version and not self.groups:
             return ""
         if self.well:
@@ -128,7 +128,7 @@ class _Reading:
         self.counts: list[tuple[int, int]] = []
 
     def table(self, line: str) -> bool:
-        """A line of one of the tables; whether it is one."""
+        """Parse a line of one of the tables; returns whether it is one."""
         if found := _VERSION.match(line):
             self.version = found[1]
         elif found := _GROUP.match(line):
@@ -166,7 +166,7 @@ def parse_ras(text: str) -> RasReport:
 
 
 def _named(missing: list[RasRank]) -> list[RasRank]:
-    """Those that are missing, once each: a process of which a rank is known by that rank."""
+    """The missing processes without duplicates; one whose rank is known is listed by that rank."""
     ranks = {(each.pid, each.node) for each in missing if each.rank is not None}
     return list(dict.fromkeys(each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks))
 

@@ -1,4 +1,5 @@
-"""Runs inside a pod, read from standard input: finds the processes of a training or a test and says where they are.
+"""A script that runs inside a pod, read from standard input: it finds the training or test processes and where they
+hang.
 
 It prints JSON. Of programs that are no Python, such as nccl-tests, it says what the kernel says.
 
@@ -47,7 +48,7 @@ def read(path: str, limit: int = 65536) -> bytes:
 
 
 def process(pid: int) -> dict[str, Any] | None:
-    """What /proc says of a process; None if it has gone, or is a thread of the kernel."""
+    """The facts in /proc about a process; None if it has gone or is a kernel thread."""
     folder = os.path.join(PROC, str(pid))
     argv = [part.decode("utf-8", "replace") for part in read(folder + "/cmdline").split(b"\0") if part]
     if not argv:
@@ -73,7 +74,7 @@ def process(pid: int) -> dict[str, Any] | None:
 
 
 def cpu(folder: str) -> float | None:
-    """Percent of one core that a process has used since its start; None if that is not told."""
+    """Average CPU use of a process since its start, in percent of one core; None if unknown."""
     stat = read(folder + "/stat").decode("utf-8", "replace").rpartition(")")[2].split()
     up = read(os.path.join(PROC, "uptime")).split()
     if len(stat) < 20 or not up:
@@ -84,7 +85,7 @@ def cpu(folder: str) -> float | None:
 
 
 def number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
-    """The first of these variables that is a number."""
+    """The value of the first of these environment variables that is a number."""
     return next((int(env[name]) for name in names if env.get(name, "").isdigit()), None)
 
 
@@ -98,7 +99,7 @@ def basename(each: dict[str, Any]) -> str:
 
 
 def working(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The processes that do the work: those of a training, else those of nccl-tests, else any Python."""
+    """The processes that do the work: a training's, else those of nccl-tests, else any Python."""
     found = training(every)
     tests = [every[pid] for pid in sorted(every) if TEST.fullmatch(basename(every[pid]))]
     if not tests or any(each["local_rank"] is not None for each in found):
@@ -109,14 +110,14 @@ def working(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def launchers(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The processes of MPI that start the others, the first one first."""
+    """The MPI launcher processes, the outermost first."""
     return [
         dict(every[pid], program=basename(every[pid])) for pid in sorted(every) if basename(every[pid]) in LAUNCHERS
     ]
 
 
 def training(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The processes that train: one for each rank of the pod, not their launcher nor their helpers."""
+    """The training processes of the pod, one for each rank, without their launcher and helpers."""
     pythons = {
         pid: each for pid, each in every.items() if "python" in basename(each) and not HELPERS.search(each["command"])
     }
@@ -135,19 +136,19 @@ def training(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def py_spy(processes: list[dict[str, Any]]) -> str:
-    """Where py-spy is; empty if nowhere."""
+    """Path of py-spy; empty if it is not installed."""
     folders = [os.path.dirname(sys.executable), "/usr/local/bin", os.path.expanduser("~/.local/bin")]
     folders += [os.path.dirname(each["argv"][0]) for each in processes if each["argv"][0].startswith("/")]
     return shutil.which("py-spy") or shutil.which("py-spy", path=os.pathsep.join(folders)) or ""
 
 
 def gdb() -> str:
-    """Where gdb is, if it could look into these processes; empty if nowhere."""
+    """Path of gdb, if it may attach to these processes; empty if it is not installed."""
     return "" if "A4_PROC" in os.environ else shutil.which("gdb") or ""
 
 
 def dump(tool: str, pid: int) -> tuple[str, str]:
-    """The stacks of a process, or why there are none."""
+    """The stacks of a process, or an error message."""
     try:
         done = subprocess.run(
             [tool, "dump", "--pid", str(pid)], capture_output=True, timeout=DUMP_LIMIT,
@@ -163,7 +164,7 @@ def dump(tool: str, pid: int) -> tuple[str, str]:
 
 
 def reach(address: str, port: int) -> dict[str, Any]:
-    """Whether a port can be reached, as `nc -z` would say it."""
+    """Whether a TCP port can be reached, as `nc -z` would report it."""
     began = time.time()
     tool = shutil.which("nc") if os.environ.get("A4_PROC") else None
     if tool:
@@ -177,7 +178,7 @@ def reach(address: str, port: int) -> dict[str, Any]:
 
 
 def master(processes: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Where the ranks meet, and whether it is reached from here."""
+    """The rendezvous address of the ranks, and whether it can be reached from here."""
     for env in [each["env"] for each in processes] + [os.environ]:
         address, port = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
         if address and port.isdigit():
@@ -200,7 +201,7 @@ def rdma() -> list[dict[str, str]]:
 
 
 def ras() -> dict[str, str]:
-    """NCCL's verbose status, or why it does not answer."""
+    """NCCL's verbose RAS status, or why the service does not answer."""
     tool = shutil.which("ncclras")
     try:
         if tool:
@@ -222,7 +223,7 @@ def ras() -> dict[str, str]:
 
 
 def main() -> None:
-    """Everything at once, one line of JSON; of NCCL alone if that is all that is asked."""
+    """Print everything as one line of JSON; with the argument `ras-only` only NCCL's status."""
     if sys.argv[1:] == ["ras-only"]:
         json.dump({"processes": [], "ras": ras()}, sys.stdout)
         return

@@ -1,4 +1,4 @@
-"""The report on a hanging job: processes grouped by where they are, and which group the others wait for (pure).
+"""The report on a hanging job: groups processes by where they are, and says which group the others wait for (pure).
 
 Stacks say it where the waiting call is Python's. Two usual ones are not: `loss.item()` waits for the GPU, and backward
 of DDP for the other ranks, inside compiled code, so that such a rank seems to compute. That many are at the very same
@@ -30,7 +30,7 @@ HALTED = frozenset("TtZX")  # letters of the kernel for processes that are stopp
 
 
 def suspects(groups: Groups, ras: RasReport) -> set[Place]:
-    """The places of those for whom the others wait; empty where nobody stands out."""
+    """The places of the groups that the others wait for; empty if no group stands out."""
     total = sum(map(len, groups.values()))
     rest = {place for place in groups if not place[0].waits_for_ranks}
     waiting = total - sum(len(groups[place]) for place in rest)
@@ -47,7 +47,7 @@ def suspects(groups: Groups, ras: RasReport) -> set[Place]:
 
 
 def left_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozenset[int]:
-    """Ranks that seem to wait with the others, but stay behind in NCCL, so that the others wait for them."""
+    """Ranks whose stack waits like the others', but which NCCL reports as behind, so that the others wait for them."""
     members = {each.rank: each for several in groups.values() for each in several}
     if not ras.of_all(len(members)):
         return frozenset()
@@ -64,7 +64,7 @@ def left_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozense
 
 
 def _told(groups: Groups, ras: RasReport, total: int) -> set[Place]:
-    """Groups of ranks of which NCCL says that they have launched less, or do not answer."""
+    """Places of the ranks that NCCL reports as behind or not answering."""
     named = {odd.rank for odd in ras.odd if odd.rank is not None and odd.stays is not False}
     if not 0 < len(named) < total:
         return set()
@@ -72,7 +72,7 @@ def _told(groups: Groups, ras: RasReport, total: int) -> set[Place]:
 
 
 def _at_one_line(groups: Groups, total: int) -> Place | None:
-    """The place of at least half of the ranks, if it is one line of a program that seems to compute."""
+    """The place of at least half of the ranks, if all of them are at one line of code that seems to compute."""
     many = max(
         (place for place in groups if place[0] is Activity.COMPUTE), key=lambda at: len(groups[at]), default=None
     )
@@ -82,7 +82,7 @@ def _at_one_line(groups: Groups, total: int) -> Place | None:
 
 
 def _elsewhere(place: Place, members: Sequence[TracedProcess], total: int) -> bool:
-    """Whether these stand out: they wait for something of their own, are no more, or compute while few others do."""
+    """Whether a group stands out: it waits for something of its own, has ended, or computes while few others do."""
     if place[0] is Activity.UNKNOWN:
         return all(each.pid is None or each.state in HALTED for each in members)
     return place[0] is not Activity.COMPUTE or _small(members, total)
@@ -97,7 +97,7 @@ NO_REPORT = RasReport()
 
 @dataclass(frozen=True, slots=True)
 class TracedProcess:
-    """One process of a training, or a place where one should be."""
+    """One process of a training, or a missing one."""
 
     rank: int  # its RANK, over the whole job: a pod may hold several
     pod_rank: int  # number of its pod
@@ -117,13 +117,13 @@ class TracedProcess:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Its rank, the index of its pod, its GPU there: LOCAL_RANK, as torchrun and mpirun number them."""
+        """(rank, pod index, GPU in the pod); the GPU is LOCAL_RANK, as torchrun and mpirun set it."""
         return self.rank, self.pod_rank, self.local_rank
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """A process of MPI that starts others: mpirun in the first pod, orted in the others."""
+    """An MPI launcher process: mpirun in the first pod, orted in the others."""
 
     program: str
     pid: int
@@ -135,7 +135,7 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class PodTrace:
-    """What was found in one pod beside its processes."""
+    """What was found in one pod besides its processes."""
 
     pod_rank: int
     pod: str
@@ -166,37 +166,37 @@ class HangGroup:
 
     @property
     def words(self) -> str:
-        """Such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"; without the names where they matter to nobody."""
+        """The group in short, such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"."""
         bare = self.doing in (Activity.UNKNOWN, Activity.COMPILED)
         said = f"{len(self.members)} {self.label if bare else f'in {self.label}'}"
         return f"{said} ({self.who})" if self.suspect or len(self.members) <= 2 else said
 
     @property
     def named(self) -> str:
-        """Who they are, in a sentence: "ranks 41, 97 (pods 5, 12) on 2 nodes", "rank 9 (pod 1, GPU 1) on n0"."""
+        """The members with their nodes: "ranks 41, 97 (pods 5, 12) on 2 nodes" or the like."""
         return self.processes + (f" on {self.place}" if self.place else "")
 
     @property
     def processes(self) -> str:
-        """The members as in `named`, without their nodes."""
+        """The members without their nodes: "ranks 41, 97 (pods 5, 12)"."""
         return format_processes(*(each.place for each in self.members))
 
     @property
     def place(self) -> str:
-        """Their node, or how many they are on."""
+        """The members' node, or the number of nodes they are on."""
         nodes = dict.fromkeys(each.node for each in self.members if each.node)
         return f"{len(nodes)} nodes" if len(nodes) > 1 else next(iter(nodes), "")
 
     @property
     def who(self) -> str:
-        """Such as "ranks 41, 97, pod 5, n0", in parentheses."""
+        """The members in a form for parentheses, such as "ranks 41, 97, pod 5, n0"."""
         name = self.processes.removesuffix(")").replace(" (", ", ", 1)
         return name + (f", {self.place}" if self.place else "")
 
 
 @dataclass(frozen=True)
 class HangReport:
-    """What was found in all pods of a job."""
+    """The findings from all pods of a job."""
 
     job: str
     pods: tuple[PodTrace, ...]
@@ -208,7 +208,7 @@ class HangReport:
 
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:
-        """Those for whom the others wait first, then the largest."""
+        """The groups: those that the others wait for first, then by size."""
         return grouped(self.processes, self.ras)
 
     @property
@@ -217,34 +217,34 @@ class HangReport:
 
     @property
     def summary(self) -> str:
-        """Such as "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, 2 nodes)"."""
+        """The groups in short, such as "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, 2 nodes)"."""
         largest = sorted(self.groups, key=lambda group: -len(group.members))
         return ", ".join(group.words for group in largest) or "no process of a training or an NCCL test was found"
 
     @property
     def without_py_spy(self) -> tuple[PodTrace, ...]:
-        """Pods that could be looked into if they had it."""
+        """Pods whose processes could be inspected if py-spy were installed."""
         compiled = {each.pod for each in self.processes if each.program}
         return tuple(pod for pod in self.pods if not pod.failure and not pod.py_spy and pod.pod not in compiled)
 
     @property
     def compiled(self) -> bool:
-        """Whether nothing but NCCL tests runs, which are no Python."""
+        """Whether only compiled programs (NCCL tests) run, which have no Python stacks."""
         return bool(self.processes) and all(each.program for each in self.processes)
 
     @property
     def alarming(self) -> bool:
-        """Whether somebody has to do something: a rank stands out, a pod is absent, or no pod could be asked."""
+        """Whether action is needed: a rank stands out, a pod is absent, or no pod answered."""
         return bool(self.suspects or self.absent) or all(pod.failure for pod in self.pods)
 
     @property
     def unreached(self) -> tuple[PodTrace, ...]:
-        """Pods from which the master's port was not reached."""
+        """Pods that could not reach the master's port."""
         return tuple(pod for pod in self.pods if pod.reached is False)
 
     @cached_property
     def verdict(self) -> tuple[str, ...]:
-        """What is wrong, the divergence first; sentences."""
+        """What is wrong, in sentences, the most important first."""
         said = []
         if self.absent:
             pods, several = format_ranges(number for number, _ in self.absent), len(self.absent) > 1
@@ -288,7 +288,7 @@ class HangReport:
 
     @cached_property
     def advice(self) -> tuple[str, ...]:
-        """What to do: by where the suspects are, else by where all are."""
+        """What to do, depending on where the suspects are, or without suspects where all are."""
         groups = self.suspects or self.groups
         said = list(dict.fromkeys(BEHIND if group.behind else ADVICE[group.doing] for group in groups))[:3]
         tests = {each.pod for group in groups if group.doing is Activity.COMPILED for each in group.members}
@@ -296,7 +296,7 @@ class HangReport:
 
 
 def grouped(processes: Iterable[TracedProcess], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:
-    """Processes at the same place together, and which groups the others wait for."""
+    """Group processes by place, and mark the groups that the others wait for."""
     found: dict[Place, list[TracedProcess]] = {}
     for process in sorted(processes, key=lambda each: each.rank):
         found.setdefault((process.where.doing, process.where.label), []).append(process)
@@ -346,7 +346,7 @@ BEHIND = (
 
 
 def others(group: HangGroup) -> str:
-    """Where the largest group is, after their number: "others wait in all_reduce"."""
+    """What the largest group does, to follow the number of its members: "others wait in all_reduce"."""
     several = len(group.members) > 1
     who = "others" if several else "other"
     if group.doing is Activity.COMPILED:
@@ -356,7 +356,7 @@ def others(group: HangGroup) -> str:
 
 
 def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
-    """What to say where nobody stands out."""
+    """The verdict if no group stands out."""
     largest = max(groups, key=lambda group: len(group.members))
     number = len(largest.members)
     if largest.doing is Activity.UNKNOWN:
@@ -376,7 +376,7 @@ def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
 
 
 def describe_suspects(group: HangGroup, *, short: bool) -> str:
-    """Of those for whom the others wait: who they are, and where; `short` without node and call."""
+    """The verdict on a suspect group: who it is and where; `short` leaves out node and call."""
     several = len(group.members) > 1
     named = group.processes if short else group.named
     if group.doing is Activity.UNKNOWN and all(each.pid is None for each in group.members):
@@ -396,7 +396,7 @@ def gdb_hint(pods: Sequence[PodTrace]) -> str:
 
 
 def _place(group: HangGroup) -> str:
-    """Where it is: "in the data loader"; of a compiled program what state it is in."""
+    """Where the group is: "in the data loader"; for a compiled program its process state."""
     if group.doing is Activity.UNKNOWN:
         return "stopped" if all(each.state in ("T", "t") for each in group.members) else "without a stack"
     if group.doing is Activity.COMPILED:
@@ -411,7 +411,7 @@ STARTERS = 8  # processes of MPI that are shown
 
 
 def member_lines(group: HangGroup, *, most: int = STACKS, apart: bool = True) -> list[str]:
-    """Processes of a group; compiled programs stand close together, and their command where it changes."""
+    """The processes of a group as lines; compiled programs are compact, with the command where it changes."""
     lines, command = list[str](), ""
     for process in group.members[:most]:
         found = stack_lines(process)
@@ -424,7 +424,7 @@ def member_lines(group: HangGroup, *, most: int = STACKS, apart: bool = True) ->
 
 
 def stack_lines(process: TracedProcess) -> list[str]:
-    """One process: what the kernel says, and its main thread; of a compiled program its command."""
+    """One process as lines: its kernel state and main thread, or for a compiled program its command."""
     facts = [format_processes(process.place), *(kernel_words(process) if process.pid else [])]
     lines = ["   " + "  ".join([*facts, process.node or process.pod])]
     if process.program:

@@ -1,4 +1,4 @@
-"""Where a process is, by its stack: in a collective, in its data loader, at a checkpoint, in a lock (pure)."""
+"""Classifies where a process is by its stack: in a collective, data loader, checkpoint or lock (pure)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Activity(StrEnum):
 
     @property
     def waits_for_ranks(self) -> bool:
-        """Whether the cause has to be looked for in another rank."""
+        """Whether the process waits for others, so that the cause is in another rank."""
         return self in (Activity.COLLECTIVE, Activity.GPU, Activity.MEETING, Activity.COMPILED)
 
 
@@ -43,7 +43,7 @@ _STATES = {"D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "de
 
 
 def compiled(program: str, state: str) -> StackLocation:
-    """Where a program without Python is: all that is known of it is its state."""
+    """The location of a program without Python, of which only the process state is known."""
     return StackLocation(Activity.COMPILED, ", ".join(filter(None, (program, _STATES.get(state, "")))))
 
 
@@ -72,7 +72,7 @@ _LIBRARY = re.compile(r"torch/|site-packages/|multiprocessing/|(?:threading|sele
 
 
 def locate_process(process: ProcessStacks) -> StackLocation:
-    """Where that process is: by its main thread, or by the one that computes for it."""
+    """Where a process is, judged by its main thread or the thread that computes for it."""
     threads = sorted(process.threads, key=lambda thread: thread.name != "MainThread")
     if not threads or not threads[0].frames:
         return NOWHERE
@@ -85,7 +85,7 @@ def locate_process(process: ProcessStacks) -> StackLocation:
 
 
 def locate_thread(thread: ThreadStack) -> StackLocation:
-    """Where one thread is: the innermost call that says it clearly, else the innermost that says anything."""
+    """Where a thread is: its innermost call that is unambiguous, else the innermost that is recognised at all."""
     for frame in thread.frames:
         if (found := _clearly(frame)) is not None:
             own = _own_code(thread.frames) if found[0] is Activity.DATA else frame
@@ -107,7 +107,7 @@ def _clearly(frame: Frame) -> tuple[Activity, str] | None:
 
 
 def _vaguely(thread: ThreadStack) -> StackLocation:
-    """No call says it clearly: the GPU, a lock, some other wait, or work."""
+    """The location when no call is unambiguous: GPU, lock, other wait, or computation."""
     for frame in thread.frames:
         matched = _COLLECTIVES.fullmatch(_plain(frame))
         if matched and matched[1] not in ("send", "recv", "reduce", "scatter", "gather"):
@@ -127,10 +127,10 @@ def _vaguely(thread: ThreadStack) -> StackLocation:
 
 
 def _plain(frame: Frame) -> str:
-    """The function without its class: newer py-spy tells "Condition.wait" of Python 3.11 and newer, older "wait"."""
+    """The function's name without its class, which newer py-spy adds ("Condition.wait")."""
     return frame.function.rpartition(".")[2]
 
 
 def _own_code(frames: Iterable[Frame]) -> Frame | None:
-    """The innermost call outside libraries that everybody uses."""
+    """The innermost call outside well-known libraries."""
     return next((each for each in frames if not _LIBRARY.search(each.file) and each.function != "<module>"), None)

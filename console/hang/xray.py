@@ -1,4 +1,4 @@
-"""The X-ray of a job: the probe runs in all its pods, a few at a time; py-spy is lent to pods without one."""
+"""Runs the hang probe in all pods of a job, a few at a time, and copies py-spy into pods without it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PodAnswer(msgspec.Struct):
 
 
 def read_answer(said: bytes) -> PodAnswer:
-    """The answer in a probe's output; Unreadable if there is none."""
+    """Parse a probe's output; Unreadable if it contains no answer."""
     line = said[max(0, said.rfind(b"\n{") + 1) :]
     try:
         return msgspec.json.decode(line, type=PodAnswer)
@@ -97,7 +97,7 @@ def read_answer(said: bytes) -> PodAnswer:
 
 
 def traced(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:
-    """The processes of a pod; of those that do not say their rank it is -1."""
+    """The processes of a pod; the rank is -1 for those whose environment does not give it."""
     from console.logs.pyspy import parse_pyspy
 
     found = []
@@ -115,7 +115,7 @@ def traced(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:
 
 
 def problem_words(process: ProcessAnswer, *, tool: bool) -> str:
-    """Why a process has no stack, and what helps."""
+    """Why a process has no stack, and what to do about it."""
     if process.program or (process.dump and not process.error):
         return ""
     if process.state in ("T", "t"):
@@ -146,7 +146,7 @@ def write_new(place: Path, data: bytes) -> None:
 
 
 def _name(beside: str, place: Path) -> None:
-    """Give a file its name, if nobody has it; file systems that know no second name for a file have it renamed."""
+    """Give a finished temporary file its final name unless that exists; renames it if hard links are not supported."""
     try:
         os.link(beside, place)
     except OSError as error:
@@ -158,7 +158,7 @@ def _name(beside: str, place: Path) -> None:
 
 
 def own_py_spy() -> bytes:
-    """This machine's py-spy, where it is one that runs on A4; else nothing."""
+    """This machine's py-spy binary, if it runs on A4 machines; else empty."""
     found = shutil.which("py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None or platform.system() != "Linux" or platform.machine() != "x86_64":
         return b""
@@ -216,7 +216,7 @@ _FILES = {
 
 class HangProbe:
     def __init__(self, cluster: WatchedCluster, run: Exec | None = None) -> None:
-        """`run` runs a command in a pod with that input; the cluster's own exec unless given."""
+        """`run` runs a command in a pod with input; by default the cluster's own exec."""
         self._cluster = cluster
         self._run = run or self._exec
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
@@ -237,7 +237,7 @@ class HangProbe:
     async def job(
         self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
     ) -> HangReport:
-        """Where every process of a job is. `answered` hears how many of how many pods have been asked.
+        """Inspect every process of a job. `answered` is called with (answered pods, all pods).
 
         NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
         where every pod refuses. What fails in one pod is in the report.
@@ -285,21 +285,21 @@ class HangProbe:
         return every
 
     def _absent(self, namespace: str, name: str, running: Sequence[Rank]) -> tuple[tuple[int, str], ...]:
-        """Pods of the same parts of the job that have ended, or are not there."""
+        """Pods of the running parts of the job that have ended or do not exist: (pod index, status)."""
         fleet, parts = self._cluster.fleet, {rank.replicated_job for rank in running}
         every = ranks(found, fleet) if (found := fleet.jobsets.get((namespace, name))) else ()
         absent = (rank for rank in every if rank.replicated_job in parts and rank.phase != "Running")
         return tuple((rank.number, rank.status) for rank in absent)
 
     async def _ask(self, rank: Rank, *what: str) -> PodAnswer | str:
-        """The answer of a pod, or why there is none."""
+        """The answer of a pod, or an error message."""
         try:
             return read_answer(await self._probe(rank, *what))
         except ConsoleError as error:
             return error.message
 
     async def _probe(self, rank: Rank, *what: str) -> bytes:
-        """What the probe prints in a pod; raises as `_said` does."""
+        """The probe's output from a pod; raises as `_said` does."""
         assert rank.pod is not None
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
@@ -308,7 +308,7 @@ class HangProbe:
     async def _said(
         self, pod: Pod, argv: Sequence[str], stdin: bytes, limit: float, *, most: int = MOST, flow: float | None = None
     ) -> bytes:
-        """What a command writes to its output; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
+        """A command's stdout; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
         from console.kube.exec import BEGINS, BEGUN, limit_output
 
         shell, option, script, *arguments = argv
@@ -322,7 +322,7 @@ class HangProbe:
         return bytes(said.output)
 
     async def _ras(self, answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[RasReport, str]:
-        """What NCCL says: as the first pod answered, else as the next ones do."""
+        """NCCL's RAS report, from the first pod that has one."""
         problem = ""
         for rank, answer in [each for each in answers if not isinstance(each[1], str)][:RAS_TRIES]:
             found = answer.ras if isinstance(answer, PodAnswer) and answer.ras else None
@@ -344,7 +344,7 @@ class HangProbe:
     # what changes or takes long
 
     async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
-        """Put py-spy into these pods: this machine's, else by pip; for each why that failed, or nothing."""
+        """Install py-spy in these pods, from this machine or by pip; pod -> error message, empty on success."""
         self._cluster.connection_for_change(f"install py-spy in {name}")
         wanted = {rank.name: rank.pod for rank in self._running(namespace, name) if rank.name in pods and rank.pod}
         room = asyncio.Semaphore(AT_ONCE)
@@ -364,7 +364,7 @@ class HangProbe:
     async def record(
         self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, place: Path
     ) -> int:
-        """Record a process and save that here: a flame graph as SVG, or for a place that ends in .json for speedscope.
+        """Record a process with py-spy into a local file: a flame graph (SVG), or speedscope JSON for a .json path.
 
         Its size in bytes. Whole or not at all. Raises BadInput if the file is there or cannot be written, ProgramFailed
         if py-spy could not record.
@@ -395,7 +395,7 @@ class HangProbe:
         return len(recorded)
 
     async def facts(self, namespace: str, name: str, process: TracedProcess, what: str) -> str:
-        """A file of /proc of a process (FACTS), or ten seconds of strace."""
+        """A file in /proc of a process (one of FACTS), or ten seconds of strace."""
         pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
         if pod is None or process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process.")
@@ -408,7 +408,7 @@ _GONE = "There is no process for it any more."
 
 
 def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
-    """Pods and processes, each with its rank over the whole job."""
+    """The pods and processes of all answers, each process with its rank in the whole job."""
     pods: list[PodTrace] = []
     found: list[tuple[Rank, list[TracedProcess]]] = []
     for rank, answer in answers:

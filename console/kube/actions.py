@@ -1,4 +1,4 @@
-"""What is done to objects without watching them: list, show, cordon, delete; and asking for rights."""
+"""Requests about objects that are not watched: list, show, label, cordon, delete, and checks of permissions."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def pod_path(namespace: str, name: str, sub: str = "") -> str:
 async def is_allowed(
     client: Client, verb: str, resource: str, group: str, namespace: str, name: str, subresource: str
 ) -> bool:
-    """Ask the API server (SelfSubjectAccessReview) whether the account may do this; a subresource is named apart from
-    its resource.
-    """
+    """Ask the API server (SelfSubjectAccessReview) whether this account may use a verb on a resource."""
     asked = {
         "verb": verb,
         "resource": resource,
@@ -68,7 +66,7 @@ async def is_allowed(
 
 
 async def whoami(client: Client) -> str:
-    """Name of the account as the API server knows it; empty before Kubernetes 1.28, which does not tell it."""
+    """The account's name as the API server knows it; empty before Kubernetes 1.28, which has no SelfSubjectReview."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     try:
@@ -158,7 +156,7 @@ async def list_objects(
     params: Mapping[str, str] | None = None,
     accept: str = "application/json",
 ) -> AsyncIterator[W]:
-    """The objects of a list, each page asked for when it is needed; Unreadable if one of them cannot be read."""
+    """Yield the objects of a list and fetch each page when it is needed; Unreadable if an object cannot be decoded."""
     reader: KindReader[W, W] = KindReader(wire, lambda each: each)
     token = ""
     while True:

@@ -1,4 +1,5 @@
-"""The older log-ins of a kubeconfig: auth providers (OIDC, the old GCP one), which `kubernetes` knows how to refresh.
+"""Credentials from a kubeconfig's auth-provider entry (OIDC, the old GCP one), which the `kubernetes` package
+refreshes.
 
 The only importer of `kubernetes`. Its import takes half a second, so `login` imports this module in a thread, and only
 for an account that needs it.

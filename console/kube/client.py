@@ -1,4 +1,4 @@
-"""Requests to the API server: bytes out, bytes in, and failures as errors of ours.
+"""HTTP requests to the API server: they return bytes, and failures are raised as this program's errors.
 
 A refused token is renewed once; 429 with a Retry-After is waited for, a few times and not for long.
 """
@@ -42,7 +42,7 @@ _JSON = "application/json"
 
 
 async def _read_on(pieces: AsyncIterator[bytes], found: list[bytes], most: int) -> int:
-    """Add pieces until there are no more or they are longer than `most`; their length. TimeoutError where they drip."""
+    """Append pieces to `found` up to `most` bytes; returns their size. TimeoutError if they arrive too slowly."""
     loop = asyncio.get_running_loop()
     size = sum(map(len, found))
     since, before = loop.time(), size
@@ -61,7 +61,7 @@ async def _read_on(pieces: AsyncIterator[bytes], found: list[bytes], most: int) 
 
 
 class Client:
-    """One API server, with one account."""
+    """Sends requests to one API server, with the credentials of one account."""
 
     def __init__(self, login: Login) -> None:
         self.login = login
@@ -75,9 +75,7 @@ class Client:
         await self._http.close()
 
     def pause_for_keypress(self) -> None:
-        """Pause logs and watches for a moment after a key press, so that the key is answered first; only a part of the
-        time, however many keys come.
-        """
+        """Pause logs and watches briefly so that a key press is handled first."""
         key_pressed()
         now = asyncio.get_running_loop().time()
         if now > self._rests_until + BETWEEN_RESTS:
@@ -97,7 +95,7 @@ class Client:
             )
 
     def url(self, path: str, params: Params | None = None) -> str:
-        """Full address of a path that is already percent-encoded where it needs to be; BadKubeconfig if it is none."""
+        """Full URL of a path that is already percent-encoded; BadKubeconfig if the result is no valid URL."""
         address = self.login.server + path
         try:
             parts = urlsplit(address)
@@ -127,8 +125,8 @@ class Client:
     async def follow(
         self, path: str, *, doing: str, params: Params, silence: float, at_once: bool = False
     ) -> AsyncIterator[HttpResponse]:
-        """A response that goes on, such as a log, among many at once; raises as `stream` does. `silence`: seconds for
-        which it may send nothing. `at_once`: it is complete from the start, and is given up when it only trickles.
+        """Open one of many long responses, such as logs; raises as `stream` does. `silence`: seconds without data
+        before it is given up. `at_once`: it is complete from the start, so one that only trickles is given up too.
         """
         request = HttpRequest(self.url(path, params), silence, goes_on=True, at_once=at_once)
         async with self.stream(request, doing) as answer:
@@ -139,7 +137,7 @@ class Client:
         await self._http.wait_before_retry(seconds)
 
     async def _accepted(self, request: HttpRequest, doing: str) -> HttpResponse:
-        """The first answer that is no refusal, after at most one renewal and a few short waits."""
+        """The first successful response, after at most one renewal of the credentials and a few waits."""
         renewed = False
         for attempt in range(1, TRIES + 1):
             who = await self.login.headers()
@@ -168,7 +166,7 @@ class Client:
         silence: float = ANSWER,
         accept: str = _JSON,
     ) -> bytes:
-        """The body of the answer; raises as `stream` does."""
+        """The body of the response to a request; raises as `stream` does."""
         sent = HttpRequest(self.url(path, params), silence, method, body, content, accept)
         async with self.stream(sent, doing) as answer:
             pieces: AsyncIterator[bytes] = answer.iter_chunks()

@@ -1,4 +1,4 @@
-"""One connected context: which kinds the server offers, in which version, and the changes of each.
+"""One connection to a context: which kinds and API versions the server offers, and a watch of each kind.
 
 Only the list of groups and the groups of JobSet and Kueue are asked for. Both come from the API server itself, so an
 aggregated API whose server is down neither slows this nor breaks it.
@@ -37,7 +37,7 @@ _BUILT_IN = frozenset({"", "batch"})
 
 
 class ApiDiscovery:
-    """The API groups and versions that a server offers; asked once, and again after `clear_cache`."""
+    """The API groups and versions that a server offers; requested once, and again after `clear_cache`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -46,7 +46,7 @@ class ApiDiscovery:
         self._resources: dict[str, frozenset[str]] = {}
 
     def clear_cache(self) -> None:
-        """Ask the server again the next time, since an operator may have been installed or removed."""
+        """Forget the API groups: an operator may have been installed or removed."""
         self._groups = None
         self._resources.clear()
 

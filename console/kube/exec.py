@@ -61,7 +61,7 @@ class Process:
         socket.listen(self)
 
     async def write(self, data: bytes) -> None:
-        """Send input; nothing if the command has ended."""
+        """Send bytes to the command's standard input; does nothing once it has ended."""
         self._socket.send(bytes([STDIN]), data)
         if self._socket.waiting and not self._over:
             self._sent.clear()
@@ -77,7 +77,7 @@ class Process:
         self._socket.send(bytes([RESIZE]), msgspec.json.encode({"Width": columns, "Height": rows}))
 
     async def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
-        """1 (output) or 2 (errors) and the bytes, as they come; then `code` is its exit code.
+        """Yield (1 for stdout or 2 for stderr, bytes) as they arrive; afterwards `code` is the exit code.
 
         Who takes them slowly slows the command down. Raises ProgramFailed if it could not run, Unreachable if the
         connection broke off.
@@ -135,7 +135,7 @@ class Process:
         self._sent.set()
 
     async def wait(self, on_output: Output) -> int:
-        """Pass the output on until the command ends; gives its exit code and raises as `output` does."""
+        """Pass output to the callback until the command ends; returns its exit code and raises as `output` does."""
         async for channel, data in self.output():
             on_output(channel, data)
         return self.code or 0
@@ -145,7 +145,7 @@ _EXIT_STATUS = re.compile(r"(?:exit status|exit code) (\d+)")
 
 
 def exit_code(status: bytes, doing: str) -> int:
-    """Exit code in the Status that ends an exec; ProgramFailed if the command could not be run at all."""
+    """The exit code in the Status message that ends an exec; ProgramFailed if the command could not be started."""
     outcome = read_status(status)
     if outcome.status == "Success":
         return 0
@@ -209,7 +209,8 @@ async def run(
     stdin: bytes | AsyncIterator[bytes] | None = None,
     doing: str = "",
 ) -> int:
-    """Run a command to its end; its exit code. Raises Refused and its subclasses, ProgramFailed, Unreachable.
+    """Run a command to its end and return its exit code. Raises Refused and its subclasses, ProgramFailed,
+    Unreachable.
 
     `doing` says it in errors, as `start_process` has it.
 
@@ -250,7 +251,7 @@ class CommandOutput:
             raise Unreadable(f"Pod {self._pod} has printed more than {most}: the command was stopped.")
 
     def reset(self) -> None:
-        """Drop the output that has been used, and start its limits of size and time anew."""
+        """Drop the output that has been used, and restart its limits of size and time."""
         self.output.clear()
         self.errors.clear()
         if self.begun:
@@ -267,7 +268,7 @@ async def limit_output(
     flow: float | None = FLOW,
     begins: float | None = None,
 ) -> AsyncIterator[CommandOutput]:
-    """Keeps what a command prints that is run in the block: `run(..., said.take)`.
+    """Collect the output of a command that runs in this block, as in `run(..., collected.add)`.
 
     The block ends with Unreadable once there are more than `most` bytes, or more than `flow` seconds between the first
     byte of its output and the end; with Unreachable after `limit` seconds, or where nothing at all has come after

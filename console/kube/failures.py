@@ -1,4 +1,4 @@
-"""Refusals of the API server (Status objects) and failures of the network below them, as errors in plain words.
+"""Turns refusals of the API server (Status objects) and network failures into this program's errors.
 
 Whoever asks, by libcurl (`http`) or over a connection of its own (`raw_connection`), raises what Python's own sockets
 raise, and `translate_errors` puts it into words.
@@ -74,7 +74,7 @@ _NOT_RUNNING = re.compile(
 
 
 def read_status(body: bytes) -> StatusWire:
-    """The Status in an error body; a plain text body is its message."""
+    """The Status in an error body; a body of plain text becomes its message."""
     try:
         return _STATUS.decode(body)
     except UNREADABLE:
@@ -100,7 +100,7 @@ def _hint(code: int, message: str) -> str:
 def error_from_status(
     code: int, body: bytes | StatusWire, *, doing: str, retry_after: float = 0
 ) -> Refused | Unreachable:
-    """The error that an HTTP status and its body stand for; `doing` starts the sentence ("list pods").
+    """The error for an HTTP status and its body; `doing` starts the sentence ("list pods").
 
     500 and above is Unreachable: what asked may simply ask again. A redirect is a refusal: the login is for this server
     alone.
@@ -133,7 +133,7 @@ MAX_OF_REFUSAL = 1 << 16  # bytes of a refusal that are read; the sentence in it
 
 
 async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
-    """The body of an error response: a little more than `most` bytes of it, or what came within a few seconds."""
+    """At most a little more than `most` bytes of an error response, or what arrives within a few seconds."""
     found = bytearray()
     with suppress(TimeoutError):  # the status tells enough
         async with asyncio.timeout(WORDS_WITHIN):
@@ -145,7 +145,7 @@ async def read_error_body(pieces: AsyncIterator[bytes], most: int) -> bytes:
 
 
 async def error_from_response(answer: HttpResponse, doing: str) -> ConsoleError:
-    """The error that a response with a failure status stands for; the response is closed."""
+    """The error for a response with a failure status; closes the response."""
     try:
         after, said = answer.headers.get("retry-after", ""), await read_error_body(answer.iter_chunks(), MAX_OF_REFUSAL)
     finally:
@@ -171,7 +171,7 @@ CHECK = "Check the network, a VPN, and the address in the kubeconfig."
 
 
 class NotConnected(Exception):
-    """No connection came about; `error` says why."""
+    """A connection could not be established; `error` is the cause."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -179,7 +179,7 @@ class NotConnected(Exception):
 
 
 class ProxyRefused(ConnectionError):
-    """A proxy refused to connect; the argument is the HTTP status of its answer."""
+    """A proxy refused to connect; the argument is the HTTP status of its response."""
 
 
 @contextmanager
@@ -197,7 +197,7 @@ def connection_error(login: Login, doing: str, error: BaseException) -> Unreacha
 
 
 def failure_cause(error: BaseException, *, proxied: bool = False) -> tuple[str, str]:
-    """Why the connection failed and what to do about it; `proxied`: it was to go through a proxy."""
+    """The reason a connection failed and the hint on what to do; `proxied` is true if it went through a proxy."""
     connecting = isinstance(error, NotConnected)
     if isinstance(error, NotConnected):
         error = error.error
@@ -232,7 +232,7 @@ def _certificate(error: ssl.SSLError) -> tuple[str, str]:
 
 
 def _system(error: OSError) -> str:
-    """Why the system says there is no connection."""
+    """The operating system's reason why the connection failed, as a phrase."""
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'handshake'})".replace("_", " ").lower().replace("tls", "TLS")
     if isinstance(error, socket.gaierror):
@@ -244,11 +244,11 @@ def _system(error: OSError) -> str:
 
 
 def unreachable_error(server: str, doing: str, reason: str, hint: str) -> Unreachable:
-    """Unreachable for that server and reason; a name and password in its address are left out."""
+    """The Unreachable error for a server and reason; a user name and password in the server's URL are left out."""
     said = f"Could not {doing}: the API server {server} cannot be reached: {reason}."
     return Unreachable(_NAMES.sub("//", said), hint)
 
 
 def bad_address_error(server: str) -> BadKubeconfig:
-    """BadKubeconfig for a server address that is not a URL."""
+    """The BadKubeconfig error for a server address that is not a URL."""
     return BadKubeconfig(_NAMES.sub("//", f"The kubeconfig's server address {server} is not a URL."), "Correct it.")

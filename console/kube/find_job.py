@@ -1,4 +1,4 @@
-"""Finding a job by its name, why it is not found, and the commands that a sentence tells a person to type (pure)."""
+"""Finds a job by its name and explains why it is not found, with the commands to type next (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:
-    """The JobSet of that name; NotFound names those there are, NotAllowed and Unreachable where none can be seen."""
+    """The JobSet of that name; NotFound lists the existing ones, others say why none can be listed."""
     job = fleet.jobsets.get((namespace, name))
     if job is None:
         require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
@@ -36,14 +36,14 @@ def known_jobs_hint(name: str, known: Sequence[str]) -> str:
 
 
 def other_namespaces_hint(fleet: Fleet, namespace: str, name: str) -> str:
-    """A hint that names other namespaces with a job of that name; empty if there is none or none may be listed."""
+    """A hint that names other namespaces with a job of that name; empty if there are none that may be listed."""
     return format_other_namespaces(
         sorted(where for where, other in fleet.jobsets if other == name and where != namespace)
     )
 
 
 def format_other_namespaces(namespaces: Sequence[str]) -> str:
-    """The text of that hint for these namespaces."""
+    """The text of the hint "there is one in namespace X" for these namespaces."""
     if not namespaces:
         return ""
     noun = "namespace" if len(namespaces) == 1 else "namespaces"
@@ -51,12 +51,12 @@ def format_other_namespaces(namespaces: Sequence[str]) -> str:
 
 
 def require_jobs(fleet: Fleet, what: str) -> None:
-    """Raise NotAllowed or Unreachable if the JobSets cannot be listed; `what` is what is unknown then."""
+    """Raise NotAllowed or Unreachable if the JobSets cannot be listed; `what` says what remains unknown."""
     require_listed(fleet, "jobsets", what)
 
 
 def require_listed(fleet: Fleet, kind: str, what: str) -> None:
-    """The same check for any watched kind, named by its plural."""
+    """Raise NotAllowed or Unreachable if this kind (plural name) cannot be listed; `what` is what stays unknown."""
     link = fleet.links.get(kind)
     if link is None:
         return
@@ -78,5 +78,5 @@ _COMMAND = re.compile(rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=Tr
 
 
 def with_namespace_option(text: str, namespace: str) -> str:
-    """The text with `-n NAMESPACE` added to the a4 commands in it; unchanged for an empty namespace."""
+    """Add `-n NAMESPACE` to the a4 commands in a text; unchanged for an empty namespace."""
     return _COMMAND.sub(lambda _: f"a4 -n {namespace} ", text) if namespace else text

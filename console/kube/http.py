@@ -1,4 +1,4 @@
-"""Requests to the API server and their answers, by libcurl: as many at once as there are watches and logs of ranks.
+"""HTTP requests and responses through libcurl, for hundreds of concurrent watches and logs.
 
 They share a few HTTP/2 connections: a line that all of 128 ranks print comes in a few TLS records, not in 128 of them
 in 128 turns of the loop. A server without HTTP/2, such as the practice cluster, is asked over HTTP/1.1.
@@ -38,7 +38,7 @@ _NO_URL = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL})
 
 
 def _as_raised_by_sockets(error: pycurl.error, curl: pycurl.Curl) -> Exception:
-    """What Python's own sockets raise in that case."""
+    """Convert a libcurl error to the exception that Python's own sockets raise for the same failure."""
     code, said = error.args[0], str(error.args[-1])
     if (status := int(curl.getinfo(pycurl.HTTP_CONNECTCODE))) >= HTTPStatus.MULTIPLE_CHOICES:
         return ProxyRefused(status)
@@ -80,10 +80,10 @@ class HttpRequest:
 
 
 class HttpResponse:
-    """One response: its status and headers, and its body as it comes."""
+    """One response: its status and headers, and its body as it arrives."""
 
     def __init__(self, of: HttpConnections, curl: pycurl.Curl, doing: str, silence: float) -> None:
-        """`silence`: seconds that it may say nothing."""
+        """`silence`: seconds without data before the response is given up."""
         self.status = 0
         self.shares = False  # whether other answers may come over the same connection: HTTP/2
         self.headers: dict[str, str] = {}  # by name, as HTTP/2 spells them: in lower case
@@ -109,7 +109,7 @@ class HttpResponse:
         curl.setopt(pycurl.WRITEFUNCTION, self._piece)
 
     def follow(self, over: asyncio.Future[pycurl.Curl]) -> None:
-        """It is on its way; `over` is done when it has ended."""
+        """Note that the request has been sent; `over` is done when the response has ended."""
         self._over = over
         over.add_done_callback(self._ended)
 
@@ -181,7 +181,7 @@ class HttpResponse:
         return self._finished and self._error is None
 
     async def _news(self) -> None:
-        """Wait until there is more; raises what it ended with, Unreachable or what `stream_to` was given raised."""
+        """Wait for more data; raises the error that ended the response or that the callback raised."""
         if self._finished:
             error = self._error or EOFError("no answer")
             raise error if self._failed else connection_error(self._of.login, self._doing, error) from error
@@ -192,7 +192,7 @@ class HttpResponse:
             self._waiting = None
 
     async def iter_chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body in chunks, as they come."""
+        """Yield the body in chunks as they arrive."""
         while True:
             if self._pieces:
                 piece = self._taken()
@@ -217,7 +217,7 @@ class HttpResponse:
                 self._end()
 
     async def stream_to(self, to: Callable[[bytes], None]) -> None:
-        """Its bytes into `to` as they come, until it ends; what `to` raises ends it too.
+        """Pass the body's bytes to a callback as they arrive, until the response ends or the callback raises.
 
         A call for each answer, where `iter_chunks` takes a turn of the loop: it is for answers of which many have
         something at the same moment.
@@ -228,7 +228,7 @@ class HttpResponse:
             await self._news()
 
     def deliver_held(self) -> None:
-        """Pass the bytes that are held to the function given to `stream_to`."""
+        """Pass the buffered bytes to the callback given to `stream_to`."""
         if self._to is None or not self._pieces or self._failed:
             return
         try:
@@ -240,7 +240,7 @@ class HttpResponse:
             self._go_on()
 
     def close(self) -> None:
-        """Stop the transfer; bytes that are held are dropped."""
+        """Stop the transfer and drop the buffered bytes."""
         self._to = None
         self._end()
 
@@ -265,7 +265,7 @@ def _connections() -> pycurl.AsyncCurlMulti:
 
 
 def _gives_up(fd: int, purpose: int) -> int:
-    """Let the system, where it can (Linux), give a dead connection up sooner than after a quarter of an hour."""
+    """Set TCP_USER_TIMEOUT, if there is such an option: a dead connection would else last a quarter of an hour."""
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None:
         with socket.socket(fileno=os.dup(fd)) as same:
@@ -274,7 +274,7 @@ def _gives_up(fd: int, purpose: int) -> int:
 
 
 class HttpConnections:
-    """Connections to one API server, each shared by many answers."""
+    """Connections to one API server, each shared by many responses."""
 
     def __init__(self, login: Login) -> None:
         self.login = login
@@ -292,7 +292,7 @@ class HttpConnections:
         self._going_on: asyncio.TimerHandle | None = None  # when more is passed on, after a rest
 
     async def close(self) -> None:
-        """Close all connections; whoever still reads is told that they broke off."""
+        """Close all connections; responses that are still being read fail with a connection error."""
         if self._probe is not None:
             self._probe.cancel()
         for each in (*self._retired, self._connections):
@@ -311,9 +311,7 @@ class HttpConnections:
         return answer
 
     def mark_suspect(self) -> None:
-        """Mark the connections as suspect after a response broke off: the next request checks whether the server still
-        answers.
-        """
+        """Make the next request check that the server still answers: a response broke off."""
         if self.login.server.startswith("https:"):
             self._shares = None
 
@@ -366,13 +364,13 @@ class HttpConnections:
                 await self._reached.wait()
 
     def hold(self, answer: HttpResponse) -> None:
-        """Hold the bytes that came until libcurl returns, since it reads on while there are more."""
+        """Buffer the received bytes until libcurl returns control: it keeps reading while data is available."""
         if not self._full and self._going_on is None:
             asyncio.get_running_loop().call_soon(self._pass_on)
         self._full[answer] = None
 
     def pause_until(self, moment: float) -> None:
-        """Deliver nothing until that time of the event loop's clock; servers are kept waiting meanwhile."""
+        """Deliver no data until that time of the event loop's clock; the servers wait meanwhile."""
         self._rests_until = moment
 
     def _pass_on(self) -> None:
@@ -392,7 +390,7 @@ class HttpConnections:
                 return
 
     async def _learned(self, headers: Mapping[str, str]) -> bool:
-        """Whether the server has HTTP/2: asked once for all who want to know."""
+        """Whether the server supports HTTP/2; one probe request answers all callers."""
         if self._shares is None and self._first is not None:
             await asyncio.wait((self._first,), timeout=FIRST)
         if self._shares is None:
@@ -408,7 +406,7 @@ class HttpConnections:
             probe.exception()  # whoever waits raises it; there may be nobody any more
 
     async def _learn(self, headers: Mapping[str, str]) -> bool:
-        """Asked by something that every server answers at once, as a log may not."""
+        """Probe for HTTP/2 with a request for /version, which every server answers at once, unlike a log."""
         curl = await self._prepare(f"{self.login.server}/version", headers)
         curl.setopt(pycurl.TIMEOUT_MS, int(1000 * CONNECT))
         curl.setopt(pycurl.WRITEFUNCTION, len)
@@ -423,7 +421,7 @@ class HttpConnections:
             curl.close()
 
     async def _retire(self) -> None:
-        """Ask nothing over these connections any more: they may be cut where nobody tells, and libcurl would go on."""
+        """Send no more requests over these connections: they may be dead, and libcurl would reuse them."""
         self._retired.append(self._connections)
         self._connections = _connections()
         for each in [each for each in self._retired if not each.futures()]:
@@ -440,7 +438,7 @@ class HttpConnections:
         return curl
 
     def _reach(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str]) -> None:
-        """Where to, and by which way."""
+        """Set the URL, server name, proxy and headers of a request."""
         login, parts = self.login, urlsplit(url)
         if login.server_name and parts.scheme == "https":
             # libcurl looks in the certificate for the name in the address: it gets that one, and is sent to the other.
@@ -467,7 +465,7 @@ class HttpConnections:
             use_system_certificates(curl, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH)
 
     async def _trust(self, curl: pycurl.Curl) -> None:
-        """Whom to trust, and what to show for oneself."""
+        """Set the certificate authorities and the client certificate of a request."""
         if not self.login.server.startswith("https:"):
             return
         given = await self.login.certificates()
@@ -484,7 +482,7 @@ class HttpConnections:
 
 
 def use_system_certificates(curl: pycurl.Curl, file: int = pycurl.CAINFO, folder: int = pycurl.CAPATH) -> None:
-    """Use this machine's certificate authorities, as Python's TLS does; libcurl was built to look elsewhere."""
+    """Use this machine's certificate authorities as Python does; libcurl's built-in path may differ."""
     usual = ssl.get_default_verify_paths()
     for option, place in ((file, usual.cafile), (folder, usual.capath)):
         if place:
@@ -492,6 +490,6 @@ def use_system_certificates(curl: pycurl.Curl, file: int = pycurl.CAINFO, folder
 
 
 def _host(netloc: str) -> str:
-    """Host of an address without its port; an IPv6 one in its brackets."""
+    """The host of an address without its port; an IPv6 address keeps its brackets."""
     host = netloc.rpartition("@")[2]
     return host if host.endswith("]") else host.rpartition(":")[0] or host

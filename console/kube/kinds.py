@@ -1,4 +1,4 @@
-"""The kinds that are watched: where they are served, and how lists and watch lines of them are read.
+"""The kinds of objects that are watched: API group and versions, and how lists and watch events of them are decoded.
 
 One object that cannot be read costs that object alone: it is named in `unreadable`, and the rest of its page stays.
 """
@@ -78,7 +78,7 @@ def object_key(meta: Meta) -> Key:
 
 
 class KindReader(Generic[W, M]):
-    """Reads the lists and watch events of one kind: its wire type, and the function that builds the model."""
+    """Decodes the lists and watch events of one kind: its wire type, and the function that builds the model."""
 
     def __init__(self, wire: type[W], parse: Callable[[W], M]) -> None:
         self._wire = wire
@@ -118,7 +118,7 @@ class KindReader(Generic[W, M]):
         return ListPage(items, meta.next or "", meta.resource_version or "", unreadable, meta.remaining)
 
     def build_models(self, items: Iterable[W]) -> tuple[dict[Key, M], dict[Key, str]]:
-        """Models by key, and the reasons why other objects could not be built."""
+        """Models by key, and for each object that could not be built the reason."""
         made, unreadable, parse = {}, {}, self._parse
         for wire in items:
             key = object_key(wire.metadata)
@@ -132,7 +132,7 @@ class KindReader(Generic[W, M]):
         return made, unreadable
 
     def read_object(self, body: bytes, what: str) -> M:
-        """The model of one object; Unreadable, which names it as `what`, if it cannot be read."""
+        """Decode one object into its model; Unreadable, which calls it `what`, if it cannot be decoded."""
         made, unreadable = self.build_models(self.read_page(b'{"items":[' + body + b"]}").items)
         for model in made.values():
             return model
@@ -162,7 +162,7 @@ PEEK = 1 << 12  # bytes of a page in which its metadata are looked for
 
 
 def next_token(body: bytes) -> str:
-    """The token of the next page, if it stands before the items, as API servers write it; else empty."""
+    """The continue token, if it precedes the items, as API servers write it; else empty."""
     head, items, _ = body[:PEEK].partition(b'"items":')
     try:
         meta = msgspec.json.decode(head.rstrip(b", \n") + b"}", type=RawListWire).metadata if items else None
@@ -172,7 +172,7 @@ def next_token(body: bytes) -> str:
 
 
 def _key(raw: msgspec.Raw) -> Key:
-    """Whose object it is, as far as that can be told."""
+    """Namespace and name of an object that may not be decodable as a whole."""
     try:
         return object_key(_META.decode(raw).metadata)
     except UNREADABLE:
@@ -196,14 +196,14 @@ class Kind(Struct, frozen=True):
         return reader_of(self.plural)
 
     def path(self, version: str, namespace: str = "") -> str:
-        """URL path of the list; over all namespaces unless one is named."""
+        """URL path of the list: of one namespace if one is given, else of all."""
         root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
         return f"{root}/namespaces/{namespace}/{self.plural}" if namespace else f"{root}/{self.plural}"
 
 
 @cache
 def reader_of(plural: str) -> KindReader[Any, Any]:
-    """The reader of a watched kind; the module of its objects is imported here, as a command needs few of them."""
+    """The reader of a watched kind; imports its module here, since most commands need only a few kinds."""
     match plural:
         case "nodes":
             from console.kube.objects import node
@@ -250,5 +250,5 @@ KINDS: tuple[Kind, ...] = (
 
 
 def kind_named(plural: str) -> Kind:
-    """The watched kind of that plural name."""
+    """The watched kind with that plural name."""
     return next(each for each in KINDS if each.plural == plural)

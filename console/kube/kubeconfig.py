@@ -1,4 +1,4 @@
-"""The kubeconfig: one file, a KUBECONFIG list, or the account of the pod this runs in; and writing a cluster's entry.
+"""Reads and writes kubeconfigs: one file, a KUBECONFIG list, or the service account of the pod this runs in.
 
 Files of a list are merged as kubectl merges them: the first to name a cluster, user, context or current context wins,
 and paths inside a file are relative to it. A written entry is put beside what is there and changes nothing else.
@@ -27,7 +27,7 @@ _GET_ONE = "ctrl+g (`a4 clusters`): Google's clusters need none. Or `a4 --demo`.
 
 
 class Context(Masked):
-    """A cluster, a user and a namespace."""
+    """A named combination of cluster, user and namespace."""
 
     cluster: str = ""
     user: str | None = None
@@ -35,7 +35,7 @@ class Context(Masked):
 
 
 class _Named(Masked):
-    """An entry of one of the three lists; one of the three is there."""
+    """An entry of `clusters`, `users` or `contexts`; exactly one of the three fields is set."""
 
     name: str
     cluster: Cluster | None = None
@@ -75,7 +75,7 @@ class Kubeconfig:
         self.current = self.current or read.current_context or ""
 
     def names(self, chosen: str) -> tuple[ContextName, ...]:
-        """All contexts, in the order of the files; `chosen` is the one in use."""
+        """All contexts in the order of the files; `chosen` is marked as the one in use."""
         return tuple(
             ContextName(name, each.cluster, each.namespace or "", current=name == chosen)
             for name, each in self.contexts.items()
@@ -150,7 +150,7 @@ def _read(path: Path) -> _File:
 
 
 def _in_cluster(folder: Path) -> Kubeconfig:
-    """The service account of the pod this runs in."""
+    """A kubeconfig made from the service account of the pod this runs in."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     found = Kubeconfig()
     found.source = "of the pod's service account"
@@ -166,7 +166,7 @@ def _in_cluster(folder: Path) -> Kubeconfig:
 
 
 def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Kubeconfig:
-    """That file; without one, those of KUBECONFIG, else ~/.kube/config, else the pod's service account.
+    """Load that file; without one those of KUBECONFIG, else ~/.kube/config, else the pod's service account.
 
     Blocking: call it in a thread. Raises BadKubeconfig.
     """
@@ -189,7 +189,7 @@ def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT) -
 
 
 class KubeconfigEntry(Struct, frozen=True):
-    """A cluster, user and context of one name; a login program gives the credentials, so it holds no secret."""
+    """A cluster, user and context of one name; the credentials come from a plugin, so it holds no secret."""
 
     name: str
     server: str
@@ -198,7 +198,7 @@ class KubeconfigEntry(Struct, frozen=True):
     arguments: tuple[str, ...] = ()
 
     def sections(self) -> dict[str, dict[str, Any]]:
-        """List of the kubeconfig -> what is put into it."""
+        """The entry to write into each of the lists `clusters`, `users` and `contexts`."""
         cluster = {"server": self.server}
         if self.authority:
             cluster["certificate-authority-data"] = self.authority
@@ -223,7 +223,7 @@ def default_path() -> Path:
 
 
 def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
-    """Put the entry in, in place of one of the same name, and make it current where nothing is; whether it was there.
+    """Add the entry or replace the one of that name, and make it current if none is; returns whether it replaced one.
 
     Blocking. The file is replaced in one step and only its owner can read it. Raises BadKubeconfig.
     """
@@ -262,7 +262,7 @@ def _dumped(config: Any) -> str:
 
 
 def _edited(text: str, entry: KubeconfigEntry) -> str | None:
-    """The text with the entry in it and every other letter as it was; None for a text of another shape."""
+    """The file's text with the entry added and everything else unchanged; None if the text has an unusual layout."""
     if not text.strip():
         return None
     cuts: list[tuple[int, int, str]] = []
@@ -284,7 +284,7 @@ def _edited(text: str, entry: KubeconfigEntry) -> str | None:
 
 
 def _cut(text: str, listed: yaml.SequenceNode, plural: str, part: dict[str, Any]) -> tuple[int, int, str]:
-    """Where a list's text changes, and to what: the entry of that name, else a new one before the first."""
+    """Which range of the text to replace, and by what: the entry of that name, else a new one before the first."""
     column = listed.start_mark.column
     for node in listed.value:
         old = load_yaml(yaml.serialize(node))
@@ -301,7 +301,7 @@ def _cut(text: str, listed: yaml.SequenceNode, plural: str, part: dict[str, Any]
 
 
 def _kept(plural: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The new part, with what the person had set in a context: its namespace."""
+    """The new entry, with the namespace that the person had set in the old context."""
     inside = old.get("context")
     if plural == "contexts" and isinstance(inside, dict):
         return {**old, "context": {**inside, **new["context"]}}
@@ -309,7 +309,7 @@ def _kept(plural: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, An
 
 
 def _existing(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of the file, empty if there is none, and what it says."""
+    """The text of the file and its parsed content; both empty if there is no file."""
     try:
         text = path.read_text(encoding="utf-8")
         config = load_yaml(text)

@@ -1,4 +1,4 @@
-"""Which pod fills a rank now: two small requests in one go.
+"""Finds the pod that runs a rank now, with two small requests sent together.
 
 The rules are those of `console.scheduling.ranks`: numbers run over the replicated jobs in the order of the spec, their
 Jobs, and the completion indexes of each Job; the pod that counts is of the newest attempt.
@@ -36,7 +36,7 @@ class JobEnded(NotFound):
 
 
 class PodPending(NamedTuple):
-    """No pod of the rank can be connected to yet; `words` says why, as the end of a sentence."""
+    """No pod of the rank can be connected to yet; `words` is the reason, phrased to end a sentence."""
 
     words: str
 
@@ -75,7 +75,7 @@ def _in_namespace(address: RankAddress) -> str:
 
 
 async def _hint(wire: RawConnection, login: Login, address: RankAddress) -> str:
-    """Where else there is a job of that name, else which jobs there are, as far as that may be told."""
+    """A hint that names other namespaces with a job of that name, else the jobs that may be listed."""
 
     async def jobs(path: str) -> Iterable[tuple[str, str]]:
         (answer,) = await wire.get(f"{JOBSETS}{path}")
@@ -102,7 +102,7 @@ def _pods(address: RankAddress, completion_index: int) -> str:
 
 
 async def _body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
-    """The body of an answer; None if there is no such object."""
+    """The body of a response; None for 404, other failures are raised."""
     if answer.status == _NOT_FOUND:
         return None
     if answer.status != _OK:
@@ -111,7 +111,7 @@ async def _body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
 
 
 def _place(jobset: JobSet, address: RankAddress) -> tuple[int, tuple[str, int, int]]:
-    """The index of the pod in the job, and its place; NotThere names those there are."""
+    """The pod's index and its (replicated job, Job, completion index); NotThere lists the existing ones."""
     groups = list(dict.fromkeys(group.name for group in jobset.groups))
     if address.group and address.group not in groups:
         raise NotThere(f"{address.job} has no replicated job {address.group}.", f"It has: {', '.join(groups)}.")
@@ -128,7 +128,7 @@ def _place(jobset: JobSet, address: RankAddress) -> tuple[int, tuple[str, int, i
 
 
 def _choose(jobset: JobSet, number: int, here: Sequence[Pod]) -> LivePod | PodPending:
-    """The pod of the newest attempt, of those of one place from old to new, if one can be connected to."""
+    """The newest attempt's pod, or why it cannot be connected to; `here` has the pods of one index, oldest first."""
     live = [pod for pod in here if not pod.deleting_since and not pod.finished]
     if live and _runs(live[-1]):
         return _target(live[-1], number)
@@ -144,7 +144,7 @@ def _choose(jobset: JobSet, number: int, here: Sequence[Pod]) -> LivePod | PodPe
 
 
 async def _named(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
-    """A pod by name: once it is gone there is no other."""
+    """The pod of that name, or why it cannot be connected to; JobEnded once it is gone, as nothing replaces it."""
     (answer,) = await wire.get(f"/api/v1{_in_namespace(address)}/pods/{quote(address.pod, safe='')}")
     body = await _body(answer, login, f"read pod {address.pod}")
     if body is None:
@@ -164,7 +164,7 @@ def _runs(pod: Pod) -> bool:
 
 
 def _why_not(pod: Pod) -> str:
-    """Why a pod does not run yet: the scheduler's or the kubelet's word."""
+    """Why a pod does not run yet, as the scheduler or the kubelet reports it."""
     if pod.deleting_since:
         return "being deleted"
     waiting = (each.reason for each in pod.containers if each.state == "waiting")

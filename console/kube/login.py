@@ -1,4 +1,4 @@
-"""Who we are to one API server: TLS, and a header that is renewed before it runs out.
+"""Credentials for one API server: TLS settings, and an Authorization header that is renewed before it expires.
 
 Static credentials (certificate, token, token file, password) are read here, and exec credential programs (GKE, EKS,
 OIDC) are run here, by client.authentication.k8s.io v1 and v1beta1. `kubernetes` would take half a second to import, let
@@ -80,7 +80,7 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
 
 
 async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
-    """Exit code, output, complaints; the program is ended with whoever waits for it."""
+    """Run a program and return its exit code, stdout and stderr; it is killed if the caller is cancelled."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         env=environment,
@@ -177,21 +177,21 @@ class Login:
 
     @property
     def unverified(self) -> bool:
-        """Whether the server may show any certificate."""
+        """Whether the server's certificate is not verified."""
         return bool(self.target.cluster.insecure_skip_tls_verify) and self.server.startswith("https:")
 
     @property
     def server_name(self) -> str | None:
-        """Name the server's certificate has to carry, if not the host's."""
+        """The name that the server's certificate has to carry, if it is not the host's."""
         return self.target.cluster.tls_server_name
 
     @cached_property
     def proxy(self) -> Secret:
-        """Proxy to go through, for whichever library asks; empty: none. Raises BadKubeconfig."""
+        """URL of the proxy to use for this server; empty for none. Raises BadKubeconfig."""
         return proxy_of(self.server, self.target.cluster.proxy_url)
 
     async def headers(self) -> dict[str, str]:
-        """Headers that say who asks; renewed if they are about to run out; none over plain HTTP.
+        """HTTP headers with the credentials, renewed if they are about to expire; none over plain HTTP.
 
         Raises NotLoggedIn, BadKubeconfig.
         """
@@ -203,7 +203,7 @@ class Login:
         return {"Authorization": self._authorization} if self._authorization else {}
 
     async def renew(self, refused: dict[str, str]) -> bool:
-        """Get new credentials after these were refused; False if there is no other to be had."""
+        """Get new credentials after these were refused; False if they cannot be renewed."""
         user = self.target.user
         if not (user.exec or user.auth_provider or user.token_file or user.source):
             return False
@@ -221,7 +221,7 @@ class Login:
         return self._tls
 
     async def certificates(self) -> Certificates:
-        """The certificates of `tls`, for a library that does not take Python's TLS settings. Raises BadKubeconfig."""
+        """The certificates behind `tls` as PEM texts, for libcurl. Raises BadKubeconfig."""
         if self._certificates is None:
             self._certificates = await asyncio.to_thread(self._read_certificates)
         return self._certificates
@@ -306,7 +306,7 @@ class Login:
         return Secret(f"{certificate}\n{key}" if certificate and key else "")
 
     async def explain(self, error: ConsoleError) -> ConsoleError:
-        """The server says "Unauthorized" of an expired certificate; this says more."""
+        """Replace an "Unauthorized" that is due to an expired client certificate by an error that says so."""
         until = await asyncio.to_thread(self._certificate_end) if isinstance(error, NotLoggedIn) else None
         if until is None or until > datetime.fromtimestamp(self._clock(), UTC):
             return error
@@ -349,7 +349,7 @@ def _pem(data: str | None, path: str | None, what: str) -> Secret:
 
 
 def _load_pair(context: ssl.SSLContext, pem: str) -> None:
-    """OpenSSL reads a client certificate from files only, so it lies in one (0600) for that moment."""
+    """Load a client certificate through a temporary file (mode 0600): OpenSSL reads certificates from files only."""
     import tempfile  # costs 5 ms, and many accounts have no certificate
 
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:

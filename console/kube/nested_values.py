@@ -1,4 +1,4 @@
-"""Values of a chart: nested JSON data, changed and read by dotted paths, and laid over each other as Helm does."""
+"""Nested chart values (JSON data): read and changed by dotted paths, and merged as Helm does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def merge_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict
 
 
 def overlay_values(below: Mapping[str, Value], above: Mapping[str, Value]) -> dict[str, Value]:
-    """As `merge_values`, but a None is kept, so that it removes the name when these values are merged later."""
+    """Like `merge_values`, but a None is kept, so that it still removes the name in a later merge."""
     laid = dict(below)
     for name, value in above.items():
         under = laid.get(name)

@@ -1,4 +1,4 @@
-"""Byte pipes to ports of pods over WebSockets: one per connection, so that none can wedge another.
+"""Port-forwarding to pods over WebSockets: one connection per pipe, so that a stalled one cannot block another.
 
 Usually in the two channels of protocol v4, which cost a byte per message; where a server refuses that, in SPDY/3.1
 streams inside the messages, as kubectl does. Only SPDY can close one direction. Nothing is kept here: a reader that
@@ -30,13 +30,13 @@ _spoken: dict[str, str] = {}  # protocol that a server took, by its address, whe
 
 class Receiver(Protocol):
     def data(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Called with bytes that have arrived."""
 
     def full(self, on: bool) -> None:
-        """Whether to wait with writing."""
+        """Called with True when writing should pause, with False when it may continue."""
 
     def end(self, why: str) -> None:
-        """The pod's side has ended; `why` is empty when it just closed the connection."""
+        """Called when the pod's side has ended; `why` is empty if it just closed the connection."""
 
 
 class Pipe:
@@ -51,7 +51,7 @@ class Pipe:
         self.closed = False
 
     def attach(self, receiver: Receiver) -> None:
-        """Begin; everything goes to the receiver, from within the event loop."""
+        """Start to pass what arrives to the receiver, from within the event loop."""
         self._receiver = receiver
         self._socket.listen(self)
 
@@ -60,7 +60,7 @@ class Pipe:
             self._socket.send(b"\x00", data[at : at + PIECE])
 
     def finish(self) -> None:
-        """Say that no more will be written, if the protocol can."""
+        """Signal the end of the data written, if the protocol can."""
 
     def pause(self) -> None:
         self._socket.pause()
@@ -86,11 +86,11 @@ class Pipe:
     def feed(self, data: memoryview) -> None: ...
 
     def flushed(self) -> None:
-        """All that came together has been fed."""
+        """Called when all parts that arrived together have been fed."""
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Pass on what came, in one piece: the parts are views that are good for this moment only."""
+        """Pass the buffered parts on in one piece: their memory is only valid during this call."""
         if self._parts:
             data = b"".join(self._parts)
             self._parts.clear()
@@ -102,7 +102,7 @@ class Pipe:
             self._receiver.full(on)
 
     def ended(self, why: str) -> None:
-        """The connection has ended, or the pod's side of it."""
+        """Called when the connection, or the pod's side of it, has ended."""
         self._hand_over()
         if self.closed:
             return
@@ -122,7 +122,7 @@ class Pipe:
 
 
 class ChannelPipe(Pipe):
-    """Protocol v4: each message begins with its channel, and each channel with the port."""
+    """A pipe over protocol v4: each message starts with its channel number, and each channel with the port."""
 
     def __init__(self, socket: WebSocket, what: str) -> None:
         super().__init__(socket, what)
@@ -149,7 +149,7 @@ class ChannelPipe(Pipe):
 
 
 class StreamPipe(Pipe):
-    """SPDY/3.1: an error stream, which is only listened to, and a data stream."""
+    """A pipe over SPDY/3.1: an error stream, which is only read, and a data stream."""
 
     _ERROR, _DATA = 1, 3
 
@@ -165,7 +165,7 @@ class StreamPipe(Pipe):
         self._reason_due: asyncio.TimerHandle | None = None
 
     def attach(self, receiver: Receiver) -> None:
-        """Begin; the streams are opened without waiting for the answers."""
+        """Open the two streams without waiting for the replies, and pass what arrives to the receiver."""
         super().attach(receiver)
         about = {"port": str(self._port), "requestid": "0"}
         self._socket.send(
@@ -206,7 +206,7 @@ class StreamPipe(Pipe):
             self._left.discard(stream)
 
     def flushed(self) -> None:
-        """Hand over what came; the end of both streams is the end of the pipe, for the reason may come last."""
+        """Pass on what arrived; the pipe ends when both streams have, since the reason may come last."""
         self._hand_over()
         if self.closed:
             return
@@ -242,7 +242,7 @@ class ProtocolNotSupported(Unreachable):
 
 
 def switch_protocol(login: Login) -> bool:
-    """Use the other port-forward protocol with this server; False when both have been tried."""
+    """Switch to the other port-forward protocol for this server; False when both have been tried."""
     if _spoken.get(login.server, CHANNELS) == TUNNEL:
         _spoken.pop(login.server, None)
         return False
@@ -251,7 +251,7 @@ def switch_protocol(login: Login) -> bool:
 
 
 async def _explain(answer: RawResponse, login: Login, doing: str) -> None:
-    """Raise what a refused upgrade means, unless it may be the protocol that is refused."""
+    """Raise the error for a refused upgrade, unless the server may only not know the protocol."""
     if answer.status < 300:
         return
     error = await error_from_raw_response(login, answer, doing)
@@ -260,11 +260,9 @@ async def _explain(answer: RawResponse, login: Login, doing: str) -> None:
 
 
 def _is_verdict(error: ConsoleError) -> bool:
-    """Whether it is about rights or the server's state; what does not know a protocol says 400, 403 without a Status,
-    405, 426 or 501.
-    """
+    """Whether the error is about permissions or the server's state, and not about an unknown protocol."""
     if isinstance(error, NotAllowed):
-        return error.reason == "Forbidden"
+        return error.reason == "Forbidden"  # without a Status it may be a 403 for an unknown protocol
     if isinstance(error, Refused):
         return error.status not in {400, 405, 426}
     return "answered 501" not in error.message

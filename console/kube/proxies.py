@@ -1,4 +1,4 @@
-"""Which proxy leads to a server, for whichever library asks it: the kubeconfig's, else the environment's.
+"""Which proxy to use for a server: the kubeconfig's proxy-url, else the environment's.
 
 The environment is read as kubectl reads it (Go's httpproxy): HTTPS_PROXY for https, HTTP_PROXY for http, upper case
 before lower case; never for this machine itself; NO_PROXY has names (subdomains too), .suffixes (subdomains only), *,
@@ -28,7 +28,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os.environ) -> Secret:
-    """Address of the proxy with its scheme, empty if there is none; `given` is the kubeconfig's proxy-url.
+    """URL of the proxy for a server, empty if there is none; `given` is the kubeconfig's proxy-url.
 
     Raises BadKubeconfig for one of another kind than HTTP and SOCKS 5; its words hold neither name nor password.
     """
@@ -57,12 +57,12 @@ def is_loopback(host: str) -> bool:
 
 
 def _named(environment: Mapping[str, str], name: str) -> tuple[str, str]:
-    """The variable's name as it is written there, and its value; upper case counts before lower case."""
+    """The name as it is spelled in the environment, and the value; upper case counts before lower case."""
     return next(((each, environment[each]) for each in (name.upper(), name) if environment.get(each)), ("", ""))
 
 
 def _with_scheme(address: str) -> str:
-    """Without one it is plain HTTP, as in "proxy.example:3128"."""
+    """The address with http:// in front if it has no scheme, as in "proxy.example:3128"."""
     address = address.strip()
     return address if not address or "://" in address else f"http://{address}"
 
@@ -107,7 +107,7 @@ def _matches(entry: str, host: str, address: Address | None, port: int) -> bool:
 
 
 def _without_port(entry: str) -> tuple[str, str]:
-    """Name or address, and port if there is one: "x.example:443", "10.0.0.1", "[fd00::1]:443", "fd00::1"."""
+    """Split a NO_PROXY entry into host and port: "x.example:443", "10.0.0.1", "[fd00::1]:443", "fd00::1"."""
     if entry.startswith("["):
         name, _, port = entry[1:].partition("]")
         return name, port.removeprefix(":")
@@ -123,7 +123,7 @@ def _is_within(address: Address, entry: str) -> bool:
 
 
 def _address(host: str) -> Address | None:
-    """An IPv4 address in IPv6's clothes is the IPv4 one."""
+    """Parse an IP address; an IPv4-mapped IPv6 address becomes the IPv4 one. None for a host name."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a tunnel leads to: addresses of ranks, the pods that fill them, pairs of ports.
+"""How a tunnel's destination is named: rank addresses, live pods and port pairs.
 
 All that `a4 proxy` needs of tunnels: ssh waits for its imports.
 """
@@ -16,7 +16,7 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class RankAddress:
-    """Address of a rank: its number in the job or its place in a replicated job, or a pod by name."""
+    """Names a rank by its number in the job or its index in a replicated job, or names a pod."""
 
     namespace: str
     job: str
@@ -26,7 +26,7 @@ class RankAddress:
 
     @classmethod
     def parse(cls, namespace: str, job: str, rank: str = "") -> RankAddress:
-        """From the words of a command line: JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME; BadInput."""
+        """Parse the arguments JOB and RANK (a number or REPLICATED/INDEX), or pod/NAME; BadInput for others."""
         if job.startswith(_POD):
             if rank:
                 raise BadInput(f"{job} is a pod name: it takes no index.")
@@ -43,14 +43,14 @@ class RankAddress:
 
     @property
     def rank_text(self) -> str:
-        """The rank as `parse` reads it; empty for a pod."""
+        """The rank as `parse` accepts it; empty for a pod."""
         if self.pod:
             return ""
         return f"{self.group}/{self.number}" if self.group else str(self.number)
 
     @property
     def job_text(self) -> str:
-        """The job as `parse` reads it."""
+        """The job or pod as `parse` accepts it."""
         return f"{_POD}{self.pod}" if self.pod else self.job
 
     @property
@@ -80,7 +80,7 @@ class PortPair:
 
     @classmethod
     def parse(cls, text: str) -> PortPair:
-        """From REMOTE or LOCAL:REMOTE; BadInput."""
+        """Parse REMOTE or LOCAL:REMOTE; BadInput for others."""
         first, colon, second = text.partition(":")
         local, remote = (first, second) if colon else ("0", first)
         numbers = [

@@ -1,4 +1,4 @@
-"""One connection to the API server that is ready in milliseconds: a few plain requests, then a WebSocket.
+"""A direct HTTP/1.1 connection to the API server for tunnels, ready in milliseconds: a few GETs, then a WebSocket.
 
 `http` does everything else, by libcurl. A tunnel is not made by it: the requests that find the pod and the WebSocket
 share one connection here, and libcurl's WebSocket sent an eighth of what it received in the same time. This speaks just
@@ -55,7 +55,7 @@ class RawConnection:
         """The credentials of the last request, by which `login.renew` knows what is out of date."""
 
     async def get(self, path: str, *more: str, accept: str = "application/json") -> list[RawResponse]:
-        """Answers to requests that are sent at once and answered in order; raises OSError and its subclasses."""
+        """Send several GETs at once and return their responses in order; raises OSError and its subclasses."""
         async with asyncio.timeout(ANSWER):
             for each in (path, *more):
                 await self._ask(each, (f"Accept: {accept}",))
@@ -121,7 +121,7 @@ class RawConnection:
 
 
 def _length(text: str, base: int) -> int:
-    """A number of bytes; ConnectionError for what is none, or is longer than any answer that is asked for here."""
+    """Parse a number of bytes; ConnectionError if it is no number, or larger than any response expected here."""
     try:
         size = int(text, base) if text.isalnum() else -1
     except ValueError:
@@ -192,7 +192,7 @@ async def _opened(
 async def _through(
     proxy: SplitResult, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Ask an HTTP proxy to connect; ProxyRefuses."""
+    """Ask an HTTP proxy to connect to the host; raises ProxyRefused."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
     if proxy.username:

@@ -1,4 +1,4 @@
-"""YAML that a person typed, read without the parts that can hurt: no references, no depths."""
+"""Loads YAML typed by a person safely: no aliases, and limited nesting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INDENTED = re.compile(rf"^[ \-?]{{{_DEEP_IN_C // 2}}}", re.MULTILINE)
 
 
 class NotPlainError(ValueError):
-    """Why a text cannot be read, continuing a sentence; `line` is where, from 1, and 0 if nobody knows."""
+    """Why a YAML text cannot be loaded, phrased to continue a sentence; `line` counts from 1, 0 if unknown."""
 
     def __init__(self, why: str, line: int = 0) -> None:
         super().__init__(why)
@@ -20,7 +20,7 @@ class NotPlainError(ValueError):
 
 
 def load_yaml(text: str) -> Any:
-    """What the text says; YAMLError for every other one, also for dates and numbers that are none.
+    """Parse YAML; every failure is a YAMLError, including invalid dates and numbers.
 
     PyYAML lets through what their making raises: `2026-13-01` and `!!int x` are a ValueError there, `!!bool x` a
     KeyError. Deep nesting is refused before libyaml makes objects of it.
@@ -36,7 +36,7 @@ def load_yaml(text: str) -> Any:
 
 
 def _refuse_depth(text: str) -> None:
-    """YAMLError for a text of too many levels. Events are read one by one, without calls within calls."""
+    """Raise YAMLError for nesting that is too deep; it reads parser events and does not recurse."""
     import yaml
 
     depth = 0
@@ -47,7 +47,7 @@ def _refuse_depth(text: str) -> None:
 
 
 def load_without_references(text: str) -> Any:
-    """Load YAML; NotPlainError for references (which can expand to gigabytes) and for invalid YAML."""
+    """Parse YAML; NotPlainError for invalid YAML and for anchors and aliases, which can expand to gigabytes."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,4 +1,4 @@
-"""A shell in a container, on this process's own terminal; whoever draws on that stops before the shell takes it."""
+"""An interactive shell in a container on this process's own terminal, on which the caller must not draw meanwhile."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ _SANE = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2
 
 
 def best_shell(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str, ...]:
-    """Tmux's session `a4` if the container has tmux, so that it outlives the connection; else bash, else sh.
+    """The command for a shell: tmux's session `a4` where tmux exists, so that it survives a disconnect; else bash,
+    else sh.
 
     Its status line tells where it is and how to leave it; `nested`: the keys go through another tmux with its prefix.
     """
@@ -62,7 +63,7 @@ def _tmux(name: str, *, nested: bool) -> Iterator[str]:
 
 
 async def is_nested() -> bool:
-    """Whether this terminal is inside a tmux with the same prefix key (its default unless it says otherwise)."""
+    """Whether this terminal is inside a tmux with the same prefix key (the default unless it says otherwise)."""
     if not os.environ.get("TMUX"):
         return False
     asks = ("tmux", "show-options", "-gv", "prefix")
@@ -85,7 +86,8 @@ async def shell(
     tmux: bool = True,
     name: str = "",
 ) -> int:
-    """Run a shell (or `argv`) until it ends; its exit code. BadInput without a terminal; else as `exec.run`.
+    """Run a shell (or `argv`) until it ends, and return its exit code. BadInput without a terminal; else raises as
+    `exec.run`.
 
     The terminal is as it was afterwards, however the shell ended. `name` is what the window is called meanwhile.
     """
@@ -120,7 +122,7 @@ def _titled(screen: int, name: str) -> Iterator[None]:
 
 
 async def _converse(process: Process, keys: int, screen: int) -> int:
-    """Carry keys there, output here and the size there, until the shell ends."""
+    """Send keys and terminal sizes to the shell and write its output here, until it ends."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -159,7 +161,7 @@ def _write(screen: int, data: bytes) -> None:
 
 @contextmanager
 def _raw(keys: int) -> Iterator[None]:
-    """Every key as it is typed, Ctrl-C too; the terminal as it was afterwards."""
+    """Put the terminal in raw mode for this block (Ctrl-C is passed on too), and restore it afterwards."""
     before = termios.tcgetattr(keys)
     try:
         tty.setraw(keys)

@@ -1,4 +1,4 @@
-"""Fleet: all objects of the cluster at one moment, with how fresh each kind is.
+"""Fleet: an immutable snapshot of all watched objects, with the freshness of each kind.
 
 The store makes a new one at most four times a second. What follows from the objects (which pods a JobSet has, which
 GPUs of a node are taken) is worked out on first use and kept for as long as the snapshot lives.
@@ -43,7 +43,7 @@ def _grouped(objects: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """All objects known at `at`, by key.
+    """All objects known at time `at`, by (namespace, name).
 
     Not slotted, because the cached properties below live in its `__dict__`; never compared, because a screen asks
     whether the snapshot is another one, not whether it is equal.
@@ -67,12 +67,12 @@ class Fleet:
 
     @cached_property
     def pods_by_node(self) -> Mapping[str, list[Pod]]:
-        """Pods placed on each node, finished ones too."""
+        """Pods placed on each node, including finished ones."""
         return _grouped(self.pods.values(), attrgetter("node"))
 
     @cached_property
     def pods_by_jobset(self) -> Mapping[str, list[Pod]]:
-        """Pods by the uid of their JobSet: names are reused, uids are not."""
+        """Pods by the uid of their JobSet: unlike a name, a uid is never reused."""
         return _grouped(self.pods.values(), attrgetter("jobset_uid"))
 
     @cached_property
@@ -97,7 +97,7 @@ class Fleet:
 
     @cached_property
     def gpus_used(self) -> Mapping[str, int]:
-        """GPUs taken on each node, from the requests of its unfinished pods."""
+        """GPUs in use on each node: the requests of its unfinished pods."""
         taken: dict[str, int] = defaultdict(int)
         for pod in self.pods.values():
             held = pod.holds_gpus
@@ -106,14 +106,14 @@ class Fleet:
         return taken
 
     def gpus_free(self, node: Node) -> int:
-        """GPUs of that node that a new pod could have now; 0 while the node takes no pods."""
+        """Number of GPUs of that node that a new pod could get now; 0 while the node takes no pods."""
         return max(0, node.gpus - self.gpus_used.get(node.name, 0)) if node.takes_pods else 0
 
     def workload_of(self, jobset: JobSet) -> Workload | None:
         return self.workload_by_owner.get(jobset.uid)
 
     def cluster_queue_of(self, workload: Workload) -> ClusterQueue | None:
-        """The ClusterQueue that admitted it, or that its LocalQueue leads to."""
+        """The ClusterQueue that admitted the workload, or that its LocalQueue belongs to."""
         name = workload.cluster_queue
         if not name:
             door = self.local_queues.get((workload.namespace, workload.queue))
@@ -128,7 +128,7 @@ _Answer = TypeVar("_Answer")
 def per_snapshot(
     function: Callable[Concatenate[Fleet, _Asked], _Answer],
 ) -> Callable[Concatenate[Fleet, _Asked], _Answer]:
-    """A function that works each answer out once per snapshot, because a table draws its lines far more often."""
+    """Decorator that caches a function's results per snapshot, since tables redraw far more often than data changes."""
     answers: WeakKeyDictionary[Fleet, dict[object, _Answer]] = WeakKeyDictionary()
 
     def kept(fleet: Fleet, /, *args: _Asked.args, **named: _Asked.kwargs) -> _Answer:

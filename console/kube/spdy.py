@@ -1,4 +1,4 @@
-"""SPDY/3.1 framing, as far as port-forwarding needs it: bytes in and frames out, frames in and bytes out, no I/O."""
+"""SPDY/3.1 framing for port-forwarding: encodes and decodes frames, without I/O."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ class Writer:
         return self._control(SYN_REPLY, struct.pack(">I", stream) + self._headers({}))
 
     def reset(self, stream: int, status: int = 5) -> bytes:
-        """Return the sudden end of a stream; status 5 is "cancelled"."""
+        """Encode RST_STREAM, which aborts a stream; status 5 is "cancelled"."""
         return self._control(RST_STREAM, struct.pack(">II", stream, status))
 
     def ping(self, data: bytes) -> bytes:
-        """Return the answer to a ping, which is the same ping."""
+        """Encode the reply to a ping: the same frame."""
         return self._control(PING, data)
 
     def _control(self, kind: int, payload: bytes) -> bytes:

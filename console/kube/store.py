@@ -1,4 +1,4 @@
-"""Single objects in, whole snapshots out: the only place where what is known of the cluster changes."""
+"""Builds snapshots from the changes that the watches report; the only mutable state of the cluster view."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Store:
         self._wake()
 
     def _wake(self, kind: str = "") -> None:
-        """The picture is out of date; if a kind is named, so are its objects."""
+        """Mark the snapshot as outdated, and with a kind that kind's objects, and wake all subscribers."""
         if kind:
             self._published.pop(kind, None)
         self._fleet = None
@@ -69,13 +69,13 @@ class Store:
     # what the watches tell
 
     def set_version(self, kind: str, version: str, note: str = "") -> None:
-        """Note the API version that a kind is served in; `note` says what is left out."""
+        """Record the API version in which a kind is served; `note` says which fields are missing."""
         self._notes[kind] = note
         self._links[kind] = replace(self._links[kind], version=version)
         self._wake()
 
     def add(self, kind: str, objects: Mapping[Key, Any]) -> None:
-        """Add objects of a list that is not complete yet; the state of the watch stays."""
+        """Add objects of a list that is still being paged; the state of the watch does not change."""
         self._objects[kind].update(objects)
         self._links[kind] = replace(self._links[kind], last_seen=self._clock())
         self._published.pop(kind, None)
@@ -86,7 +86,7 @@ class Store:
             self._wake()
 
     def replace(self, kind: str, objects: Mapping[Key, Any], unparsable: Mapping[Key, str]) -> None:
-        """Replace all objects of a kind. One that cannot be parsed keeps its last known form."""
+        """Replace all objects of a kind; one that cannot be parsed keeps its last known version."""
         before = self._objects[kind]
         kept = {key: before[key] for key in unparsable if key in before}
         self._objects[kind] = {**objects, **kept}
@@ -99,7 +99,7 @@ class Store:
         self._alive(kind)
 
     def mark_unparsable(self, kind: str, key: Key, why: str) -> None:
-        """Note that an object can no longer be parsed: it keeps its last known form, and the watch status names it."""
+        """Record that an object cannot be parsed: it keeps its last known version, and the watch status names it."""
         self._odd[kind][key] = why
         self.mark_alive(kind)
 
@@ -109,7 +109,7 @@ class Store:
         self._alive(kind)
 
     def mark_lost(self, kind: str, state: WatchState, why: str, hint: str) -> None:
-        """Note that the watch was lost or refused: the objects stay, unless the server does not offer the kind."""
+        """Record that the watch was lost or refused: the objects stay, unless the server does not offer the kind."""
         link, now = self._links[kind], self._clock()
         since = link.since if link.state is state else now
         self._links[kind] = replace(link, state=state, since=since, why=why, hint=hint)
@@ -127,12 +127,12 @@ class Store:
         self._wake()
 
     def _alive(self, kind: str) -> None:
-        """The watch has told of an object."""
+        """Record that the watch has delivered a change of this kind."""
         self._published.pop(kind, None)
         self.mark_alive(kind)
 
     def _remark(self, kind: str) -> str:
-        """What a live kind leaves out."""
+        """What is missing in a kind that is being watched, as a sentence."""
         odd, note = self._odd[kind], self._notes.get(kind, "")
         if not odd:
             return note
@@ -151,7 +151,7 @@ class Store:
 
     @property
     def fleet(self) -> Fleet:
-        """The present snapshot; the same object until something changes."""
+        """The current snapshot; the same object until something changes."""
         if self._fleet is None:
             for kind, objects in self._objects.items():
                 if kind not in self._published:
@@ -161,7 +161,7 @@ class Store:
         return self._fleet
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Yield now and after every change; raises the exception that ended a watch."""
+        """Yield at once and after every change; raises the exception that ended a watch."""
         woken = asyncio.Event()
         woken.set()
         self._woken.add(woken)
@@ -178,13 +178,13 @@ class Store:
             self._woken.discard(woken)
 
     async def snapshots(self) -> AsyncGenerator[Fleet, None]:
-        """Yield the snapshot now and after changes, with a pause between in which changes accumulate."""
+        """Yield the current snapshot and new ones after changes, with a pause in which changes accumulate."""
         async for _ in self.changes():
             yield self.fleet
             await asyncio.sleep(PAUSE)
 
     def fail(self, error: BaseException) -> None:
-        """A watch ended with a bug of this program: raise it in everyone who reads snapshots."""
+        """Record that a watch ended with a bug of this program: everyone who reads snapshots gets the exception."""
         self._failure = self._failure or error
         self._wake()
 

@@ -1,4 +1,4 @@
-"""One context of the kubeconfig with all that belongs to it."""
+"""One kubeconfig context with its cluster and user entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 
 class Secret(str):
-    """Text that is passed on but never shown: its repr hides it, in crash reports too."""
+    """A string that may be passed on but not shown: its repr hides it, also in crash reports."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class Secret(str):
 
 
 class Masked(Struct, rename="kebab"):
-    """A part of a kubeconfig, which may hold a secret: it never shows what it holds."""
+    """A part of a kubeconfig that may hold a secret: its repr hides the values."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -59,7 +59,7 @@ class User(Masked):
 
 
 class Target(Masked):
-    """One context with its cluster and user, all paths absolute."""
+    """One context with its cluster and user; all file paths are absolute."""
 
     context: str
     user_name: str

@@ -1,4 +1,4 @@
-"""List, then follow, for ever: one kind's changes as an endless stream.
+"""Lists and then watches one kind, and yields its changes for ever.
 
 The first list comes page by page, so that a table fills while it is read. After that the stream resumes where it
 stopped. When the server no longer knows that point (410), the whole is listed again and given as one replacement, so
@@ -72,7 +72,7 @@ class Heartbeat(Struct, frozen=True):
 
 
 class Disconnected(Struct, frozen=True):
-    """The watch broke off, and the known objects may be out of date; it is being retried."""
+    """The watch broke off and is being retried; the known objects may be out of date."""
 
     error: ConsoleError
     state: WatchState = WatchState.STALE
@@ -88,7 +88,7 @@ class WatchSource(Protocol):
     async def page(self, token: str) -> bytes: ...
 
     def watch(self, version: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Lines from that version on; entering it means that the server has accepted."""
+        """Open a watch from that resourceVersion and yield its lines; once entered, the server has accepted it."""
 
 
 class Backoff(Struct, frozen=True):
@@ -97,7 +97,7 @@ class Backoff(Struct, frozen=True):
     refused: float = 60.0  # after a refusal that only an administrator can lift
 
     def wait(self, error: ConsoleError, failures: int) -> float:
-        """For this error, after so many in a row; with jitter, so that a cluster's clients do not come all at once."""
+        """Seconds to wait after this error and so many failures in a row, with jitter."""
         if isinstance(error, NotAllowed | NotFound):
             return self.refused
         if isinstance(error, Refused) and error.retry_after:
@@ -108,7 +108,7 @@ class Backoff(Struct, frozen=True):
 
 
 class _EndedAtOnce(Unreachable):
-    """A watch ended as it should, but without a word: asking again is right, without a pause is not."""
+    """A watch ended normally but sent nothing: it is retried after a pause."""
 
 
 MAX_OBJECTS = 200_000
@@ -170,14 +170,14 @@ async def follow(
 
 
 class _Length:
-    """What a list has brought so far, and why it cannot be the list of a cluster."""
+    """Counts the pages, objects and bytes of a list, and decides when it is too long to be real."""
 
     def __init__(self) -> None:
         self._pages = self._objects = self._bytes = 0
         self._said: int | None = None
 
     def add(self, page: ListPage[Any], size: int, token: str) -> str:
-        """Count a page of so many bytes, asked for by that token; why the list is given up, empty where it is not."""
+        """Count a page of `size` bytes requested with that token; returns why to give up, else empty."""
         found = len(page.items) + len(page.unreadable)
         self._pages += 1
         self._objects += found
@@ -202,7 +202,7 @@ class _Length:
 async def _list(
     source: WatchSource, reader: KindReader[Any, M], *, by_page: bool
 ) -> AsyncGenerator[tuple[str, Change], None]:
-    """The whole list, with the version to watch from; the next page is on its way while this one is read."""
+    """Yield the whole list with its resourceVersion; the next page is fetched while this one is decoded."""
     everything: dict[Key, M] = {}
     unreadable: dict[Key, str] = {}
     length = _Length()
@@ -240,7 +240,7 @@ async def _list(
 
 
 def _change(line: WatchEvent[Any]) -> Change:
-    """What a watch line means; raises Gone, Unreachable and other refusals for a line of type ERROR."""
+    """Convert a watch event to a change; raises Gone, Unreachable and other errors for an event of type ERROR."""
     if line.type == "ERROR":
         raise _error(line.status or StatusWire())
     if line.type == "DELETED":
@@ -257,7 +257,7 @@ def _error(status: StatusWire) -> ConsoleError:
 
 
 class HttpSource:
-    """Lists and watches of one collection of the API server."""
+    """Lists and watches one collection of the API server over HTTP."""
 
     def __init__(self, client: Client, path: str, what: str, *, silence: float = SILENCE) -> None:
         self._client = client
@@ -288,7 +288,7 @@ class HttpSource:
             raise
 
     async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """Their lines, with rests: where a key was pressed, and where the changes have no end."""
+        """Yield the lines of a watch, pausing after key presses and during long bursts of changes."""
         slices = WorkSlices(DRAWN, BURST)
 
         async def arrived() -> AsyncIterator[bytes]:
@@ -306,7 +306,7 @@ class HttpSource:
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Whole lines of any length; _Truncated if the last has no end."""
+    """Yield whole lines of any length; _Truncated if the last one has no line end."""
     rest: list[bytes] = []
     length = 0
     async for chunk in chunks:
@@ -330,7 +330,7 @@ _OPERATORS = {JOBSET: "JobSet", KUEUE: "Kueue"}
 
 
 class Served(Struct, frozen=True):
-    """The following changes come from this API version; `note` says what is left out."""
+    """The following changes come from this API version; `note` says which fields are missing in it."""
 
     version: str  # group and version, such as "kueue.x-k8s.io/v1beta2"
     note: str = ""
@@ -343,7 +343,7 @@ async def watch_kind(
     namespace: str,
     backoff: Backoff = USUAL,
 ) -> AsyncGenerator[Change | Served, None]:
-    """Yield the changes of one kind for ever; `namespace` is watched where all namespaces may not be listed."""
+    """Yield the changes of one kind for ever; falls back to `namespace` where all namespaces may not be listed."""
     failures, where = 0, ""
     while True:
         try:

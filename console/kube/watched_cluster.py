@@ -1,4 +1,4 @@
-"""A cluster that is watched: log in, follow every kind, keep the snapshot, switch, log out.
+"""A cluster whose objects are watched: connects, keeps a snapshot, and switches contexts.
 
 Importing this is cheap. What speaks to the network is imported by `connect`, in a thread, so that the first screen does
 not wait for it.
@@ -65,7 +65,7 @@ class WatchedCluster:
 
     @staticmethod
     def prepare() -> ModuleType:
-        """Import what speaks to the network: half a second, once, which a thread can spend ahead of `connect`."""
+        """Import the network modules, which takes half a second, ahead of `connect`."""
         from console.kube import discovery
 
         return discovery
@@ -76,7 +76,7 @@ class WatchedCluster:
 
     @property
     def unverified(self) -> bool:
-        """Whether the API server's certificate is not verified (insecure-skip-tls-verify); no, while not connected."""
+        """Whether the API server's certificate is not verified (insecure-skip-tls-verify)."""
         return self._connection is not None and self._connection.client.login.unverified
 
     @property
@@ -92,13 +92,13 @@ class WatchedCluster:
         return self._store.fleet
 
     def namespace_option(self, namespace: str) -> str:
-        """The namespace if commands have to name it; empty if it is the default one."""
+        """The namespace if commands have to name it; empty for the default namespace."""
         return "" if namespace == self.default_namespace else namespace
 
     # the connection
 
     async def connect(self, context: str, namespace: str) -> None:
-        """Start watching, after whatever was watched before; it does not wait for the server. Raises BadKubeconfig."""
+        """Watch this context instead, without waiting for the server. Raises BadKubeconfig."""
         target = self._kubeconfig.target(context)
         connecting = await asyncio.to_thread(self.prepare)
         await self._disconnect()
@@ -127,25 +127,25 @@ class WatchedCluster:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A task that dies of a mistake of ours must not die silently."""
+        """Report a watch task that died of a bug to everyone who reads snapshots."""
         error = None if task.cancelled() else task.exception()
         if error:
             self._store.fail(error)
 
     @property
     def current_connection(self) -> Connection:
-        """The connection to the present cluster; do not keep it, since a switch of the context replaces it."""
+        """The connection to the current cluster; do not store it, since a context switch replaces it."""
         if self._connection is None:
             raise Unreachable("The session is closed.")
         return self._connection
 
     def pause_for_keypress(self) -> None:
-        """Somebody has pressed a key: it is answered before what the cluster sends."""
+        """Call on each key press: it is handled before further data from the cluster."""
         if self._connection is not None:
             self._connection.client.pause_for_keypress()
 
     def connection_for_change(self, what: str) -> Connection:
-        """The connection, for a change of the cluster; NotAllowed, naming `what`, in read-only mode."""
+        """The connection, for an action that changes the cluster; NotAllowed, naming `what`, in read-only mode."""
         if self.read_only:
             raise in_read_only_mode(what)
         return self.current_connection
@@ -153,7 +153,7 @@ class WatchedCluster:
     async def is_allowed(
         self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
     ) -> bool:
-        """Whether the account may do this; the answer is cached for a minute."""
+        """Whether the account may use the verb on the resource; cached for a minute."""
         from console.kube import actions
 
         asked = (verb, resource, group, namespace, name, subresource)
@@ -164,7 +164,7 @@ class WatchedCluster:
         return answer
 
     async def require_namespace(self, name: str) -> None:
-        """Raise NotFound if the cluster has no such namespace; nothing is raised where that may not be asked."""
+        """Raise NotFound if the cluster has no such namespace; returns normally if that may not be checked."""
         try:
             await self.current_connection.client.request(
                 "GET", f"/api/v1/namespaces/{quote(name, safe='')}", doing=f"read namespace {name}"
@@ -191,7 +191,7 @@ class WatchedCluster:
         self.answered.set()
 
     async def me(self) -> str:
-        """As whom this person launches: the e-mail address of the login where the cluster knows one, else the user."""
+        """The name under which this person launches: the login's e-mail address, else the user name."""
         if not self._me:
             from console.kube import actions
 
@@ -202,11 +202,11 @@ class WatchedCluster:
         return self._me
 
     def whose(self, owner: str) -> str:
-        """The owner of something in a word: "you" for what this person launched."""
+        """The owner as shown: "you" for what this person launched, else the name."""
         return YOU if owner and owner == short_name(self._me) else owner
 
     async def _keep(self, kind: str) -> None:
-        """Put what the watch of one kind tells into the store, for ever."""
+        """Feed one kind's changes into the store, for ever."""
         from console.kube.watch import MAX_OBJECTS, Disconnected, Listed
 
         async with aclosing(self.current_connection.feed(kind, self.namespace)) as changes:
@@ -248,19 +248,19 @@ class WatchedCluster:
         self._goes_on.set()
 
     def is_watched(self, kind: str, namespace: str) -> bool:
-        """Whether the snapshot covers that kind in that namespace."""
+        """Whether the snapshot has objects of that kind in that namespace."""
         return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
 
     @property
     def kubeconfig(self) -> Kubeconfig:
-        """The contexts there are, in memory: what is added here stands in no file."""
+        """The loaded kubeconfig; contexts that are added to it are not written to a file."""
         return self._kubeconfig
 
     def contexts(self) -> tuple[ContextName, ...]:
         return self._kubeconfig.names(self.context)
 
     async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
-        """Go to another context or namespace; BadKubeconfig if there is no such context, and all stays as it is."""
+        """Switch to another context or namespace; BadKubeconfig, without any change, if there is no such context."""
         if context is not None and context != self.context:
             self._kubeconfig.target(context)
             self._rights.clear()
@@ -285,11 +285,11 @@ class WatchedCluster:
     # the snapshot
 
     def snapshots(self) -> AsyncGenerator[Fleet, None]:
-        """The latest snapshot, then a new one at most four times a second, until `close`."""
+        """Yield the latest snapshot, then new ones at most four times a second, until `close`."""
         return self._store.snapshots()
 
     async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = SILENT) -> Fleet:  # noqa: ASYNC109
-        """The picture once these kinds (all, if none is named) are known, or known to be forbidden or absent.
+        """Wait until these kinds (all if none is given) are listed, forbidden or absent; returns the snapshot.
 
         Raises what keeps the server from being reached; Unreachable after `timeout` seconds, or where nothing more of
         these kinds has come for `silent` seconds.
@@ -336,7 +336,7 @@ class WatchedCluster:
         await actions.delete_pod(self.connection_for_change(f"delete pod {name}").client, namespace, name)
 
     async def manifest(self, kind: str, namespace: str, name: str) -> str:
-        """The live object as YAML, Secret data hidden; `kind` in singular or plural, in any case."""
+        """The live object as YAML with Secret data hidden; `kind` may be singular or plural, in any case."""
         from console.kube import actions
 
         connection = self.current_connection
@@ -352,7 +352,7 @@ class WatchedCluster:
         stdin: bytes | AsyncIterator[bytes] | None = None,
         on_output: Callable[[int, bytes], None],
     ) -> int:
-        """Run a command in a container; its exit code. `on_output` gets 1 (output) or 2 (errors) and the bytes."""
+        """Run a command and return its exit code; `on_output` gets (1 stdout or 2 stderr, bytes)."""
         from console.kube import exec as executing
 
         client = self.connection_for_change(f"run a command in pod {pod}").client
@@ -368,7 +368,7 @@ class WatchedCluster:
         tmux: bool = True,
         name: str = "",
     ) -> int:
-        """A shell on this process's terminal, which nobody else may be using; its exit code; `name` titles it."""
+        """Run a shell on this process's terminal; returns its exit code. `name` sets the window title."""
         from console.kube.shell import shell
 
         client = self.connection_for_change(f"open a shell in pod {pod}").client

@@ -1,4 +1,4 @@
-"""What collectors of logs put around the lines of a program, taken off before anything is read.
+"""Removes what log collectors put around the lines of a program, before anything is parsed.
 
 That is JSON (of Docker's files, of Google Cloud, of journald and of agents that ship logs: a record a line or one
 array), CSV, the lists of Ansible, `grep -n` with and without names of files, stern's two words, and UTF-16. Which one
@@ -51,10 +51,10 @@ _RISING = 20
 
 class _Wrap(Protocol):
     def line(self, line: bytes) -> bytes:
-        """The text in that line, with its line end; the line itself if nothing is around it."""
+        """The program's text in that line, with its line end; the line itself if nothing is wrapped around it."""
 
     def end(self) -> bytes:
-        """The lines that were held back until the end."""
+        """The lines that were held back, now that the log has ended."""
 
 
 class CollectorUnwrapper:
@@ -71,7 +71,7 @@ class CollectorUnwrapper:
         self._plain = False
 
     def feed(self, data: bytes) -> bytes:
-        """The lines of the program in it, as far as they can be told yet."""
+        """Take bytes and return the unwrapped lines that are known so far."""
         if not self._begun:
             self._head += data
             if len(self._head) < _ENOUGH:
@@ -97,7 +97,7 @@ class CollectorUnwrapper:
         return said + (self._wrap.end() if self._wrap else b"")
 
     def _begin(self) -> bytes:
-        """Which letters the bytes are: UTF-8, or UTF-16 by its mark or by the zeros of every second byte."""
+        """Detect the encoding: UTF-16 by its byte order mark or by zeros in every second byte, else UTF-8."""
         self._begun = True
         head, self._head = self._head, b""
         name = _utf16(head)
@@ -153,7 +153,7 @@ class CollectorUnwrapper:
         return held
 
     def _decide(self, *, over: bool = False) -> bytes:
-        """What the lines that are held are wrapped in; nothing yet, as long as more of them may tell."""
+        """Detect the wrapping from the lines held so far; returns nothing while more lines are needed."""
         if not self._held:
             return b""
         lines = [line for line in self._held if line.strip() and not line.startswith((b"+ ", b"--\n"))]
@@ -175,7 +175,7 @@ _ARRAY = re.compile(rb"\s*\[\s*[\[{\"]|\s*\[\s*$")
 
 
 def _utf16(head: bytes) -> str:
-    """The name of the encoding; empty: another one."""
+    """The name of the UTF-16 variant; empty for another encoding."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16-le" if head[0] == 0xFF else "utf-16-be"
     even, odd = head[0:64:2], head[1:64:2]
@@ -187,7 +187,7 @@ def _utf16(head: bytes) -> str:
 
 
 def _wrap_of(line: bytes) -> _Wrap | None:
-    """What a line is wrapped in that tells it by itself."""
+    """The wrapping that can be recognised from this line alone; None if there is none."""
     if line.startswith(b"{"):
         record = _record(line)
         return _Json() if record is not None and _text(record) is not None else None
@@ -203,7 +203,7 @@ def _wrap_of(line: bytes) -> _Wrap | None:
 
 
 class _Records:
-    """Texts with their times: a collector may give the newest first."""
+    """Sorts records by time: some collectors write the newest first."""
 
     def __init__(self) -> None:
         self._time = ""
@@ -213,7 +213,7 @@ class _Records:
         self._forward: bool | None = None
 
     def add(self, text: str, time: str, pod: str) -> bytes:
-        """What can be told at once."""
+        """Add a record; returns the texts that can be output now."""
         said = _lined(text, pod)
         if self._forward is None and self._time and time and time != self._time:
             self._forward = time > self._time
@@ -225,13 +225,13 @@ class _Records:
         return self.end() if self._size > LARGEST else b""
 
     def end(self) -> bytes:
-        """The texts that were held back, the oldest first."""
+        """The texts that were held back, oldest first."""
         kept, self._kept, self._size = self._kept, [], 0
         return b"".join(kept if self._forward is not False else reversed(kept))
 
 
 def _lined(text: str, pod: str) -> bytes:
-    """Lines as they were printed, the pod in front of each."""
+    """The text as lines with [pod/NAME] in front of each."""
     lines = text.removesuffix("\n").split("\n")
     label = f"[pod/{pod}] " if pod else ""
     said = "\n".join(f"{label}{line}" if line.strip() else line for line in lines).encode("utf-8", "replace")
@@ -239,7 +239,7 @@ def _lined(text: str, pod: str) -> bytes:
 
 
 class _Json:
-    """A record a line, as JSON."""
+    """One JSON record per line."""
 
     def __init__(self) -> None:
         self._records = _Records()
@@ -252,7 +252,7 @@ class _Json:
 
 
 class _Csv:
-    """A record for each row of a table; a text may hold line ends."""
+    """One record per CSV row; a text may contain line ends."""
 
     def __init__(self, text: int, time: int, pod: int) -> None:
         self._at = text, time, pod
@@ -275,7 +275,7 @@ class _Csv:
 
 
 class _Ansible:
-    """Lists of lines, which it prints as JSON under the name of a host."""
+    """Ansible's output: lists of lines as JSON below the name of a host."""
 
     def __init__(self) -> None:
         self._host = ""
@@ -299,7 +299,7 @@ class _Ansible:
         return self._kept_text() if text.startswith("}") else b""
 
     def _object(self, text: str) -> bytes:
-        """A result that stands on one line."""
+        """Unwrap an Ansible result that is on one line."""
         said = _record(text.encode())
         if said is None:
             return b""
@@ -327,7 +327,7 @@ class _Ansible:
 
 
 class _Marked:
-    """Lines that are as they were, but for what stands in front of them."""
+    """Plain lines with a prefix, such as that of `grep -n` or stern."""
 
     def __init__(self, bare: Callable[[bytes], bytes | None]) -> None:
         self._bare = bare
@@ -383,7 +383,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def _text(record: dict[str, Any]) -> str | None:
-    """The text of a record; None if it has none, or if it is a report of a program itself."""
+    """The text of a record; None if it has none, or if the program itself printed this JSON."""
     if any("loss" in name for name in record):
         return None
     for name in _TEXTS:
@@ -394,7 +394,7 @@ def _text(record: dict[str, Any]) -> str | None:
 
 
 def _member(record: dict[str, Any], names: Iterable[str]) -> str:
-    """The first of these members that is there, such as resource.labels.pod_name."""
+    """The first of these fields that the record has; dotted names are nested, such as resource.labels.pod_name."""
     for name in names:
         value: Any = record
         for part in (name,) if name in record else name.split("."):
@@ -405,7 +405,7 @@ def _member(record: dict[str, Any], names: Iterable[str]) -> str:
 
 
 def _columns(heading: str) -> tuple[int, int, int] | None:
-    """Where text, time and pod stand in a row, if that line is the heading of such a table."""
+    """The column numbers of text, time and pod, if that line is the heading of such a table."""
     cells = [cell.strip() for cell in _cells(heading.strip())]
     plain = all(re.fullmatch(r"[\w@./ -]{1,80}", cell) for cell in cells)
     if len(cells) < 2 or len(set(cells)) < len(cells) or not plain:
@@ -419,7 +419,7 @@ def _columns(heading: str) -> tuple[int, int, int] | None:
 
 
 def _cells(row: str) -> list[str]:
-    """The cells of a row of CSV; none if it is no such row."""
+    """The cells of a CSV row; empty if the row is invalid."""
     try:
         return next(csv.reader(row.splitlines(keepends=True)), [])
     except csv.Error:
@@ -427,7 +427,7 @@ def _cells(row: str) -> list[str]:
 
 
 def _text_of_json_array(data: bytes) -> bytes:
-    """The texts of one JSON array; the bytes as they are if it is none of records or lines."""
+    """The texts of a JSON array of records or lines; other bytes are returned unchanged."""
     try:
         said = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The log of many ranks as one text: lines that all print alike are one line, and who differs stands out."""
+"""Merges the logs of many ranks: a line that all of them print is shown once, and who differs stands out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OWN = re.compile(
 
 
 def normalised(text: str, pod: str = "") -> str:
-    """The line without what is a rank's own: its number, its pod, times, processes, addresses."""
+    """The line with what is specific to a rank (its number, pod, times, process ids, addresses) replaced."""
     if pod and pod in text:
         text = text.replace(pod, "<pod>")
     return _OWN.sub("#", text)
@@ -45,7 +45,7 @@ class AgreedLine:
     ranks: set[int] = field(default_factory=set)
 
     def ranks_text(self, of: int, gaps: Iterable[Gap] = ()) -> str:
-        """Who printed it, of so many pods: "128/128", "127/128 (all but 41)"; "pod 3" for one alone.
+        """Who printed the line, of `of` pods: "128/128", "127/128 (all but 41)"; "pod 3" for a single one.
 
         A pod whose lines of that time are in one of the gaps is not counted: "7/7 (7 not read)".
         """
@@ -62,29 +62,29 @@ class AgreedLine:
         return f"{said} ({'; '.join(notes)})" if notes else said
 
     def is_minority(self, of: int, gaps: Iterable[Gap] = ()) -> bool:
-        """Whether only a minority of those that were read says so, or a minority does not."""
+        """Whether some, but not all, of the pods that were read printed the line."""
         return of > 1 and len(self.ranks) != of - len(self.ranks_unread(gaps))
 
     def ranks_unread(self, gaps: Iterable[Gap]) -> set[int]:
-        """Pods of which nobody can tell whether they printed it: they are late by up to the window."""
+        """Pods that may have printed the line, but whose log has a gap there."""
         return {gap.rank for gap in gaps if gap.since < self.time < gap.until + WINDOW} - self.ranks
 
 
 def _few(pods: Collection[int]) -> str:
-    """The numbers of the pods as ranges; only how many, if there are too many ranges."""
+    """The pod numbers as ranges; just their count if there are too many ranges."""
     said = format_ranges(pods)
     return said if said.count(",") < FEW else str(len(pods))
 
 
 class Consensus:
-    """Groups lines while they come in the order of time."""
+    """Groups lines of different ranks, fed in the order of time."""
 
     def __init__(self) -> None:
         self.lines: list[AgreedLine] = []  # in the order in which they were first printed; their ranks grow
         self._open: OrderedDict[str, list[AgreedLine]] = OrderedDict()
 
     def add(self, lines: Iterable[RankLine]) -> None:
-        """More lines; places in `lines` that are new begin where it ended before."""
+        """Add lines; `lines` may change from the index on where it ended before."""
         for line in lines:
             key = normalised(line.text, line.pod)
             groups = self._open.get(key)

@@ -1,4 +1,4 @@
-"""The log of one container, followed over dropped connections and restarts without a line lost or repeated.
+"""Follows the log of one container over dropped connections and restarts, without losing or repeating a line.
 
 The API server can only be asked for lines since a whole second. So the lines of the last seconds are remembered, asked
 for again after a drop, and those already given are left out, however many carry the same timestamp. What is remembered
@@ -43,7 +43,7 @@ MAX_BEFORE = 8  # lines of one moment that are remembered beyond those seconds
 
 
 class ResumeCursor:
-    """Lines given in the last seconds, so that none is given twice."""
+    """Remembers the lines of the last seconds, so that a reconnection does not deliver them twice."""
 
     def __init__(self, given: Iterable[Stamped] = (), *, whole: bool = True) -> None:
         """`given`: the last lines given before; `whole`: a line that is not among the remembered ones is new."""
@@ -61,7 +61,7 @@ class ResumeCursor:
         self._remember([*given])
 
     def rewind(self) -> None:
-        """After a reconnection: the server sends the lines since `last - OVERLAP` again, which are not given twice."""
+        """Prepare for a reconnection: the server sends the lines since `last - OVERLAP` again, and they are skipped."""
         self._again = Counter(raw for _, raw in self._lines)
         self._replaying = bool(self._lines)
         self._floor = 0.0 if self._whole else min((moment for moment, _ in self._lines if moment), default=0.0)
@@ -69,7 +69,7 @@ class ResumeCursor:
         self.met = False
 
     def drop_repeated(self, lines: list[Stamped]) -> list[Stamped]:
-        """Those of the lines that have not been given yet; remembers them."""
+        """The lines that have not been delivered yet; they are remembered."""
         if self._replaying:
             return [line for line in lines if self._is_new(line)]
         self._remember(lines)
@@ -90,7 +90,7 @@ class ResumeCursor:
         return True
 
     def _is_end_of_one_before(self, raw: bytes, moment: float) -> bool:
-        """Whether it is what is left of a line that was given, of which only the last parts are asked for again.
+        """Whether it is the end of a line that was delivered, of which the server sends only the last parts again.
 
         A runtime writes a line in parts of 16 KiB, each with its own timestamp: those of a progress bar may be minutes
         apart.
@@ -143,7 +143,7 @@ class RetryPolicy:
         self._failures, self._seen, self.broke = 0, True, False
 
     async def wait_or_raise(self, error: ConsoleError) -> bool:
-        """Wait as long as is right, and say whether the log has ended; raises the error if waiting is no use."""
+        """Wait before a retry and return whether the log has ended; raises the error if a retry is useless."""
         if isinstance(error, NotFound) and self._seen:
             return True
         if not self._follow or not (isinstance(error, Unreachable) or _waits(error)):
@@ -182,7 +182,7 @@ TAIL_MORE = 1000
 
 
 class LogRequest(Struct, frozen=True):
-    """Which lines of which container to fetch."""
+    """Which lines to fetch of which container."""
 
     namespace: str
     pod: str
@@ -225,7 +225,7 @@ class SizeLimit:
 
 
 class LogStream:
-    """The lines of one container, in batches, with the state of the connection beside."""
+    """The lines of one container in batches, and the state of its connection."""
 
     def __init__(
         self,
@@ -266,21 +266,22 @@ class LogStream:
 
     @property
     def lags(self) -> bool:
-        """Whether more of it has come than was read: now, or for most of the time since it was opened."""
+        """Whether lines arrive faster than they are read, now or for most of the time since the log was opened."""
         if not self._waits_since:
             return True
         now = monotonic()
         return self._waited + now - self._waits_since < (now - self._opened) / 2
 
     async def run(self, to: Callable[[list[Stamped]], None]) -> None:
-        """As `batches`, each given to `to` at the moment it comes, which costs less where thousands come a second."""
+        """Like `batches`, but calls `to` with each batch at once, which is cheaper for thousands a second."""
         self._to = to
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
                 to(batch)
 
     async def batches(self) -> AsyncGenerator[list[Stamped], None]:
-        """New lines until the container has ended (or once, without `follow`); none of them where only `open` changed.
+        """Yield new lines until the container has ended (or once, without `follow`); an empty batch if only `open`
+        changed.
 
         A container that has not started is waited for. Raises NotFound, NotAllowed, Refused, and Unreachable when the
         server has not answered for ten minutes.
@@ -312,7 +313,7 @@ class LogStream:
             self.state = StreamState.ENDED
 
     async def _end(self) -> AsyncGenerator[list[Stamped], None]:
-        """The lines printed between the loss of the connection and the end of the container."""
+        """Yield the lines printed between the loss of the connection and the end of the container."""
         with suppress(NotFound):
             async with aclosing(self._pass(self._wanted)) as batches:
                 async for batch in batches:
@@ -330,7 +331,7 @@ class LogStream:
             self.state = StreamState.RECONNECTING
 
     async def _ended(self) -> bool:
-        """Whether the container, or its pod, is over: else the connection was only dropped."""
+        """Whether the container or its pod has ended; if not, only the connection was dropped."""
         try:
             pod = await read_pod(self._client, self._wanted.namespace, self._wanted.pod)
         except NotFound:
@@ -341,7 +342,7 @@ class LogStream:
         return pod.finished or self._wanted.previous or (named is not None and named.state == "terminated")
 
     async def _before_restart(self) -> AsyncGenerator[list[Stamped], None]:
-        """What the run before printed since the connection broke, if the container was started anew since."""
+        """Yield the rest of the previous container's log, if the container restarted since the connection broke."""
         if self.restarts < 0:
             if batch := self._last_line():
                 yield batch
@@ -361,7 +362,7 @@ class LogStream:
             self._resumes = False
 
     async def _pass(self, wanted: LogRequest) -> AsyncGenerator[list[Stamped], None]:
-        """The new lines of one connection."""
+        """Yield the new lines of one connection."""
         self.memory.rewind()
         self._before = self.memory.last if self._resumes and not wanted.previous else 0.0
         path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
@@ -393,7 +394,7 @@ class LogStream:
             self._to(batch)
 
     def _cut(self, piece: bytes) -> list[Stamped] | None:
-        """The new lines that are complete with this chunk; None if nothing changed."""
+        """The new complete lines in this chunk; None if nothing changed."""
         if self._room is not None:
             self._room.count(piece)
         cutter, seen = self._cutter, self.open
@@ -407,12 +408,12 @@ class LogStream:
         return batch
 
     def _last_line(self) -> list[Stamped]:
-        """The line in the middle of which the program stopped."""
+        """The unfinished line during which the program stopped."""
         self.open, rest, self._rest = b"", self._rest, []
         return self._new(rest)
 
     def _look_for_gap(self, batch: list[Stamped]) -> None:
-        """The log goes on where it was left if a line from before came again; else what was between may be lost."""
+        """Record a gap unless a line from before the reconnection was sent again."""
         self._resumes = True
         if self._before and not self.memory.met:
             self.gaps.append((self._before, batch[0][0]))
@@ -434,7 +435,7 @@ async def follow_log(
     drawn: bool = False,
     memory: ResumeCursor | None = None,
 ) -> AsyncGenerator[LogLine, None]:
-    """Lines of a container, secrets redacted, until it has ended (or once, without `follow`).
+    """Yield the lines of a container with secrets redacted, until it has ended (or once, without `follow`).
 
     `drawn`: also what is seen of a line that has no end yet, each time it changes. `memory`: as of `LogStream`. Raises
     as `LogStream.batches` does.
@@ -449,7 +450,7 @@ async def follow_log(
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:
-    """The pod as it is now; NotFound if there is none."""
+    """Fetch a pod; NotFound if it does not exist."""
     body = await client.request("GET", pod_path(namespace, name), doing=f"read pod {name}")
     found: Pod = reader_of("pods").read_object(body, f"The pod {name}")
     return found

@@ -1,4 +1,4 @@
-"""Kinds of failure that a log names (NCCL, memory, GPU faults, ends told by launchers), with a next step for each.
+"""The kinds of failure that a log names (NCCL, memory, GPU faults, reports of launchers), with a next step for each.
 
 GPU faults are Xid lines of a kernel's log, and SXid of the switches between GPUs; libnccl prints `host:pid:thread
 [device] NCCL INFO text`, and warnings with the place in its source.
@@ -38,7 +38,7 @@ _NAMED = 4  # hosts that a sentence names
 
 
 class LogFailure(Struct, frozen=True):
-    """One failure that a log names, however often it does."""
+    """One failure named in a log, and how often it was named."""
 
     kind: str
     """nccl-timeout, nccl-error, nccl-warning, nccl-test, cuda-out-of-memory, out-of-memory, time-limit, cancelled,
@@ -59,7 +59,7 @@ class LogFailure(Struct, frozen=True):
 
 
 def group_sentences(failures: Iterable[LogFailure]) -> list[str]:
-    """A sentence for each failure, one for all ranks of which the same is said, in the order of the log."""
+    """One sentence per failure, shared by all ranks with the same one, in the order of the log."""
     groups: dict[tuple[str, str], list[LogFailure]] = {}
     for each in failures:
         groups.setdefault((each.kind, each.text), []).append(each)
@@ -136,7 +136,7 @@ EXCEPTIONS = (
 
 
 class Xid(Struct, frozen=True):
-    """A fault of a GPU, or of a switch between GPUs, as the kernel's log has it."""
+    """A fault of a GPU (Xid) or of an NVSwitch (SXid), as the kernel log reports it."""
 
     number: int
     bus: str
@@ -152,7 +152,7 @@ _NAME = re.compile(r"name=([^,]{0,300})(?:, |$)")
 
 
 def xid(line: str) -> Xid | None:
-    """The fault in that line, None if there is none."""
+    """The Xid or SXid in that line; None if there is none."""
     found = _XID.search(line) if "Xid" in line else None
     if found is None:
         return None
@@ -174,7 +174,7 @@ def xid(line: str) -> Xid | None:
 
 
 class NcclMessage(Struct, frozen=True):
-    """One line of NCCL_DEBUG."""
+    """One line that NCCL_DEBUG makes libnccl print."""
 
     level: str  # "INFO", "WARN", "TRACE", "VERSION" or "ERROR"
     text: str
@@ -189,7 +189,7 @@ _SOURCE = re.compile(r"[\w./-]{1,200}:\d{1,6}")  # file and line of libnccl, whi
 
 
 def nccl_message(line: str) -> NcclMessage | None:
-    """What libnccl says in that line; None if it says nothing."""
+    """The NCCL message in that line; None if there is none."""
     found = _LEVEL.search(line) if "NCCL " in line else None
     if found is None:
         return None

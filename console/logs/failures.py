@@ -1,4 +1,4 @@
-"""Failures that a log names, read while it is printed: bytes in any pieces, failures out.
+"""Finds failures in a log while it is printed; takes bytes in pieces of any size.
 
 Lines that name one by themselves are told by their words (`_READERS`); what torchrun and mpirun print over several
 lines is put together first (`_Report`). A program may print the same for every rank and again and again: each failure
@@ -93,7 +93,7 @@ _ENDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-m
 
 @dataclass(slots=True)
 class _Report:
-    """Lines of a launcher that say together which process failed."""
+    """Several lines in which a launcher reports which process failed."""
 
     launcher: str
     line: int
@@ -104,7 +104,7 @@ class _Report:
 
 
 class FailureParser:
-    """Reads the log of one job, a piece at a time."""
+    """Finds the failures in the log of one job, fed in pieces."""
 
     def __init__(self) -> None:
         self._blocks = LineBlocks(LONGEST, returns=True)
@@ -118,17 +118,17 @@ class FailureParser:
 
     @property
     def failures(self) -> tuple[LogFailure, ...]:
-        """All so far, in the order of their first lines."""
+        """All failures so far, in the order of their first lines."""
         return tuple(sorted(self._found.values(), key=lambda each: each.line))
 
     @property
     def ended(self) -> str:
-        """What a launcher says, at the end, of how it ended: "torchrun: rank 1 failed first, exit code 1."."""
+        """The launcher's last report of how the job ended, such as `torchrun: rank 1 failed first, exit code 1.`"""
         last = {kind: said for kind, (at, said) in self._ends.items() if self._bytes - at <= TAIL}
         return next((last[kind] for kind in _ENDS if kind in last), "")
 
     def feed(self, data: bytes) -> bool:
-        """Reads on; whether a failure was named. A line counts once its end has come."""
+        """Parse more bytes, up to the last line end; returns whether a failure was found."""
         block = self._blocks.add(data)
         before, at = len(self._found), 0
         for start, end in spans_with(WORDS, block, self._waiting):
@@ -141,7 +141,7 @@ class FailureParser:
         return len(self._found) != before
 
     def close(self) -> bool:
-        """Reads what is left without a line end; whether a failure was named."""
+        """Parse an unterminated last line; returns whether a failure was found."""
         before = len(self._found)
         if rest := self._blocks.end():
             self._line(rest, self._bytes)
@@ -177,7 +177,7 @@ class FailureParser:
             self._add(raised, text, at)
 
     def _opens(self, text: str, label: str, number: int) -> bool:
-        """Whether a report of several lines begins with this one."""
+        """Whether a launcher's report of several lines begins with this line."""
         if "ChildFailedError" in text:
             self._reports.setdefault(label, _Report("torchrun", number))
         elif found := _DETECTED.search(text):
@@ -212,7 +212,7 @@ class FailureParser:
     # reports of several lines
 
     def _reported(self, label: str, text: str, at: int) -> bool:
-        """Whether the line belongs to the report that is open."""
+        """Add the line to the open report; returns whether it belongs to it."""
         report = self._reports[label]
         report.left -= 1
         over = (self._member if report.launcher == "torchrun" else self._process)(report, text)
@@ -222,7 +222,7 @@ class FailureParser:
         return True
 
     def _member(self, report: _Report, text: str) -> bool:
-        """A line of what torchrun says of its processes; whether it is the last one."""
+        """Parse a line of torchrun's report on its processes; returns whether it is the last one."""
         if _ROOT in text:
             report.root = True
         elif found := _FIELD.match(text):
@@ -236,7 +236,7 @@ class FailureParser:
         return text.strip().startswith("====") and report.first is not None and "rank" in report.first
 
     def _process(self, report: _Report, text: str) -> bool:
-        """A line of what mpirun says of a process; whether it is the last one."""
+        """Parse a line of mpirun's report on a process; returns whether it is the last one."""
         said = report.members[0] if report.members else {}
         if "text" in said:
             said["text"] += f" {text.strip()}"
@@ -248,13 +248,13 @@ class FailureParser:
         return "exitcode" in said
 
     def _tell(self, label: str, at: int) -> None:
-        """What the report said, as far as it came."""
+        """Close a launcher's report and add its failures, even if the report is incomplete."""
         for each in _told(self._reports.pop(label)):
             self._add(each, label, at)
 
 
 def _end(failure: LogFailure) -> str:
-    """As a sentence of the one who tells it: "torchrun: rank 1 failed first, exit code 1."."""
+    """The end of the job as a launcher's sentence, such as `torchrun: rank 1 failed first, exit code 1.`"""
     said, _, who = failure.text.removesuffix(")").rpartition(" (")
     rank = f"rank {failure.rank} " if failure.rank is not None and failure.kind in {"torchrun", "mpirun"} else ""
     return f"{who}: {rank}{said}." if said else f"{failure.text}."
@@ -456,7 +456,8 @@ _CAUSE = re.compile(
 
 
 def failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:
-    """The launcher's step that failed last, with the line of it that says why, unless that one is known already.
+    """The step of the launcher that failed last, with the line that gives the reason, unless that line is known
+    already.
 
     None if these lines tell of no failed step.
     """

@@ -1,4 +1,4 @@
-"""Which lines of a block of bytes a filter lets through, or a search finds, without a look at each of them.
+"""Finds the lines of a block of bytes that a filter or a search matches, without testing each line.
 
 A filter that wants something (a pattern, errors, what NCCL says) asks only about lines in which letters stand that
 every such line has; one that wants all but something takes every line but those. Lines are told by where they begin.
@@ -28,7 +28,7 @@ _DEBUG = WordSearch(*DEBUG_WORDS, fold=True)
 
 
 def matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
-    """Where the lines begin in which the pattern is found."""
+    """Yield the offsets of the lines that match the pattern."""
     letters, fold = required_literal(pattern)
     lines: Iterable[int]
     if letters:
@@ -46,7 +46,7 @@ def matching_lines(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
 
 
 def passing_lines(data: bytes, keep: LineFilter) -> list[int]:
-    """Where the lines begin that the filter lets through."""
+    """Offsets of the lines that pass the filter."""
     # Whether it asks one thing only, and one of which the search alone says all.
     sure = not keep.level and (keep.pattern is None or not keep.nccl)
     some = _wanted(data, keep)
@@ -58,7 +58,7 @@ def passing_lines(data: bytes, keep: LineFilter) -> list[int]:
 
 
 def _wanted(data: bytes, keep: LineFilter) -> list[int] | None:
-    """Lines of which some are let through, and no others; None if all but some are."""
+    """Offsets of lines that may pass, where all others fail; None if the filter only excludes lines."""
     every: list[Iterable[int]] = []
     if keep.pattern is not None and not keep.without:
         every.append(matching_lines(data, keep.pattern))
@@ -73,7 +73,7 @@ def _wanted(data: bytes, keep: LineFilter) -> list[int] | None:
 
 
 def _unwanted(data: bytes, keep: LineFilter) -> Iterator[int]:
-    """Lines of which some are not let through, while all others are."""
+    """Yield the offsets of lines that may fail, where all others pass."""
     if keep.pattern is not None:
         yield from matching_lines(data, keep.pattern)
     if keep.nccl:
@@ -88,7 +88,7 @@ def _line(data: bytes, begin: int) -> bytes:
 
 
 def _begins(data: bytes) -> list[int]:
-    """Where each line begins; nothing begins after the last line end."""
+    """The offset of each line; none after the last line end."""
     lengths = [len(line) + 1 for line in data.split(b"\n")]
     begins = list(accumulate(lengths[:-1], initial=0))
     return begins if lengths[-1] > 1 else begins[:-1]
@@ -105,7 +105,7 @@ def _with(data: bytes, word: bytes) -> Iterator[int]:
 
 
 def _candidates(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
-    """Lines in which the pattern may be found: it is asked about all of them together."""
+    """Yield the offsets of lines that may match, found by searching the whole block at once."""
     search = re.compile(pattern.pattern, pattern.flags | re.MULTILINE).search
     match = search(data)
     while match is not None and (match.start() < len(data) or data[-1:] not in {b"", b"\n"}):
@@ -117,7 +117,7 @@ def _candidates(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
 
 
 def required_literal(pattern: re.Pattern[bytes]) -> tuple[bytes, bool]:
-    """Letters that stand in everything the pattern finds, and whether their case does not count.
+    """Characters that every match of the pattern contains, and whether their case is ignored.
 
     Told from the pattern as it is written: the longest run of letters, digits and spaces outside of groups and
     brackets that nothing after it makes optional. None are told of a pattern that is a choice as a whole.

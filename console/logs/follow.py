@@ -1,4 +1,4 @@
-"""The logs of all ranks of a job, followed once for everybody and kept on disk; of one container; why a job failed."""
+"""Logs of jobs and containers, each followed once for all its readers and stored on disk; and why a job failed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOOKED = 400  # last lines that are looked through for failures that they name
 async def failure_summary(
     cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str], parts: Sequence[LogSegment]
 ) -> FailureCard | None:
-    """The card of a job; None if nothing ended badly. `parts`: its lines, if they are followed."""
+    """The first failure of a job; None if nothing failed. `parts`: its log segments, if it is being followed."""
     jobset = cluster.fleet.jobsets.get(key)
     shelf = await asyncio.to_thread(
         find_stored_job, folder, cluster.context, *key, jobset.uid if jobset else "", server=cluster.server
@@ -56,7 +56,7 @@ async def failure_summary(
 async def _last_lines(
     streams: OpenStream, namespace: str, ending: RankFailure, parts: Sequence[LogSegment], shelf: JobLogStore | None
 ) -> tuple[list[str], str]:
-    """What the rank printed last in that attempt: as followed, as its pod still has it, or as it was kept.
+    """The rank's last lines in that attempt: from the followed log, from its pod, or from disk.
 
     The second says why it is not there though its pod may have it.
     """
@@ -106,7 +106,7 @@ class Logs:
 
     @property
     def folder(self) -> Path:
-        """Where logs are kept; a practice cluster's go with it, for the next one gives its jobs the same uids."""
+        """Where logs are stored; a practice cluster has its own folder, since the next one reuses the same uids."""
         if self._folder is not None:
             return self._folder
         practice = self._cluster.current_connection.target.cluster.practice_folder
@@ -132,7 +132,7 @@ class Logs:
         drawn: bool = False,
         memory: ResumeCursor | None = None,
     ) -> AsyncGenerator[LogLine, None]:
-        """Lines of a container until it has ended, over dropped connections, none lost or repeated.
+        """Yield the lines of a container until it has ended, over dropped connections, none lost or repeated.
 
         `drawn`: also what is seen of a progress bar, each time it changes. `memory`: what was given before, in this
         session or another, is not given again.
@@ -152,7 +152,7 @@ class Logs:
         once: bool = False,
         chosen: Callable[[int], Collection[int] | None] = lambda _: None,
     ) -> AsyncIterator[JobLog]:
-        """The log of a job: one connection for each container, however many read; the last one to leave ends them.
+        """The log of a job, with one connection per container shared by all readers; the last reader closes them.
 
         What is kept on the disk comes first. A job that is not there (any more) has only that; NotFound is raised by
         nobody, as it may still come. `tail`: lines of each container that are fetched at first, all of them unless
@@ -179,7 +179,7 @@ class Logs:
     async def previous(
         self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
     ) -> PreviousLogs:
-        """What ranks (all unless given) printed in the run before their last one, at most `tail` lines of each.
+        """What ranks (all unless given) printed in the previous run of their containers, at most `tail` lines of each.
 
         NotFound if there is no such job, nor anything kept of one.
         """
@@ -195,11 +195,11 @@ class Logs:
         )
 
     def on_context_changed(self) -> None:
-        """The cluster is another one from here on: its jobs are not those that were followed."""
+        """Stop following the jobs of the previous cluster."""
         shared, self._shared = list(self._shared.values()), {}
         self._closing += [asyncio.create_task(each.close()) for each in shared]
 
     async def close(self) -> None:
-        """End everything, and write what is not written."""
+        """Stop following all logs, and write pending lines to disk."""
         self.on_context_changed()
         await asyncio.gather(*self._closing)

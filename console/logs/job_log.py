@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ChangeSubscription:
-    """Which parts of a log may have more than somebody has taken: the others need no look, however many they are."""
+    """Tracks which segments of a log have grown since the subscriber last read them."""
 
     def __init__(self, parts: Iterable[LogSegment]) -> None:
         self._parts = dict.fromkeys(parts)
@@ -50,7 +50,7 @@ class ChangeSubscription:
         self._again()
 
     def notify(self, *parts: LogSegment) -> None:
-        """There may be more in these; none of them: something else has changed."""
+        """Mark these segments as grown; with none, another change is announced."""
         for part in parts:
             self._parts[part] = None
         self._come.set()
@@ -60,7 +60,7 @@ class ChangeSubscription:
         return parts
 
     async def wait(self) -> None:
-        """Wait until there may be something new, but not for long."""
+        """Wait until something may have changed, or a short time at most."""
         await self._come.wait()
         self._come.clear()
 
@@ -79,7 +79,7 @@ PAGE, LEAST = 4000, 50
 
 
 class LogCursor:
-    """Where somebody stands who reads some of the ranks (all, if none are named)."""
+    """A reader's position in the logs of some ranks (all, if none is given)."""
 
     def __init__(self, news: ChangeSubscription, wanted: Collection[int] | None = None) -> None:
         self._news = news
@@ -90,7 +90,7 @@ class LogCursor:
         self._at = {part: len(part) for part in parts}
 
     def next_page(self) -> list[RankLine]:
-        """The next page: of parts that have more than fits, only what the others cannot come before."""
+        """The next page of lines in order of time; lines that an unread one may precede are left for later."""
         pages: list[tuple[LogSegment, int, int]] = []
         upto = float("inf")
         told = self._news.take_changed()
@@ -173,7 +173,7 @@ class JobLog:
         self._tasks = [asyncio.create_task(each) for each in (self._keep_all(), self._ask_again(), self._write())]
 
     async def close(self) -> None:
-        """End all connections, and write what is not written."""
+        """End all connections, and write pending lines to disk."""
         self.closed = True
         self._tell()
         tasks = [*self._tasks, *(each.task for each in self._followed.values() if each.task)]
@@ -196,7 +196,7 @@ class JobLog:
                     await self._keep(fleet)
 
     async def _ask_again(self) -> None:
-        """Logs that were refused, even if nothing changes in the cluster."""
+        """Retry refused logs at intervals, even if nothing changes in the cluster."""
         while True:
             await asyncio.sleep(LOOK_AGAIN)
             if any(each.is_retry_due for each in self._followed.values()):
@@ -204,7 +204,7 @@ class JobLog:
                     await self._keep(self._cluster.fleet)
 
     async def _keep(self, fleet: Fleet) -> None:
-        """Follow every container of that snapshot which has started; one at a time."""
+        """Start to follow every container of that snapshot that has started; never runs twice at the same time."""
         jobset = fleet.jobsets.get(self.key)
         if jobset is None:
             await self._without(fleet)
@@ -238,7 +238,7 @@ class JobLog:
             self.ready.set()
 
     async def _begin(self, jobset: JobSet, number: int) -> None:
-        """Open the folder of a job that is in the cluster now, and load what is stored of it."""
+        """Open the folder of a job in the cluster, and load the stored logs."""
         self.uid = jobset.uid
         note = JobMetadata(
             jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe, self._cluster.server
@@ -307,7 +307,7 @@ class JobLog:
                 await asyncio.sleep(DISK_AGAIN)
 
     async def _write_now(self) -> bool:
-        """Write all pending lines; gives whether that succeeded."""
+        """Write all pending lines; returns whether that succeeded."""
         for followed in [each for each in self._followed.values() if each.may_lack_older_lines()]:
             with self.kept.refusals():
                 await followed.mark_truncated()
@@ -322,7 +322,7 @@ class JobLog:
     async def lines(
         self, wanted: Collection[int] | None = None, *, live: bool = False
     ) -> AsyncGenerator[list[RankLine], None]:
-        """Lines of those ranks (all unless given), what is there first, gathered for a moment and in order of time.
+        """Yield lines of these ranks (all unless given) in batches by time, stored lines first.
 
         `live`: only what comes from here on. It ends when the log is closed and when a job that is gone or at its end
         has been read.
@@ -352,7 +352,7 @@ class JobLog:
         return [part for part in self.parts if part.rank == rank]
 
     def progress_bars(self, wanted: Collection[int] | None = None) -> dict[int, str]:
-        """Of those ranks (all unless given) the progress bars that are being drawn: lines that have no end yet."""
+        """Progress bars that these ranks (all unless given) are drawing: rank -> the unfinished line."""
         return {
             part.rank: part.open.decode("utf-8", "replace")
             for part in self.parts
@@ -361,7 +361,7 @@ class JobLog:
 
     @contextmanager
     def subscribe(self) -> Iterator[ChangeSubscription]:
-        """Of which parts there may be more, all of them at first."""
+        """Subscribe to the growth of segments; all of them count as grown at first."""
         news = ChangeSubscription(self.parts)
         self._listeners.append(news)
         try:
@@ -372,7 +372,7 @@ class JobLog:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will come: the job is gone or at its end, and all its containers have been read."""
+        """Whether no more lines will come: the job has ended or is gone, and all its containers have been read."""
         if not self.ready.is_set() or any(each.task and not each.task.done() for each in self._followed.values()):
             return False
         jobset = self._cluster.fleet.jobsets.get(self.key)
@@ -380,12 +380,12 @@ class JobLog:
 
     @property
     def errors(self) -> list[ConsoleError]:
-        """Why logs cannot be read, or not to their end, each for one container."""
+        """The error of each container whose log cannot be read, or not to its end."""
         return [each.error for each in self._followed.values() if each.error is not None]
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """Of which pods the lines of what time are not known: left out, lost, not come, or refused."""
+        """Periods of which lines of a pod are missing: truncated, lost, delayed or refused."""
         return find_gaps(self._followed.values(), self.parts)
 
     @property

@@ -1,4 +1,4 @@
-"""A line that a container printed, its severity by the words in it, and how well a job's logs are being followed."""
+"""Log lines with their severity, and the coverage of a job's logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from console.logs.failure_kinds import FAILURE_WORDS
 
 
 class LogLine(Struct, frozen=True):
-    """A line with the moment the kubelet received it."""
+    """A log line with the time at which the kubelet received it."""
 
     time: float
     text: str  # without its line end; bytes that are no UTF-8 are shown as U+FFFD
@@ -22,7 +22,7 @@ class LogLine(Struct, frozen=True):
 
 
 class RankLine(msgspec.Struct, frozen=True, gc=False):
-    """A line of one rank of a job. A struct of msgspec's, because thousands a second are made of them."""
+    """A log line of one rank; a msgspec Struct, because thousands are created per second."""
 
     rank: int
     time: float  # seconds since the epoch; of a line without a timestamp that of the line before
@@ -142,7 +142,7 @@ NCCL = re.compile(b"|".join(NCCL_WORDS))  # what libnccl says of itself
 
 
 def _word(word: bytes, before: bytes = rb"\w") -> re.Pattern[bytes]:
-    """The word as such, found by its letters first: ten times faster than a look at each place for its edge."""
+    r"""A pattern for a whole word that searches for its letters first: ten times faster than \b at the start."""
     return re.compile(word + rb"\b(?<!" + before + word + b")")
 
 
@@ -165,7 +165,7 @@ def level(text: bytes) -> str:
 
 
 def _is_error(head: bytes) -> bool:
-    """Whether a word of an error stands there, or that something is not a number."""
+    """Whether the line contains a word for an error, or reports a NaN or infinity."""
     if not any(map(head.__contains__, ERROR_WORDS)):
         return False
     if any(map(head.__contains__, _FAILURES)):

@@ -1,4 +1,4 @@
-"""Whole lines out of bytes in any pieces, as the kubelet serves them: a timestamp, a space, the text.
+"""Splits the bytes of a log (as the kubelet serves it: timestamp, space, text) into lines.
 
 A progress bar is a line drawn again and again over a carriage return. Kept of it are its last frame and, as lines of
 their own, one frame of each step that tells a loss (curves are drawn of these) and the bar over which a loss was
@@ -34,7 +34,7 @@ class TextLines:
             yield strip_terminal_codes(raw[: self._longest])
 
     def end(self) -> Iterator[str]:
-        """The last line, if it had no end."""
+        """Yield the last line if it has no line end."""
         rest = self._blocks.end()
         if rest:
             yield strip_terminal_codes(rest)
@@ -61,7 +61,7 @@ _IN_LABELS = ":[>\x1b"  # one of these stands in every label, and in no row
 
 
 def label_of(line: str) -> tuple[str, str]:
-    """Which process printed the line, as far as labels tell, and the line without them."""
+    """The process label in front of a line, such as "[rank3]:", and the line without it."""
     if line[:1] == "#" and "\x1b" not in line:
         return "", line
     if not any(map(line.__contains__, _IN_LABELS)):
@@ -84,7 +84,7 @@ _BAR, _LOSS = b"%|", b"loss"
 
 
 class ProgressBarFilter:
-    """Chooses which frames of a progress bar are kept as lines; `last` is the current frame."""
+    """Chooses which frames of a progress bar to keep as lines; `last` is the current frame."""
 
     def __init__(self) -> None:
         self.last = b""
@@ -93,7 +93,7 @@ class ProgressBarFilter:
         self._told = b""
 
     def add(self, picture: bytes) -> list[bytes]:
-        """Take in a complete frame; gives the earlier frames that are to be kept as lines."""
+        """Add a complete frame; returns the earlier frames to keep as lines."""
         if not picture.strip():
             return []
         self.last = picture
@@ -108,7 +108,7 @@ class ProgressBarFilter:
         return [told] if step not in {b"", place[1]} else []
 
     def end(self, picture: bytes) -> list[bytes]:
-        """Take in the last frame of the line; gives the frames that are to be kept as lines."""
+        """Add the last frame of the line; returns the frames to keep as lines."""
         lines = self.add(picture)
         over = self._bar if _LOSS in self.last else b""
         for each in (self._told, over):
@@ -123,7 +123,7 @@ _STAMP = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
 
 
 class LineSplitter:
-    """Turns bytes into whole lines, of any length, though of a very long one only the first mebibyte.
+    """Splits bytes into lines; only the first mebibyte of a very long line is kept.
 
     Of a line that a program draws again and again only what `ProgressBarFilter` says is kept. Carriage returns at
     the end of a line are removed.
@@ -137,7 +137,7 @@ class LineSplitter:
 
     @property
     def open(self) -> bytes:
-        """The picture that is seen now of a line that has no end yet; empty if it is no such line."""
+        """The current frame of a progress bar whose line has not ended; empty if there is none."""
         return self._pictures.last if self._pictures else b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -153,7 +153,7 @@ class LineSplitter:
         return whole
 
     def end(self) -> list[bytes]:
-        """The last line, if it has no end: a program may stop in the middle of one."""
+        """The last line, if the log stopped without a line end."""
         return self._cut() if self._rest or self._pictures else []
 
     def _drawn(self, whole: list[bytes], last: bytes) -> list[bytes]:
@@ -164,7 +164,7 @@ class LineSplitter:
         return lines + self._add(last)
 
     def _add(self, piece: bytes) -> list[bytes]:
-        """More of a line, in which there may be pictures; those that are lines of their own."""
+        """Add to the current line, which may be a progress bar; returns the frames to keep as lines."""
         first, *others = piece.split(b"\r")
         self._put(first)
         lines: list[bytes] = []
@@ -199,7 +199,7 @@ def is_stamp(word: bytes) -> bool:
 
 
 def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
-    """Each line with the moment of its timestamp, 0.0 where there is none."""
+    """Split each line into its time (0.0 if it has no timestamp) and its text."""
     head, second = b"", 0.0
     lines: list[tuple[float, bytes]] = []
     for raw in raws:
@@ -236,7 +236,7 @@ def text_of(raw: bytes) -> bytes:
 
 
 def texts_of(raws: list[bytes]) -> list[bytes]:
-    """The texts of many lines: as `text_of`, faster for timestamps as long as the kubelet makes them."""
+    """The texts of many lines; like `text_of`, but faster for the kubelet's usual timestamps."""
     return [
         raw[_STAMP:]
         if raw.find(b" ", 0, _STAMP) == _STAMP - 1

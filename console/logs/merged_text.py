@@ -1,4 +1,4 @@
-"""Many logs as one text in the order of time, of which any page can be had without sorting all of it."""
+"""Many logs merged by time into one text, of which any page can be read without sorting all of it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class TimedLines(Protocol):
-    """Lines of one origin, known by the times at which they were printed, which never go back."""
+    """Lines of one source with their times, in ascending order."""
 
     @property
     def times(self) -> Sequence[float]:
-        """Seconds since the epoch."""
+        """The time of each line, in seconds since the epoch."""
 
 
 class FilteredLines:
@@ -67,7 +67,7 @@ def offsets_of_line(parts: Sequence[TimedLines], start: int) -> list[int]:
 
 
 def _skip(parts: Sequence[TimedLines], at: list[int], lines: int) -> list[int]:
-    """The place so many lines further: lines of few moments, however many were printed at each."""
+    """Advance the positions by so many lines, which is fast even if many lines have the same time."""
     while lines > 0:
         moment = min(part.times[here] for part, here in zip(parts, at, strict=True) if here < len(part.times))
         for index, part in enumerate(parts):
@@ -78,7 +78,7 @@ def _skip(parts: Sequence[TimedLines], at: list[int], lines: int) -> list[int]:
 
 
 def iter_lines(parts: Sequence[TimedLines], at: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Lines from that place on, each as part and number."""
+    """Yield the lines from these positions on, each as (part index, line number)."""
     heap = [(part.times[here], index, here) for index, (part, here) in enumerate(zip(parts, at, strict=True))
             if here < len(part.times)]  # fmt: skip
     heapq.heapify(heap)
@@ -93,7 +93,7 @@ def iter_lines(parts: Sequence[TimedLines], at: Sequence[int]) -> Iterator[tuple
 
 
 def position(parts: Sequence[TimedLines], part: int, number: int, moment: float) -> int:
-    """Where a line stands in the merged text: the line is `number` in `part` and was printed at `moment`."""
+    """Line number in the merged text of line `number` of part `part`, which was printed at `moment`."""
     return number + sum(
         (bisect_right if index < part else bisect_left)(other.times, moment)
         for index, other in enumerate(parts)
@@ -106,7 +106,7 @@ CUT = b" (the line goes on)"
 
 
 class MergedText(Text):
-    """`parts` gives the parts as they are at each moment; `label` says whose a part is."""
+    """Shows `parts`, a function that returns the current logs, as one text; `label` names the source of a part."""
 
     def __init__(self, parts: Callable[[], Sequence[LogSegment]], label: Callable[[LogSegment], str]) -> None:
         self._get = parts
@@ -119,7 +119,7 @@ class MergedText(Text):
         self._matches_of: dict[int, FilteredLines] = {}
 
     def renew(self) -> None:
-        """Take up parts that are new, and leave out those that are no longer wanted."""
+        """Update the list of logs: add new ones and drop those that are no longer wanted."""
         self._parts = list(self._get())
 
     def _shown(self) -> Sequence[TimedLines]:
@@ -138,7 +138,7 @@ class MergedText(Text):
         return sum(len(part.times) for part in self._parts)
 
     def page(self, start: int, stop: int) -> list[TextRow]:
-        """Lines of the merged text; those of one part are read together."""
+        """Lines start to stop of the merged text, read with one access per part."""
         shown = self._shown()
         places = list(islice(iter_lines(shown, offsets_of_line(shown, max(0, start))), max(0, stop - max(0, start))))
         numbers: dict[int, list[int]] = {}
@@ -187,7 +187,7 @@ class MergedText(Text):
         return position(shown, index, number, moment)
 
     def nearest(self, line: int) -> int:
-        """The first match from that line on, to the moment."""
+        """The number of the first match at or after that line's time."""
         shown = self._shown()
         at = next(iter_lines(shown, offsets_of_line(shown, line)), None)
         if at is None:
@@ -203,7 +203,7 @@ def _look(
     keep: LineFilter | None,
     pattern: re.Pattern[bytes] | None = None,
 ) -> bool:
-    """Search the next `lines` lines of a part, all in one block; whether some are left after them."""
+    """Search the next `lines` lines of a part as one block; returns whether lines remain."""
     start = picked.seen
     stop = min(len(part), start + lines)
     block = b"".join([text + b"\n" for text in part.texts(start, stop)])
@@ -218,7 +218,7 @@ def _look(
 
 
 def _wanted_lines(block: bytes, keep: LineFilter | None, pattern: re.Pattern[bytes] | None) -> Iterable[int]:
-    """Where the lines begin in which the pattern is found, or all that are kept."""
+    """Offsets of the lines that match the pattern, or without one of those that the filter keeps."""
     if pattern is None:
         return passing_lines(block, keep) if keep is not None else ()
     matches = matching_lines(block, pattern)

@@ -1,4 +1,4 @@
-"""The run before the last of each rank: of a container that was started again, of an earlier pod, or as it was kept."""
+"""Logs of the previous run of each rank's container: before its restart, from an earlier pod, or from disk."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PreviousLog:
 
 @dataclass(frozen=True)
 class _Nothing:
-    """Why no earlier run of a rank can be shown."""
+    """Why no earlier run of a rank's container can be shown."""
 
     why: str
     error: ConsoleError | None = None  # what kept it from being read, where there may be one
@@ -67,12 +67,12 @@ class PreviousLogs:
 
     @property
     def lines(self) -> Iterator[RankLine]:
-        """The lines of all ranks in the order of time."""
+        """Yield the lines of all ranks in the order of time."""
         return heapq.merge(*self.found, key=time_and_rank)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """Ranks of which there is nothing, and what was left out of the others."""
+        """The ranks without an earlier run, and the truncated parts of the others."""
         return (
             *(Gap(number, 0.0, float("inf"), why) for number, why in self.without),
             *(Gap(each.rank, 0.0, each.first, "older lines were left out") for each in self.found if each.cut),
@@ -86,7 +86,7 @@ class PreviousLogs:
 
 @dataclass(frozen=True)
 class _Rank:
-    """Where the earlier runs of one rank may be."""
+    """Where to look for the earlier runs of one rank."""
 
     number: int
     pod: Pod | None
@@ -106,7 +106,7 @@ class PreviousLogReader:
     async def read(
         self, wanted: Collection[int] | None, tail: int | None, followed: Sequence[LogSegment]
     ) -> PreviousLogs:
-        """Of those ranks (all unless given), the last `tail` lines each; NotFound if nothing is known of such a job.
+        """The last `tail` lines of these ranks (all unless given); NotFound if the job is unknown.
 
         Where nothing can be read of anybody, as the cluster does not let it or cannot be reached, that error is raised.
 
@@ -135,7 +135,7 @@ class PreviousLogReader:
         return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None)
 
     async def _one(self, rank: _Rank, tail: int | None) -> PreviousLog | _Nothing:
-        """What a rank printed, or why there is nothing."""
+        """The rank's log from the previous run, or why there is none."""
         main = rank.pod.main if rank.pod else None
         known = "not started again" if rank.pod is not None else "it has no pod"
         nothing = _Nothing(
@@ -192,7 +192,7 @@ def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[
 
 
 def _of_disk(number: int, kept: Sequence[LogSegment]) -> list[_Rank]:
-    """The ranks of a job that is gone, each with the segments of its pods before the last one."""
+    """The ranks of a job that is no longer in the cluster, with the stored segments before their last pod."""
     return [
         _Rank(rank, None, None, _before_the_last([part for part in kept if part.rank == rank]))
         for rank in range(max([number, *(part.rank + 1 for part in kept)]))
@@ -200,7 +200,7 @@ def _of_disk(number: int, kept: Sequence[LogSegment]) -> list[_Rank]:
 
 
 def _before_the_last(parts: Sequence[LogSegment]) -> list[LogSegment]:
-    """The segments without those of the last pod."""
+    """The segments of all pods but the last."""
     last = max((part for part in parts if len(part)), key=_age, default=None)
     return [part for part in parts if last is not None and part.uid != last.uid]
 

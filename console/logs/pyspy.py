@@ -1,4 +1,4 @@
-"""Output of `py-spy dump`, as text and as JSON: the stacks of all threads of one process or of several.
+"""Parses the output of `py-spy dump`, text or JSON: the stacks of all threads of one or more processes.
 
 With --json it is an array with an object for each thread: pid, thread_id, thread_name, os_thread_id, active, owns_gil,
 frames (name, filename, short_filename, line), process_info (command_line) or null (py-spy 0.3.14 to 0.4.1).
@@ -23,7 +23,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class ThreadStack:
-    """One thread and its calls, the innermost first."""
+    """One thread and its stack, innermost call first."""
 
     id: str
     name: str = ""
@@ -98,7 +98,7 @@ class _Process:
 
 
 class PySpyParser:
-    """Reads any number of dumps, a piece at a time."""
+    """Parses any number of py-spy dumps, fed in pieces."""
 
     def __init__(self) -> None:
         self._lines = TextLines(LONGEST_JSON)
@@ -130,7 +130,7 @@ class PySpyParser:
             self.open = self._of_text(line) or (self.open and not line[:1].strip())
 
     def _json_line(self, line: str) -> None:
-        """A dump in JSON ends with a line that ends the array; what is none is left out."""
+        """Add a line to the JSON dump, which ends with the line that closes the array; invalid JSON is dropped."""
         if self._json is None:
             self._json, self._kept = [], 0
         elif line[:1] not in (" ", "\t", "]", ""):
@@ -157,7 +157,7 @@ class PySpyParser:
         self._read += found.values()
 
     def _of_text(self, line: str) -> bool:
-        """Whether the line is one of a dump."""
+        """Parse a line of a text dump; returns whether it is one."""
         if found := _PROCESS.match(line):
             self._read.append(_Process(int(found.group(1)), found.group(2).strip()))
         elif found := _STACK.match(line):

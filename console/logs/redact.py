@@ -1,4 +1,4 @@
-"""Secrets, told by a variable's name or the look of a text: one list for logs, forms, histories and profiles.
+"""Redacts secrets, recognised by a variable's name or by their form, in logs, forms, histories and profiles.
 
 A block without any of the words below is only searched for them, less than 1 ns a byte; of others, the lines in which
 one stands are looked through. Every pattern takes time in proportion to the text: repeats are bounded, or begin where
@@ -103,7 +103,7 @@ AFTER = rf"(?=[a-z_?&:-])(?:{_AFTER})"
 
 
 def is_confidential(name: str, value: object = None) -> bool:
-    """Whether a variable of that name holds a secret, so that its value is neither shown nor kept."""
+    """Whether the variable's name suggests a secret, so that its value is neither shown nor stored."""
     words = [word.upper() for word in _WORD.findall(name)]
     if _TAMED.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
         return False
@@ -111,13 +111,13 @@ def is_confidential(name: str, value: object = None) -> bool:
 
 
 def looks_confidential(text: str) -> bool:
-    """Whether a text holds a token, a key, or words that announce one."""
+    """Whether a text contains a token, a key, or words that announce one."""
     raw = text.encode("utf-8", "surrogatepass")
     return any(pattern.search(raw) is not None for pattern in (*_patterns(), _KEY))
 
 
 def redact(text: str) -> str:
-    """The text without what can be told to be a secret, for messages of our own; logs have `Redactor`."""
+    """The text with recognisable secrets redacted, for this program's own messages; logs use `Redactor`."""
     return redact_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
@@ -142,13 +142,13 @@ _ESCAPE = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-Z\\-_])")
 
 
 class Redactor:
-    """Takes secrets out of the lines of one stream, also a private key that goes over many lines."""
+    """Redacts secrets in the lines of one stream, also a private key that spans lines."""
 
     def __init__(self) -> None:
         self._left = 0  # lines that may still belong to a key
 
     def lines(self, lines: list[bytes]) -> list[bytes]:
-        """The lines with what is secret redacted; as many as were given. Their first word is kept as it is."""
+        """The lines with secrets redacted, as many as were given; the first word (a timestamp) is kept."""
         block = b"\n".join(lines)
         if self._left or b"PRIVATE KEY" in block:
             return [self._line(line) for line in lines]
@@ -181,7 +181,7 @@ LOOKED_THROUGH, CUT = 1 << 16, 1 << 10
 
 
 def redact_line(line: bytes) -> bytes:
-    """A line that may hold a secret; what of it is too long to be looked through is left out."""
+    """The line with secrets redacted; the part of it that is too long to be searched is cut off."""
     if len(line) <= LOOKED_THROUGH:
         return redact_bytes(line)
     more = len(line) - LOOKED_THROUGH + CUT
@@ -189,7 +189,7 @@ def redact_line(line: bytes) -> bytes:
 
 
 def redact_bytes(text: bytes) -> bytes:
-    """The text without any secret that can be told by its look; where colours cut one in two, without colours."""
+    """The text with recognisable secrets redacted; colour codes are removed where they split a secret."""
     plain = _ESCAPE.sub(b"", text) if b"\x1b" in text else text
     clean = _redact_plain(plain)
     return clean if clean != plain else text
@@ -203,5 +203,5 @@ def _redact_plain(text: bytes) -> bytes:
 
 @cache
 def _patterns() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Compiled once a text is looked through: that takes milliseconds, and most commands look through none."""
+    """The compiled patterns; compiled on first use, since that takes milliseconds that few commands need."""
     return re.compile(SHAPES.encode(), re.ASCII), re.compile(AFTER.encode(), re.IGNORECASE | re.ASCII)

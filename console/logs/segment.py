@@ -1,4 +1,4 @@
-"""The lines of one run of one container: the newest in memory, all of them in a file that only grows."""
+"""The log lines of one run of one container: the newest in memory, all of them in an append-only file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GONE = b"(this line is no longer on the disk)"
 
 
 class LogSegment:
-    """Lines in the order in which they came, by number; `times` never go back.
+    """Lines in the order of arrival, numbered from 0; `times` never decreases.
 
     `file` None: the lines are held in memory only, as long as there is room. Lines come in one thread; another one may
     write them, and any may read.
@@ -67,24 +67,24 @@ class LogSegment:
 
     @property
     def name(self) -> tuple[int, int, str, str]:
-        """Attempt, rank, container, and the pod's uid."""
+        """(attempt, rank, container, pod uid)."""
         return self.attempt, self.rank, self.container, self.uid
 
     # where it begins
 
     @property
     def _note(self) -> Path | None:
-        """The file that says that older lines were left out."""
+        """The marker file that records that older lines are missing."""
         return self.file.with_suffix(".opened") if self.file is not None else None
 
     def mark_truncated(self, last: int) -> None:
-        """Note that it begins with so many last lines; OSError if the disk will not take the note."""
+        """Record that only the last `last` lines were fetched at first; OSError if the disk refuses."""
         self.opened_with = last
         if self._note is not None and not self._note.exists():
             append_to(self._note, b"%d\n" % last)
 
     def backfill(self, before: BinaryIO) -> None:
-        """Put the lines in front that were left out; nobody may be reading yet. OSError if the disk is full."""
+        """Insert older lines at the front, before anyone reads; OSError if the disk is full."""
         assert self.file is not None
         assert self._note is not None
         with self.file.open("rb") as file:
@@ -97,7 +97,7 @@ class LogSegment:
     # lines come
 
     def append(self, lines: Sequence[Stamped]) -> None:
-        """More lines, each with its timestamp in front."""
+        """Append lines, each starting with its timestamp."""
         with self._lock:
             last = self.times[-1] if self.times else 0.0
             for moment, raw in lines:
@@ -112,7 +112,7 @@ class LogSegment:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Drops the oldest lines from memory."""
+        """Drop the oldest lines from memory."""
         first = len(self.times) - len(self._recent)
         gone = 0
         while self._held > HELD // 2 and gone < len(self._recent):
@@ -130,7 +130,7 @@ class LogSegment:
         return self.file is not None and self._written < len(self.times)
 
     def write(self) -> None:
-        """Write what is not written yet; OSError if the disk will not take it, and it is held on.
+        """Write pending lines to the file; OSError if the disk refuses, and then they stay in memory.
 
         By one thread at a time: who is cancelled while it waits for one leaves that at its work.
         """
@@ -157,7 +157,7 @@ class LogSegment:
                 del self._recent[:spare]
 
     def drop(self) -> None:
-        """Keep nothing of it on the disk."""
+        """Delete the files of this segment."""
         with self._writing:
             for file in (self.file, self._note):
                 if file is not None:
@@ -167,7 +167,7 @@ class LogSegment:
 
     @classmethod
     def read(cls, file: Path, rank: int, *, attempt: int = 0, container: str = "", uid: str = "") -> LogSegment:
-        """The lines of a file; a last one without an end, which a crash may leave, does not count."""
+        """Load a segment from a file; an unterminated last line, left by a crash, is ignored."""
         part = cls(rank, attempt=attempt, container=container, uid=uid, file=file)
         at, last, slices = 0, 0.0, WorkSlices()
         with file.open("rb", buffering=BLOCK) as lines:
@@ -184,17 +184,17 @@ class LogSegment:
         return part
 
     def repair(self) -> None:
-        """Cut off what a crash left of a last line, before more is written."""
+        """Truncate an incomplete last line that a crash left, before more is written."""
         if self.file is not None and self.file.exists() and self.file.stat().st_size > self._size:
             os.truncate(self.file, self._size)
 
     def stamped(self, start: int) -> Iterator[Stamped]:
-        """The lines from that number on, each with its moment, however many they are."""
+        """Yield the lines from that number on with their times, page by page."""
         for at in range(max(0, start), len(self), PAGE):
             yield from split_timestamps(self.raws(at, at + PAGE))
 
     def raws(self, start: int, stop: int) -> list[bytes]:
-        """These lines with their timestamps; `stop` may be beyond the end."""
+        """Lines start to stop with their timestamps; `stop` may be beyond the end."""
         start = max(0, start)
         with self._lock:
             stop = min(stop, len(self.times))
@@ -212,7 +212,7 @@ class LogSegment:
         return texts_of(self.raws(start, stop))
 
     def texts_at(self, numbers: Sequence[int]) -> list[bytes]:
-        """The texts of these lines, whose numbers grow; neighbours are read together."""
+        """The texts of these lines, given by ascending numbers; adjacent lines are read together."""
         texts: list[bytes] = []
         # Neighbours are as far from the first of them as their places in the list are.
         for _, run in groupby(enumerate(numbers), key=lambda each: each[1] - each[0]):
@@ -221,7 +221,7 @@ class LogSegment:
         return texts
 
     def _from_disk(self, starts: Sequence[int], count: int, size: int) -> list[bytes]:
-        """`count` lines that start there; the last of `starts` is that of the line after, if there is one."""
+        """Read `count` lines at these offsets; one more offset gives the end of the last line."""
         there = [start for start in starts[:count] if start != _NOWHERE]
         if self.file is None or not there:
             return [LOST] * count
@@ -238,7 +238,7 @@ class LogSegment:
 
 
 def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """The first so many bytes of a file, some at a time."""
+    """Yield the first `size` bytes of a file in blocks."""
     file.seek(0)
     while size > 0 and (block := file.read(min(size, BLOCK))):
         size -= len(block)
@@ -246,7 +246,7 @@ def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def append_to(file: Path, data: bytes) -> int:
-    """Add to a file that only its owner may read; its size then. What could not be added whole is taken back."""
+    """Append to a file (mode 0600) and return its new size; a partial write is undone."""
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         before = os.fstat(fd).st_size

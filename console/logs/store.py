@@ -1,4 +1,4 @@
-"""Where logs are kept: a folder for each JobSet by its uid, in it one for each attempt, there a file per container.
+"""The log folder on disk: one folder per JobSet uid, in it one per attempt, and there one file per container.
 
     logs/UID/job.json                           which job it was
     logs/UID/attempt-0/0007.main.POD-UID.log   rank 7, container main
@@ -71,7 +71,7 @@ class JobLogStore:
 
     @classmethod
     def open(cls, root: Path, note: JobMetadata) -> JobLogStore:
-        """Make the folder, or go on with it; OSError if the disk will not have it."""
+        """Create or reopen the folder; OSError if the disk refuses."""
         folder = root / _safe(note.uid)
         make_private(folder)
         if not (folder / "job.json").exists():
@@ -81,7 +81,7 @@ class JobLogStore:
         return shelf
 
     def _take(self) -> bool:
-        """Become the one that writes; whether nobody else is."""
+        """Try to become the only writer of this folder; returns whether that succeeded."""
         self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,20 +96,20 @@ class JobLogStore:
         return self.folder / f"{_PRIVATE}{os.getpid()}" if self.private else self.folder
 
     def segment_path(self, rank: int, attempt: int, container: str, uid: str) -> Path:
-        """The file for the lines of that container; its folder is made. OSError if the disk will not have it."""
+        """The file for that container's lines; its folder is created. OSError if the disk refuses."""
         file = self._own / f"attempt-{attempt}" / f"{rank:04}.{_safe(container or 'main')}.{_safe(uid or 'pod')}.log"
         make_private(file.parent)
         return file
 
     def segments(self) -> Iterator[LogSegment]:
-        """All stored segments, one container after the other, the oldest attempt first."""
+        """Yield all stored segments, one per container, the oldest attempt first."""
         for attempt, file in sorted(_files(self.folder)):
             match = _FILE.fullmatch(file.name)
             if match is not None:
                 yield LogSegment.read(file, int(match[1]), attempt=attempt, uid=match[3], container=match[2])
 
     def close(self) -> None:
-        """Let others write. A copy of its own is added to the common files, if nobody else writes those."""
+        """Release the lock; a private copy is merged into the shared files unless another console writes them."""
         if self.private:
             own = self._own
             if self._take():
@@ -120,7 +120,7 @@ class JobLogStore:
             self._lock = -1
 
     def _hand_in(self, own: Path) -> None:
-        """Adds the lines that the common files do not have: those after their last moment."""
+        """Append to the shared files the lines that are newer than their last one."""
         for _, file in sorted(_files(own)):
             common = self.folder / file.relative_to(own)
             make_private(common.parent)
@@ -137,7 +137,7 @@ class JobLogStore:
     # endings
 
     def record_failure(self, ending: RankFailure) -> None:
-        """Store the failure of a rank; only the console that writes this folder does."""
+        """Store the failure of a rank, if this console is the folder's writer."""
         if not self.private:
             append_to(self.folder / "endings.jsonl", msgspec.json.encode(ending) + b"\n")
 
@@ -152,7 +152,7 @@ class JobLogStore:
 
 
 def _safe(name: str) -> str:
-    """The name with every character replaced that might not be safe in a file name."""
+    """The name with all but letters, digits and hyphens replaced by underscores, for use in a file name."""
     return re.sub(r"[^0-9A-Za-z-]", "_", name)
 
 
@@ -177,7 +177,7 @@ def stored_jobs(root: Path) -> list[JobLogStore]:
 def find_stored_job(
     root: Path, context: str, namespace: str, name: str, uid: str = "", *, server: str = ""
 ) -> JobLogStore | None:
-    """The job of that uid, or without one the newest of that name in that cluster, of which logs are kept.
+    """The stored logs of that uid, or without one of the newest job of that name in that cluster.
 
     A cluster is known by its server's address, for contexts can be renamed and used again; of logs that were kept
     before that was noted, by the context.
@@ -199,7 +199,7 @@ def _number(name: str, usual: float) -> float:
 
 
 def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
-    """Remove what is older than it may be, then the oldest until the rest is small enough; uids of what went.
+    """Delete logs over the age limit, then the oldest until the size limit is met; returns the deleted uids.
 
     A job that a console writes at this moment stays.
     """
@@ -235,7 +235,7 @@ def _removed(folder: Path) -> bool:
 
 
 class JobFolder:
-    """The log folder of one job; a disk that cannot be written is reported."""
+    """The log folder of one job; disk errors are reported instead of raised."""
 
     def __init__(self) -> None:
         self._shelf: JobLogStore | None = None
@@ -247,11 +247,11 @@ class JobFolder:
         return self._shelf.note if self._shelf is not None else None
 
     async def failures(self) -> tuple[RankFailure, ...]:
-        """The failures of ranks that are stored."""
+        """The stored failures of ranks."""
         return await asyncio.to_thread(self._shelf.failures) if self._shelf is not None else ()
 
     async def open(self, folder: Path, note: JobMetadata) -> list[LogSegment]:
-        """The folder of that job, to write in; gives what is in it."""
+        """Open that job's folder for writing; returns its segments."""
         self._shelf = None
         with self.refusals():
             shelf = await asyncio.to_thread(JobLogStore.open, folder, note)
@@ -263,7 +263,7 @@ class JobFolder:
         return []
 
     async def read(self, shelf: JobLogStore) -> list[LogSegment]:
-        """The folder of a job that is gone; gives what is in it."""
+        """Open the folder of a job that is gone; returns its segments."""
         self._shelf = shelf
         return await asyncio.to_thread(lambda: list(shelf.segments()))
 
@@ -278,7 +278,7 @@ class JobFolder:
                 await asyncio.to_thread(self._shelf.record_failure, ending)
 
     async def open_segment(self, kept: LogSegment | None, rank: int, pod: Pod, container: str) -> LogSegment:
-        """Where the lines of a container go: behind those that are kept of it, if it is this console that writes."""
+        """The segment for a container's lines: the stored one if this console writes the folder, else a new one."""
         part = LogSegment(rank, attempt=pod.attempt, pod=pod.name, container=container, uid=pod.uid)
         shelf = self._shelf
         if shelf is not None:
@@ -291,7 +291,7 @@ class JobFolder:
         return part
 
     async def write(self, parts: Iterable[LogSegment]) -> bool:
-        """Write the pending lines of these segments; gives whether that succeeded."""
+        """Write the pending lines of these segments; returns whether that succeeded."""
 
         def write_all(waiting: list[LogSegment]) -> None:
             for part in waiting:
@@ -312,7 +312,7 @@ class JobFolder:
 
     @contextmanager
     def refusals(self) -> Iterator[None]:
-        """Note an OSError of the block in `trouble` instead of raising it: following continues."""
+        """Record an OSError of the block in `trouble` instead of raising it, so that following continues."""
         try:
             yield
         except OSError as error:
@@ -331,7 +331,7 @@ _FOUND = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd
 
 
 class LogFiles:
-    """Files in one folder; call `add` in a thread."""
+    """Writes the log of each rank to a file in one folder; call `add` in a thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -356,7 +356,7 @@ class LogFiles:
             self.counted[name] = self.counted.get(name, 0) + len(found)
 
     def _result(self, text: str) -> str:
-        """The file of results that a line of pod 0 belongs into; empty: none."""
+        """The results file for a line of pod 0; empty if the line is no result."""
         over = _ENDED.match(text) is not None
         self._reaching = (self._reaching or _BEGUN.match(text) is not None) and not over
         if self._reaching or over:

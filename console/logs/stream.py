@@ -1,4 +1,4 @@
-"""The connection to the log of one container, and where its lines go."""
+"""The connection to one container's log, and the segment that its lines go to."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AT_ONCE = 600.0  # seconds by which the clocks of machines may differ
 
 
 class Stream(Protocol):
-    """A connection to the log of one container; see `console.logs.container_log.LogStream`."""
+    """Connection to the log of one container; see `console.logs.container_log.LogStream`."""
 
     state: StreamState
     gaps: list[tuple[float, float]]
@@ -41,10 +41,10 @@ class Stream(Protocol):
     open: bytes
 
     def batches(self) -> AsyncGenerator[list[Stamped], None]:
-        """New lines; none of them where only `open` changed."""
+        """Yield batches of new lines; an empty batch if only `open` changed."""
 
     async def run(self, to: Callable[[list[Stamped]], None]) -> None:
-        """As `batches`, with each batch given to `to`."""
+        """Like `batches`, but calls `to` with each batch."""
 
 
 class OpenStream(Protocol):
@@ -56,7 +56,7 @@ class OpenStream(Protocol):
 
 @dataclass
 class FollowedContainer:
-    """One container, its connection, and its lines."""
+    """A container whose log is followed, with its connection and its segment."""
 
     part: LogSegment
     stream: Stream
@@ -78,7 +78,7 @@ class FollowedContainer:
         self.refusals = 0
 
     def may_lack_older_lines(self) -> bool:
-        """Whether as many lines as were asked for were there already: then there may be older ones.
+        """Whether the first request returned as many lines as it asked for, so that there may be older ones.
 
         Once it is known that there were fewer, it is not asked again.
         """
@@ -89,7 +89,7 @@ class FollowedContainer:
         return 0 < self.tail <= len(self.part)
 
     def on_refused(self, error: ConsoleError) -> None:
-        """Note that the log is refused, or that the server has not answered for minutes."""
+        """Record that the log is refused, or that the server has not answered for minutes."""
         self.error, self.stream.state = error, StreamState.REFUSED
         soon = 0.5 * 2.0 ** min(self.refusals, 9)
         wait = REFUSED_AGAIN if isinstance(error, NotAllowed) else min(REFUSED_AGAIN, soon)
@@ -98,7 +98,7 @@ class FollowedContainer:
 
     @property
     def is_retry_due(self) -> bool:
-        """Whether the log was refused and is to be requested again now."""
+        """Whether the log was refused and it is time to request it again."""
         ended = self.task is None or self.task.done()
         return self.error is not None and ended and asyncio.get_running_loop().time() > self.again
 
@@ -110,13 +110,13 @@ class FollowedContainer:
         return found
 
     async def mark_truncated(self) -> None:
-        """Keep it on the disk that there may be older lines; OSError."""
+        """Record on disk that older lines may be missing; OSError."""
         last, self.tail = self.tail, 0
         await asyncio.to_thread(self.part.mark_truncated, last)
 
 
 async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, container: str) -> None:
-    """Fetch the lines that an earlier reader left out, if the container still has them; OSError of the disk."""
+    """Fetch the older lines that were skipped at first, if the container still has them; OSError of the disk."""
     from console.logs.container_log import LogRequest, ResumeCursor
 
     if not part.opened_with or not part.times:
@@ -136,7 +136,7 @@ async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, con
 def coverage(
     followed: Iterable[FollowedContainer], ranks: int, parts: Iterable[LogSegment], disk: str, *, gone: bool
 ) -> Coverage:
-    """The coverage of all ranks: for each rank its newest main container counts."""
+    """The coverage of all ranks, judged by the newest main container of each."""
     states: dict[int, StreamState] = {}
     gaps: list[Gap] = []
     errors: list[str] = []
@@ -168,7 +168,7 @@ def coverage(
 
 
 def find_gaps(followed: Iterable[FollowedContainer], parts: Iterable[LogSegment]) -> tuple[Gap, ...]:
-    """Of which ranks lines may be missing, and of what time: before a log that was opened late, and after one broke."""
+    """Periods in which ranks may lack lines: before a log was opened late, and after a connection broke."""
     found: list[Gap] = []
     ends: dict[int, float] = {}
     for part in sorted(parts, key=lambda each: each.times[0] if each.times else float("inf")):
@@ -185,7 +185,7 @@ def find_gaps(followed: Iterable[FollowedContainer], parts: Iterable[LogSegment]
 
 
 def loggable_containers(rank: Rank) -> list[Container]:
-    """The containers of a rank whose logs are followed: the main one, and those that prepare it.
+    """The containers of a rank whose logs are followed: the main one and its init containers.
 
     One that runs beside the main one from before (a sidecar of GKE) is left out once the main one has started.
     """

@@ -1,4 +1,4 @@
-"""Lines to look at: a page of them, those a filter lets through, and where a search text stands (see `Text`)."""
+"""Base of all log texts on screen: pages of lines, a filter, and a search (see `Text`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LineFilter:
 
 
 class Text(ABC):
-    """Lines by number; there may be millions, and more at any time.
+    """Numbered lines, possibly millions, and more at any time.
 
     After `apply_filter` or `seek`, `advance` has to be called until it returns False. It may run in another thread, and
     has to be called again for lines that came later.
@@ -77,18 +77,18 @@ class Text(ABC):
         self._seen = 0
 
     def __len__(self) -> int:
-        """Lines that are shown: those the filter let through so far."""
+        """Number of lines that the filter has let through so far."""
         return self.total() if self._keep is None else len(self._kept)
 
     @abstractmethod
     def total(self) -> int:
-        """All lines there are, shown or not."""
+        """Number of all lines, shown or not."""
 
     @abstractmethod
     def page(self, start: int, stop: int) -> list[TextRow]: ...
 
     def apply_filter(self, keep: LineFilter | None) -> None:
-        """Show only these lines; None: all."""
+        """Show only lines that pass this filter; None shows all."""
         self._keep = keep
         self.again()
 
@@ -98,24 +98,24 @@ class Text(ABC):
 
     @abstractmethod
     def advance(self) -> bool:
-        """Look at some more lines; whether there are still more."""
+        """Filter or search some more lines; returns whether any are left."""
 
     @property
     def found(self) -> int:
-        """How many lines match the search, as far as they were looked at."""
+        """Number of matches in the lines searched so far."""
         return len(self._matches)
 
     @abstractmethod
     def place(self, match: int) -> int:
-        """The number of the line that match stands in."""
+        """The number of the line that a match is in."""
 
     @abstractmethod
     def nearest(self, line: int) -> int:
-        """The first match in that line or after it; `found` if there is none."""
+        """The number of the first match at or after that line; `found` if there is none."""
 
 
 class ListText(Text):
-    """A text whose lines are in a list that grows at its end: what `row` gives."""
+    """A text over a list that grows at its end; `row` returns a line."""
 
     @abstractmethod
     def row(self, number: int) -> TextRow: ...
@@ -187,7 +187,7 @@ class FileText(Text):
         self._stream.close()
 
     def grow(self) -> None:
-        """Take in what was added to the file since; one that was cut short begins anew."""
+        """Take in what was appended to the file; a truncated file is read from the start."""
         size = self._stream.seek(0, 2)
         if size == self._size:
             return
@@ -232,7 +232,7 @@ class FileText(Text):
         return self._before[block] + self._data[block * BLOCK : start].count(b"\n")
 
     def _line(self, start: int) -> tuple[bytes, int]:
-        """The line that begins there, as far as it is looked at, and where the next one does."""
+        """The text of the line at that offset, cut to a maximum length, and the next line's offset."""
         end = self._data.find(b"\n", start)
         end = self._size if end < 0 else end
         return self._data[start : min(end, start + LONGEST)], end + 1
@@ -282,7 +282,7 @@ class FileText(Text):
 
 
 class MemoryText(ListText):
-    """Lines that are given one after the other; of very many only the newest are kept."""
+    """Lines that are appended one by one; only the newest are kept."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -296,7 +296,7 @@ class MemoryText(ListText):
         return self._rows[number]
 
     def append(self, lines: Sequence[tuple[float, str]]) -> int:
-        """More lines (moment, text); how many of the oldest went for them."""
+        """Append lines (time, text); returns how many of the oldest were dropped."""
         self._rows += [TextRow(text, moment) for moment, text in lines]
         gone = len(self._rows) - self._limit
         if gone > 0:

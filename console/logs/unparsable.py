@@ -1,4 +1,4 @@
-"""Counts the lines of a log that look like a report of a known program and cannot be read."""
+"""Counts the lines of a log that look like a known program's report but cannot be parsed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class UnparsedCounter:
         """Up to where the lines of the block are counted, and how many those are."""
 
     def begin(self, block: bytes, line: int | None = None) -> None:
-        """The next block; `line`: the number of its first line, where lines before it were left out."""
+        """Start the next block; `line` is the number of its first line if lines were skipped."""
         self._block, self._counted, self._lines = block, 0, 0
         if line is not None:
             self._before = line - 1
 
     def at(self, start: int) -> None:
-        """The line that begins there is read next."""
+        """Set the offset of the line that is parsed next."""
         self._start = start
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Lines in which one of many words stands, found in one pass over a large piece of a log.
+"""Finds the lines that contain one of many words, in one pass over a large block of a log.
 
 One search for each word costs 0.6 ns a byte; a search for all of them together 0.2 to 0.5 ns a byte, however many they
 are. A parser that looks at each line takes 1 to 10 microseconds a line, so it names the words without which a line
@@ -21,10 +21,10 @@ _WINDOW = 1 << 16
 
 
 class WordSearch:
-    """Finds lines that contain one of many words; no word contains a line end."""
+    """Finds lines that contain one of many words; a word contains no line end."""
 
     def __init__(self, *words: bytes, fold: bool = False) -> None:
-        """`fold`: capital letters count as small ones, which all words are written in."""
+        """`fold`: ignore case; all words are then given in lower case."""
         self.words = words
         self._fold = fold
         self._letters = [word for word in words if len(word) == 1]
@@ -41,7 +41,7 @@ class WordSearch:
         return bool(self._letters) and any(letter in block for letter in self._letters)
 
     def lines(self, block: bytes) -> dict[int, int]:
-        """Where lines begin that hold one of the words, and where each ends; in no order."""
+        """Start -> end of the lines that contain one of the words, unordered."""
         found: dict[int, int] = {}
         size = len(block)
         for letter in self._letters:
@@ -55,7 +55,7 @@ class WordSearch:
         return found
 
     def _window(self, found: dict[int, int], block: bytes, at: int) -> int:
-        """Look for words that begin in the window there; up to where lines are known by that."""
+        """Search the window at that offset; returns up to where the lines are known."""
         assert self._search is not None
         size, known = len(block), 0
         piece = block[at : at + _WINDOW + self._further]
@@ -66,7 +66,7 @@ class WordSearch:
 
 
 def _add_line(found: dict[int, int], block: bytes, at: int, size: int) -> int:
-    """Add the bounds of the line around that place; gives where it ends."""
+    """Add the line around that offset to `found`; returns its end."""
     end = block.find(b"\n", at)
     if end < 0:
         end = size
@@ -79,7 +79,7 @@ ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[
 
 
 class LineBlocks:
-    """Cuts bytes that come in any pieces into whole lines, and keeps the beginning of the last one."""
+    """Joins chunks and cuts them into whole lines; keeps the beginning of the last line."""
 
     def __init__(self, longest: int, *, returns: bool = False) -> None:
         self._longest = longest
@@ -88,7 +88,7 @@ class LineBlocks:
         self.raw = b""  # what `add` gave last, with the carriage returns that it had
 
     def add(self, data: bytes) -> bytes:
-        """All lines that are whole now, with their line ends; `returns` makes a carriage return a line end."""
+        """All complete lines with their line ends; with `returns` a carriage return ends a line too."""
         cut = data.rfind(b"\n") + 1
         if self._returns:
             cut = max(cut, data.rfind(b"\r") + 1)
@@ -106,7 +106,7 @@ class LineBlocks:
 
 
 def spans_with(words: WordSearch, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
-    """Where lines begin and end that hold one of the words, in their order; all lines while `eager` says so."""
+    """Yield (start, end) of the lines that contain one of the words, in order; of all lines while `eager()` is true."""
     found = words.lines(block)
     at, size = 0, len(block)
     for start in [*sorted(found), size]:

@@ -1,1 +1,1 @@
-"""One kind of object a module: how the API writes it, what is read of it, and the parser between."""
+"""One module per kind of API object: its wire types, its model, and the parser between them."""

@@ -1,4 +1,4 @@
-"""JobSets (jobset.x-k8s.io) and the Jobs (batch/v1) they make."""
+"""JobSets (jobset.x-k8s.io) and the Jobs (batch/v1) that they create."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Job(NamespacedObject, frozen=True):
 
 
 class ReplicatedJob(Struct, frozen=True):
-    """One group of equal Jobs in a JobSet: what it asks for, and how far it is."""
+    """One group of equal Jobs in a JobSet: what it requests, and how many of its Jobs are ready or done."""
 
     name: str
     replicas: int = 1  # jobs in this group
@@ -77,7 +77,7 @@ class ReplicatedJob(Struct, frozen=True):
 
     @property
     def pods(self) -> int:
-        """Pods of the whole group when it runs."""
+        """Number of pods of all its Jobs."""
         return self.replicas * self.pods_per_job
 
 
@@ -101,17 +101,17 @@ class JobSet(NamespacedObject, frozen=True):
 
     @property
     def gpus(self) -> int:
-        """GPUs of all its pods when it runs."""
+        """Number of GPUs requested by all its pods."""
         return sum(group.pods * group.gpus_per_pod for group in self.groups)
 
     @property
     def ranks(self) -> int:
-        """Pods of all its groups when it runs; a rank here is a node rank."""
+        """Number of pods in all its groups: a rank here is a node rank."""
         return sum(group.pods for group in self.groups)
 
     @property
     def places(self) -> Iterator[tuple[ReplicatedJob, int, int]]:
-        """Its pods in the order of their indexes: replicated job, number of its Job, completion index."""
+        """Yield (replicated job, Job index, completion index) of each pod, in the order of the pod indexes."""
         for group in self.groups:
             yield from ((group, job, index) for job in range(group.replicas) for index in range(group.pods_per_job))
 
@@ -121,7 +121,7 @@ class JobSet(NamespacedObject, frozen=True):
 
     @property
     def finished_at(self) -> float:
-        """When it ended, 0.0 while it has not."""
+        """When it finished (seconds since the epoch); 0.0 while it has not."""
         ends = (condition(self.conditions, kind) for kind in ("Completed", "Failed"))
         return next((end.since for end in ends if end and end.is_true), 0.0)
 
@@ -132,13 +132,13 @@ class JobSet(NamespacedObject, frozen=True):
 
     @property
     def failure(self) -> str:
-        """The controller's message when it failed."""
+        """The message of its Failed condition; empty if it has not failed."""
         end = condition(self.conditions, "Failed")
         return end.message if end and end.is_true else ""
 
     @property
     def state(self) -> JobState:
-        """The state that its controllers report; `starting` and `running` differ by whether all pods are up."""
+        """The state that its conditions give; `starting` and `running` differ by whether all pods are up."""
         if self.deleting_since:
             return JobState.STOPPING
         if self.terminal_state == "Completed" or is_condition_true(self.conditions, "Completed"):
@@ -174,7 +174,7 @@ class JobWire(ObjectWire):
 
 
 def parse_job(wire: JobWire) -> Job:
-    """A Job, with its place in a JobSet from its labels."""
+    """Build a Job; its position in a JobSet comes from its labels."""
     meta, spec, status = wire.metadata, wire.spec or JobSpecWire(), wire.status or JobStatusWire()
     labels = labels_of(meta)
     return Job(
@@ -267,13 +267,13 @@ def _release(meta: Meta) -> str:
 
 
 def _priority_class(labels_class: str | None, groups: list[ReplicatedJobWire]) -> str:
-    """Kueue's label, else the priority class of the pods."""
+    """Kueue's priority class label, else the priority class of the pods."""
     specs = (_template(each)[1].spec for each in groups)
     return labels_class or next((each.priority_class_name for each in specs if each and each.priority_class_name), "")
 
 
 def parse_jobset(wire: JobSetWire) -> JobSet:
-    """A JobSet with its groups; the counts of a group are of its Jobs."""
+    """Build a JobSet with its groups."""
     meta, spec, status = wire.metadata, wire.spec or JobSetSpecWire(), wire.status or JobSetStatusWire()
     labels, wires = labels_of(meta), spec.replicated_jobs or []
     told = {each.name: each for each in status.replicated_jobs_status or ()}

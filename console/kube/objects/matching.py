@@ -1,4 +1,5 @@
-"""Whether a queue takes a namespace's workloads, and whether pods put up with taints: as Kueue and the scheduler judge.
+"""Whether a queue's namespaceSelector matches a namespace, and whether pods tolerate taints, judged as Kueue and the
+scheduler do.
 
 A taint is written as nodes and flavors show it: key=value:effect, or key:effect.
 """
@@ -35,7 +36,7 @@ class Requirement(Struct, frozen=True):
         }.get(self.operator, f"{self.key} {self.operator} {listed}".strip())
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels, which have to be complete, satisfy it."""
+        """Whether the labels, which must be complete, satisfy this requirement."""
         if self.operator in {"Exists", "DoesNotExist"}:
             return (self.key in labels) is (self.operator == "Exists")
         if self.operator in {"Gt", "Lt"}:

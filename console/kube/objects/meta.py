@@ -1,4 +1,4 @@
-"""What all API objects share: metadata, owners, conditions, the account they belong to, timestamps and quantities."""
+"""Fields that all API objects share: metadata, owners, conditions, launcher, timestamps and quantities."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ _ELSE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def short_name(name: str) -> str:
-    """The name as the value of a label: of an e-mail address what stands before the @."""
+    """The name shortened to a valid label value; an e-mail address is reduced to the part before the @."""
     return _ELSE.sub("-", name.partition("@")[0])[:_LONGEST].strip("-._")
 
 
 def launched_by(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """Who launched the object with these labels and annotations, as a short name; empty if nothing tells."""
+    """Who launched the object with these labels and annotations, as a short name; empty if unknown."""
     if named := labels.get(OWNER) or annotations.get(OWNER):
         return short_name(named)
     found = {
@@ -145,7 +145,7 @@ class Meta(Wire):
 
 
 class ConditionWire(Wire):
-    """An entry of status.conditions; core kinds and CRDs spell it alike."""
+    """An entry of status.conditions; core kinds and CRDs use the same fields."""
 
     type: str | None = None
     status: str | None = None
@@ -166,12 +166,12 @@ def intern_text(text: str | None) -> str:
 
 
 def identity_of(meta: Meta) -> dict[str, Any]:
-    """The fields of a ClusterObject."""
+    """The fields of a ClusterObject (name, uid, creation time), as keyword arguments."""
     return {"name": intern_text(meta.name), "uid": meta.uid or "", "created": parse_time(meta.creation_timestamp)}
 
 
 def namespaced_identity_of(meta: Meta) -> dict[str, Any]:
-    """The fields of a NamespacedObject."""
+    """The fields of a NamespacedObject, as keyword arguments."""
     return {"namespace": intern_text(meta.namespace), **identity_of(meta)}
 
 
@@ -192,7 +192,7 @@ def controller_of(meta: Meta) -> OwnerWire:
 
 
 def conditions_of(wires: list[ConditionWire] | None) -> tuple[Condition, ...]:
-    """Conditions that have a type."""
+    """Build the conditions; entries without a type are dropped."""
     return tuple(
         Condition(
             type=intern_text(each.type),
@@ -207,7 +207,7 @@ def conditions_of(wires: list[ConditionWire] | None) -> tuple[Condition, ...]:
 
 
 def label_int(text: str | None, default: int) -> int:
-    """What a label says that holds a count; the default if it is missing or no number."""
+    """The integer in a label; the default if the label is missing or no number."""
     return int(text) if text and text.isdecimal() else default
 
 
@@ -221,7 +221,7 @@ _SUFFIXES = {
 
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str | int | float) -> Decimal:
-    """The exact value of a quantity; Unreadable if it is none."""
+    """The exact value of a Kubernetes quantity; Unreadable if the text is none."""
     written = str(text).strip()
     number = written.rstrip("KMGTPEkmnui")
     suffix = written[len(number) :]
@@ -236,6 +236,6 @@ def parse_quantity(text: str | int | float) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def parse_amount(resource: str, text: str | int | float) -> int:
-    """How much of a resource, rounded up: CPU in millicores, memory in bytes, everything else counted."""
+    """The amount of a resource, rounded up: CPU in millicores, memory in bytes, other resources as a count."""
     value = parse_quantity(text)
     return int((value * 1000 if resource == "cpu" else value).to_integral_value(ROUND_CEILING))

@@ -1,4 +1,4 @@
-"""Nodes: machines with GKE's labels for pools, placement, provisioning, maintenance and faults."""
+"""Nodes, with GKE's labels for node pools, topology, provisioning, maintenance and faults."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FIRST_WORD = 120.0  # seconds in which a new kubelet says for the first time th
 
 
 class NodeFault(Struct, frozen=True):
-    """A fault of a node: what, reported by whom, and since when."""
+    """One fault of a node: what it is, which controller reported it, and since when."""
 
     words: str
     by: str = ""  # who reported it
@@ -55,7 +55,7 @@ class NodeFault(Struct, frozen=True):
 
 
 class Node(ClusterObject, frozen=True):
-    """One node: its pool, place in the network, GPUs and health."""
+    """One node: its node pool, topology, GPUs and health."""
 
     pool: str = ""  # label cloud.google.com/gke-nodepool; empty on clusters that have no pools
     machine_type: str = ""
@@ -91,17 +91,17 @@ class Node(ClusterObject, frozen=True):
 
     @property
     def never_ready(self) -> bool:
-        """Whether it has not been ready since it was created."""
+        """Whether the node has never been ready since it was created."""
         if self.ready or not self.not_ready_since:
             return not self.ready and self.not_ready_reason == NOT_REPORTED
         return self.not_ready_since - self.created < _FIRST_WORD
 
     def is_starting(self, now: float) -> bool:
-        """Whether it is young and has not been ready yet, so that not being ready is no fault."""
+        """Whether the node is young and has never been ready, so that NotReady is not a fault."""
         return self.never_ready and bool(self.created) and now - self.created < YOUNG
 
     def faults(self, now: float) -> tuple[str, ...]:
-        """The faults of this node in the API's own words; empty when it is healthy or starting."""
+        """The faults of this node as the API words them; empty when it is healthy or starting."""
         return tuple(each.words for each in self.fault_reports(now))
 
     def fault_reports(self, now: float) -> tuple[NodeFault, ...]:
@@ -180,7 +180,7 @@ class NodeWire(ObjectWire):
 
 
 def _provisioning(labels: Mapping[str, str]) -> Provisioning:
-    """How the machine was obtained; a queued machine is flex-start too, so the narrower word wins."""
+    """How the machine was obtained; a queued machine is labelled flex-start too, and counts as queued."""
 
     def said(name: str) -> bool:
         return labels.get(GKE + name) == "true"
@@ -196,7 +196,7 @@ def _provisioning(labels: Mapping[str, str]) -> Provisioning:
 
 
 def _maintenance_at(labels: Mapping[str, str]) -> float:
-    """GKE writes seconds since the epoch, for a label cannot hold colons; anything else is no date we know."""
+    """Start of the scheduled maintenance (seconds since the epoch, as GKE writes it); 0.0 if unknown."""
     text = labels.get(GKE + "scheduled-maintenance-time", "")
     if text.isdecimal():
         return float(text)
@@ -207,7 +207,7 @@ def _maintenance_at(labels: Mapping[str, str]) -> float:
 
 
 def _busbw(labels: Mapping[str, str]) -> float | None:
-    """The scanner's figure, None where the label is missing, holds a word such as "none", or the -1 of a crash."""
+    """Bandwidth in the health scanner's label; None if it is missing, a word such as "none", or the -1 of a crash."""
     try:
         found = float(labels[_SCAN + "bandwidth"])
     except (KeyError, ValueError):
@@ -216,7 +216,7 @@ def _busbw(labels: Mapping[str, str]) -> float | None:
 
 
 def _label_set(meta: NodeMeta, label: str) -> tuple[str, float]:
-    """Who set a label last, and when, as far as the API server noted it."""
+    """Which field manager last set a label, and when, as far as managedFields records it."""
     key = f'"f:{label}"'.encode()
     entry = next((each for each in meta.managed_fields or () if key in bytes(each.fields_v1)), None)
     return (entry.manager or "", parse_time(entry.time)) if entry else ("", 0.0)
@@ -239,7 +239,7 @@ def _gpus(amount: str | float) -> int:
 
 
 def parse_node(wire: NodeWire) -> Node:
-    """Build a Node; its GPUs are the allocatable ones, used or free."""
+    """Build a Node; its GPU count is the allocatable one."""
     meta, spec, status = wire.metadata, wire.spec or NodeSpecWire(), wire.status or NodeStatusWire()
     labels, taints = labels_of(meta), spec.taints or []
     ready = next((each for each in status.conditions or () if each.type == "Ready"), None)

@@ -1,4 +1,4 @@
-"""Objects that are looked at once, on demand, and never watched: agents, drivers, networks, policies, claims."""
+"""Objects that are read once when needed and never watched: DaemonSets, drivers, networks, policies, claims."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ class WorkloadControllerWire(ObjectWire):
 
     @property
     def wanted(self) -> int:
-        """Of a DaemonSet: nodes it should run on."""
+        """For a DaemonSet: number of nodes that should run it."""
         return (self.status.desired_number_scheduled if self.status else None) or 0
 
     @property
     def ready(self) -> int:
-        """Of a DaemonSet: nodes where it is ready."""
+        """For a DaemonSet: number of nodes where it is ready."""
         return (self.status.number_ready if self.status else None) or 0
 
     @property
     def available(self) -> bool:
-        """Of a Deployment: whether its condition Available is true."""
+        """For a Deployment: whether its condition Available is true."""
         conditions = (self.status.conditions if self.status else None) or ()
         return any(each.type == "Available" and each.status == "True" for each in conditions)
 
@@ -91,7 +91,7 @@ class GroupWire(Wire):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its versions, the preferred one first."""
+        """The names of the group's versions, the preferred one first."""
         return tuple(each.version for each in self.versions or () if each.version)
 
 
@@ -110,7 +110,7 @@ class SelectorWire(Wire):
 
 
 class PortWire(Wire):
-    """A port of a rule; a name counts as none that is ours."""
+    """A port of a NetworkPolicy rule; a named port is treated as not one of ours."""
 
     port: int | str | None = None
     end_port: int | None = None

@@ -1,4 +1,4 @@
-"""Pods and their containers: their place in a JobSet, their state, and the resources they ask for."""
+"""Pods and their containers: their position in a JobSet, their state, and their resource requests."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
 
     @property
     def holds_gpus(self) -> int:
-        """GPUs of its node that it occupies: those requested, while it is placed and not finished."""
+        """Number of its node's GPUs that it occupies: those requested, while it is placed and not finished."""
         return self.gpus if self.node and not self.finished else 0
 
     @property
@@ -96,7 +96,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
         return next((each for each in self.containers if not each.init), None)
 
     def ended_text(self, container: str = "") -> str:
-        """How that container (the main one unless named) ended; empty while something may still run in it."""
+        """How a container (the main one unless named) ended; empty while something may still run in it."""
         if self.finished:
             return f"{self.name} has ended ({self.status})"
         found = next((each for each in self.containers if each.name == container), None) if container else self.main
@@ -159,7 +159,7 @@ class TemplateWire(Wire):
 
 
 def _asked(container: ContainerSpecWire) -> dict[str, int]:
-    """Requests of one container; where only a limit is given, that is the request."""
+    """Resource requests of one container; a limit without a request counts as the request."""
     resources = container.resources
     if resources is None:
         return {}
@@ -178,7 +178,7 @@ def _sum(all_asked: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def requests_of(spec: PodSpecWire | None) -> dict[str, int]:
-    """Resource -> amount for the pod: its containers together, or one init container if that needs more."""
+    """Resource amounts that the pod requests: the sum of its containers, or one init container if that needs more."""
     if spec is None:
         return {}
     total = _sum(_asked(each) for each in spec.containers or ())
@@ -254,7 +254,7 @@ class PodStatusWire(Wire):
 
 
 class PodLabels(Wire):
-    """The labels and annotations of a pod that say something: it has forty, of which most would only be thrown away."""
+    """The labels and annotations of a pod that are used; the others are not decoded."""
 
     job: str = msgspec.field(default="", name="batch.kubernetes.io/job-name")
     jobset: str = msgspec.field(default="", name=JOBSET + "jobset-name")
@@ -266,7 +266,7 @@ class PodLabels(Wire):
 
 
 class PodAnnotations(Wire):
-    """Before Kubernetes 1.28 the index is only here."""
+    """The annotations that are used: before Kubernetes 1.28 the completion index is only here."""
 
     completion_index: str = msgspec.field(default="", name="batch.kubernetes.io/job-completion-index")
     workload: str = msgspec.field(default="", name=KUEUE + "workload")
@@ -314,7 +314,7 @@ def _container(wire: ContainerStatusWire, *, init: bool) -> Container:
 def _containers(
     specs: list[ContainerSpecWire] | None, statuses: list[ContainerStatusWire] | None, *, init: bool
 ) -> list[Container]:
-    """In the order of the spec; one without a status yet waits."""
+    """Build the containers in the order of the spec; one without a status yet counts as waiting."""
     told = {each.name: each for each in statuses or ()}
     found = []
     for each in specs or ():

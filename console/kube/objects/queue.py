@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _inactive_reason(conditions: tuple[Condition, ...]) -> str:
-    """Why a queue admits nothing, in the controller's words; empty while it is active."""
+    """Why a queue admits nothing, as the controller words it; empty while it is active."""
     active = condition(conditions, "Active")
     return "" if active is None or active.is_true else (active.message or active.reason or "not active")
 
@@ -84,11 +84,11 @@ class ClusterQueue(ClusterObject, frozen=True):
         return _inactive_reason(self.conditions)
 
     def nominal(self, resource: str = GPU) -> int:
-        """Quota of its own, over all flavors."""
+        """The queue's own quota of a resource, over all flavors."""
         return sum(quota.nominal for quota in self.quotas if quota.resource == resource)
 
     def in_use(self, resource: str = GPU) -> int:
-        """Reserved or used, over all flavors; may exceed `nominal` by what is borrowed."""
+        """Amount of a resource reserved by its workloads, over all flavors; borrowing makes it exceed `nominal`."""
         return sum(usage.total for usage in self.reserved if usage.resource == resource)
 
     def borrowed(self, resource: str = GPU) -> int:
@@ -109,7 +109,7 @@ class LocalQueue(NamespacedObject, frozen=True):
         return _inactive_reason(self.conditions)
 
     def in_use(self, resource: str = GPU) -> int:
-        """Reserved by its workloads, over all flavors."""
+        """Amount of a resource reserved by its workloads, over all flavors."""
         return sum(usage.total for usage in self.reserved if usage.resource == resource)
 
 
@@ -122,13 +122,13 @@ class ResourceFlavor(ClusterObject, frozen=True):
 
 
 class Topology(ClusterObject, frozen=True):
-    """The levels of the network that placement may ask for, widest first (node labels)."""
+    """A Kueue Topology: the node labels of its levels, widest first."""
 
     levels: tuple[str, ...] = ()
 
 
 class Cohort(ClusterObject, frozen=True):
-    """ClusterQueues that lend to each other; quota may also sit on the cohort itself."""
+    """A group of ClusterQueues that lend quota to each other; it may also have quota of its own."""
 
     parent: str = ""
     weight: float = 1.0  # in fair sharing
@@ -136,7 +136,7 @@ class Cohort(ClusterObject, frozen=True):
 
 
 class AdmissionCheck(ClusterObject, frozen=True):
-    """A second condition for admission, such as a provisioning request."""
+    """A further condition for admission, such as a ProvisioningRequest."""
 
     controller: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -170,7 +170,7 @@ def _limit(resource: str, amount: Amount | None) -> int | None:
 
 
 def quotas_of(groups: list[ResourceGroupWire] | None) -> tuple[Quota, ...]:
-    """Quotas over all groups and flavors, in the order written, which is the order Kueue tries them in."""
+    """Quotas over all groups and flavors in the order of the spec, in which Kueue tries them."""
     return tuple(
         Quota(
             flavor=intern_text(flavor.name),
@@ -234,7 +234,7 @@ def _weight(wire: FairSharingWire | None) -> float:
 
 
 class ClusterQueueSpecWire(Wire):
-    """spec; `cohort` and `admission_checks` are v1beta1, `cohort_name` is v1beta2."""
+    """A ClusterQueue's spec; `cohort` and `admission_checks` are v1beta1, `cohort_name` is v1beta2."""
 
     cohort: str | None = None
     cohort_name: str | None = None
@@ -249,7 +249,7 @@ class ClusterQueueSpecWire(Wire):
 
 
 class QueueStatusWire(Wire):
-    """Of either kind of queue; `flavor_usage` is that of a LocalQueue in v1beta1."""
+    """The status of a ClusterQueue or LocalQueue; `flavor_usage` is a LocalQueue's in v1beta1."""
 
     flavors_reservation: list[FlavorResourcesWire] | None = None
     flavors_usage: list[FlavorResourcesWire] | None = None
@@ -325,7 +325,7 @@ class LocalQueueWire(ObjectWire):
 
 
 def parse_local_queue(wire: LocalQueueWire) -> LocalQueue:
-    """A LocalQueue; an empty stop policy is none."""
+    """Build a LocalQueue; a missing stop policy means "None"."""
     meta, spec, status = wire.metadata, wire.spec or LocalQueueSpecWire(), wire.status or QueueStatusWire()
     return LocalQueue(
         **namespaced_identity_of(meta),
@@ -340,7 +340,7 @@ def parse_local_queue(wire: LocalQueueWire) -> LocalQueue:
 
 
 class CohortSpecWire(Wire):
-    """spec; `parent` is the older spelling of `parent_name`."""
+    """A Cohort's spec; `parent` is the older name of `parent_name`."""
 
     parent: str | None = None
     parent_name: str | None = None

@@ -1,4 +1,4 @@
-"""Workload objects (v1beta1 and v1beta2): one job's claim on quota, and what became of it."""
+"""Workload objects (v1beta1 and v1beta2): one job's request for quota, and its admission status."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WorkloadState(StrEnum):
 
 
 class TopologyDomain(Struct, frozen=True):
-    """A place that a topology assignment names: values of the assignment's levels, and how many pods go there."""
+    """One domain of a topology assignment: its value at each level, and how many pods go there."""
 
     values: tuple[str, ...]
     count: int
@@ -58,7 +58,7 @@ class PodSet(Struct, frozen=True):
 
 
 class CheckState(Struct, frozen=True):
-    """How one AdmissionCheck of a Workload stands: Pending, Ready, Retry or Rejected."""
+    """The state of one AdmissionCheck of a Workload: Pending, Ready, Retry or Rejected."""
 
     name: str
     state: str
@@ -87,7 +87,7 @@ class Workload(NamespacedObject, frozen=True):
 
     @property
     def state(self) -> WorkloadState:
-        """Its place in Kueue's life cycle, from the type and status of its conditions, whatever their reasons."""
+        """The position in Kueue's life cycle, from the types and status of its conditions, not their reasons."""
         if is_condition_true(self.conditions, "Finished"):
             return WorkloadState.FINISHED
         if not self.active:
@@ -106,14 +106,14 @@ class Workload(NamespacedObject, frozen=True):
 
     @property
     def queued_since(self) -> float:
-        """When its present wait began: its last eviction or requeue, else its creation."""
+        """When it last began to wait: its latest eviction or requeue, else its creation."""
         requeued = condition(self.conditions, "Requeued")
         evicted = condition(self.conditions, "Evicted")
         return max(self.created, *(each.since for each in (requeued, evicted) if each and each.is_true), 0.0)
 
 
 class IndividualValuesWire(Wire):
-    """One value per domain: prefix, then its root, then suffix."""
+    """One value per domain: `prefix`, then the domain's root, then `suffix`."""
 
     prefix: str | None = None
     suffix: str | None = None
@@ -153,7 +153,7 @@ class AssignmentWire(Wire):
 
 
 class TopologyRequestWire(Wire):
-    """What a pod set demands of the network; what it only prefers keeps no workload waiting."""
+    """A pod set's topologyRequest; only a required level is read, as a preferred one keeps no workload waiting."""
 
     required: str | None = None
 
@@ -166,7 +166,7 @@ class PodSetWire(Wire):
 
 
 class WorkloadSpecWire(Wire):
-    """spec; `priority_class_name` is v1beta1, `priority_class_ref` is v1beta2."""
+    """A Workload's spec; `priority_class_name` is v1beta1, `priority_class_ref` is v1beta2."""
 
     queue_name: str | None = None
     priority: int | None = None
