@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from console.errors import ConsoleError, Unreadable
 from console.kube.snapshot import WatchState
-from console.logs.line import RankLine, time_and_rank
+from console.logs.line import RankLine, StreamState, time_and_rank
 from console.logs.redact import Redactor
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
 from console.logs.stream import FollowedContainer, coverage, fetch_older_lines, find_gaps, loggable_containers
@@ -377,6 +377,14 @@ class JobLog:
             return False
         jobset = self._cluster.fleet.jobsets.get(self.key)
         return self.once or (self.gone if jobset is None else jobset.finished)
+
+    @property
+    def connecting(self) -> bool:
+        """Whether a log has been asked for of which nothing was answered yet."""
+        return any(
+            each.task is not None and not each.task.done() and each.stream.state is StreamState.WAITING
+            for each in self._followed.values()
+        )
 
     @property
     def errors(self) -> list[ConsoleError]:

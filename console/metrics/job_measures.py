@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict, deque
 from contextlib import aclosing, contextmanager, suppress
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
-    from console.logs.line import LogLine
+    from console.logs.line import LogLine, RankLine
     from console.logs.unparsable import UnparsedLines
     from console.metrics.nccl.history import NcclHistory
     from console.metrics.training.run import TrainingRun
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     """Is told of each line: when it was read, what it says, and when it was printed by the clock of its node."""
 
 
+CATCHES_UP = 1.0  # seconds within which the next lines of a log come that is read up to now
 MAX_KEPT = 1000  # characters of a line that are kept for whoever comes later
 REPLAYED = 1000  # latest lines that are told to whoever begins to listen
 
@@ -64,6 +66,9 @@ class JobMeasures:
         self.trouble: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)
         self.ranks = RankProgress()
+        self._read_to: tuple[float, float] | None = None
+        """When the newest line that was read was printed, and when it was read."""
+        self._reads_until = 0.0
         self._listeners: list[Listener] = []
         self._latest: deque[tuple[float, str, float]] = deque(maxlen=REPLAYED)
         self._endings: dict[tuple[int, int, str], RankFailure] = {}
@@ -82,6 +87,32 @@ class JobMeasures:
         if track is None or not track.nan or track.earlier is not None:
             return False
         return track.standing().nan_from is None
+
+    @property
+    def reading(self) -> bool:
+        """Whether the log of before is still being read: later steps than those known wait in it."""
+        return time.time() < self._reads_until and not self.over
+
+    def begin_reading(self) -> None:
+        self._read_to, self._reads_until = None, inf
+
+    def on_connected(self) -> None:
+        """All connections were opened, so that the first line comes at once, if there is one."""
+        if self._read_to is None:
+            self.end_batch()
+
+    def begin_batch(self, lines: Sequence[RankLine]) -> None:
+        """Before lines are read: of what is printed now no more comes in a second than is printed in one."""
+        times, now = [line.time for line in lines], time.time()
+        printed, at = self._read_to or (min(times), now)
+        newest = max(printed, *times)
+        if newest - printed > 2 * (now - at) + CATCHES_UP:
+            self._reads_until = inf
+        self._read_to = newest, now
+
+    def end_batch(self) -> None:
+        if self._reads_until == inf:
+            self._reads_until = time.time() + CATCHES_UP
 
     # who looks
 
@@ -268,7 +299,11 @@ class JobProgressReader:
         now, gate = time.monotonic(), asyncio.Semaphore(AT_ONCE)
         jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
         live = ((each.uid, measures) for each in jobsets if (measures := self._live(each.key)) is not None)
-        told = ((uid, progress_of_measures(measures, time.time(), self._pass_line())) for uid, measures in live)
+        told = (
+            (uid, progress_of_measures(measures, time.time(), self._pass_line()))
+            for uid, measures in live
+            if not measures.reading
+        )
         followed = {uid: found for uid, found in told if found is not None}
         changed = [self._keep_known(uid, found) for uid, found in followed.items()]
         due = [each for each in jobsets[:MOST] if each.uid not in followed and self._due(each, now)]

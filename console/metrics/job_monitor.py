@@ -345,6 +345,8 @@ class JobMonitor:
 
     async def _take(self, rank: int, lines: list[RankLine]) -> None:
         slices = WorkSlices()
+        if lines:
+            self.measures.begin_batch(lines)
         for start in range(0, len(lines), AT_A_TIME):
             some, now = lines[start : start + AT_A_TIME], time.time()
             for line in some:
@@ -353,6 +355,7 @@ class JobMonitor:
             if self._reader.take(some) and self._teller is None:
                 self._teller = rank
             await slices.pause()
+        self.measures.end_batch()
         track = self.measures.track
         if track is not None and len(track) > MAX_STEPS:
             self.measures.forget()

@@ -182,6 +182,7 @@ class Measures:
         shared = None if once else self._shared.get(key)
         if shared is None:
             measures = JobMeasures(key)
+            measures.begin_reading()
             shared = _Shared(measures, asyncio.create_task(self._read(measures, once), name=f"measures:{name}"))
             if not once:
                 self._shared[key] = shared
@@ -225,12 +226,14 @@ class Measures:
                     if log.uid != uid:
                         measures.forget()
                         reader, uid = LogReader(measures, log.ranks), log.uid
+                    measures.begin_batch(batch)
                     mine = batch if measured is None else [line for line in batch if line.rank in measured]
                     changed = await asyncio.to_thread(_take, reader, mine)
                     if not once:
                         await _hear(measures, batch)
                     changed |= await self._tell_endings(measures, log)
                     await self._find_beginning(measures)
+                    measures.end_batch()
                     read += len(batch)
                     if once and log.errors and read > LINES_OF_BROKEN:
                         break
@@ -255,6 +258,8 @@ class Measures:
                 if bar != before.get(rank):
                     measures.feed_line(rank, 0.0, bar)
             before = drawn
+            if not log.connecting:
+                measures.on_connected()
             await asyncio.sleep(BARS_EVERY)
 
     async def _find_beginning(self, measures: JobMeasures) -> None:

@@ -83,7 +83,7 @@ class NcclTab(JobTab):
         panel.measured = job.tests
         panel.unreadable = job.unreadable.get("nccl")
         peak = panel.test.peak_busbw if panel.test else None
-        self.note = f"{peak:,.0f} GB/s" if peak is not None else ""
+        self.note = f"{peak:,.0f} GB/s" if peak is not None and not job.reading else ""
         self.refresh_bindings()
 
     # what can be done with it

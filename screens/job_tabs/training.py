@@ -9,6 +9,7 @@ from textual import getters, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
+from console.kube.objects.jobset import JobState
 from console.metrics.export import export_tracks
 from console.metrics.health import NO_STEPS
 from screens import wording
@@ -51,7 +52,7 @@ class TrainingTab(JobTab):
 
     @property
     def fault(self) -> str:
-        track = self._job.track if self._job else None
+        track = self._job.track if self._job and not self._job.reading else None
         return track.standing().nan_words if track is not None and track.nan else ""
 
     def activated(self) -> None:
@@ -71,6 +72,7 @@ class TrainingTab(JobTab):
         self.panel.late = line.health.words if line is not None and line.health.state in NO_STEPS else ""
         self._tell()
         if self.is_open:
+            self.panel.reading = self._reading
             self.panel.waiting = training_waits(line) if line else self.waits_to_appear()
 
     @work(group="training", exclusive=True)
@@ -85,8 +87,14 @@ class TrainingTab(JobTab):
         except ConsoleError as error:
             self.panel.waiting = f"The log cannot be read: {error}"
 
+    @property
+    def _reading(self) -> bool:
+        """Whether there is a log that was not yet read up to now."""
+        begun = self.line is not None and self.line.jobset.state is not JobState.PENDING
+        return begun and (self._job is None or self._job.reading)
+
     def _tell(self) -> None:
-        track = self._job.track if self._job else None
+        track = self._job.track if self._job and not self._job.reading else None
         if track is not None and track.last is not None:
             loss = track.latest("loss")
             late = f"{wording.WAITS.text} {self.line.health.state}" if self.line and self.panel.late else ""
@@ -95,6 +103,7 @@ class TrainingTab(JobTab):
 
     def _show(self) -> None:
         if self._job is not None:
+            self.panel.reading = self._reading
             self.panel.gpu = self._job.accelerator
             self.panel.unreadable = self._job.unreadable.get("training")
             self.panel.show(self._job.tracks)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Input
 
-from console.logs.line import LogLine
+from console.logs.line import LogLine, RankLine
+from console.metrics.job_measures import JobMeasures
 from practice.programs.catalogue import RECIPES
 from screens.dialogs.question import Pick, Prompt
 from screens.pages.job import JobScreen
@@ -94,6 +95,69 @@ async def test_either_generation_of_swift_is_watched_while_it_runs(version: str)
         assert panel.track is not None
         assert panel.track.format == "ms-swift"
         assert [step.step for step in panel.track.steps] == [*range(1, 14)]
+
+
+async def test_a_log_of_hours_says_how_far_the_job_is_only_when_it_was_read_up_to_now() -> None:
+    session, begun = FakeSession(queue_scene()), time.time() - 3600
+    for at, line in enumerate(training(60)):
+        session.say(last_rank(session), line, at=begun + 60 * at)
+    shown: list[str] = []
+    async with console(session, size=(150, 40)) as (app, pilot, _):
+        panel = await opened(app, pilot)
+
+        def read() -> bool:
+            words = "".join(span.text for span in panel.sentence.runs)
+            shown.extend([words] if shown[-1:] != [words] else [])
+            return "step 60 of 200" in shown[-1]
+
+        await until(pilot, read)
+        screen = app.screen
+        assert isinstance(screen, JobScreen)
+        await until(pilot, lambda: screen.tabs["training"].note.startswith("loss 6"))
+    before = [each for each in shown[:-1] if each]
+    assert before
+    assert all(each.startswith("◐ Reading the log up to now …") for each in before), before
+
+
+def printed_at(*times: float) -> list[RankLine]:
+    return [RankLine(0, each, "step") for each in times]
+
+
+def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_still_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 10_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    job = JobMeasures(("default", "llama"))
+    assert not job.reading
+    job.begin_reading()
+    job.begin_batch(printed_at(1.0, 2000.0))
+    now += 5  # the batch takes long to read
+    assert job.reading
+    job.end_batch()
+    job.begin_batch(printed_at(2000.5, 9000.0))
+    job.end_batch()
+    now += 0.9
+    assert job.reading
+    now += 0.2
+    assert not job.reading
+    for at in range(3):  # each as it is printed, by a node whose clock is late
+        job.begin_batch(printed_at(9001.0 + at))
+        assert not job.reading
+        job.end_batch()
+        now += 1
+
+
+def test_of_a_log_without_a_line_it_is_known_once_it_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 10_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    job = JobMeasures(("default", "llama"))
+    job.begin_reading()
+    now += 60
+    assert job.reading
+    job.on_connected()
+    now += 1.1
+    assert not job.reading
 
 
 async def test_keys_choose_zoom_scroll_and_point() -> None:

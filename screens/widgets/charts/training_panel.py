@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 BAR = 14
 TOLD = 4  # kinds of marks that are told of
+READS = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
 def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Span]:
@@ -297,6 +298,7 @@ class TrainingPanel(MeasuresPanel):
     waiting: reactive[str] = reactive("No training step has been printed in this job.")
     gpu: reactive[str] = reactive("")  # label of the GPUs, for the MFU
     late: reactive[str] = reactive("")  # that the next step is late, in words; empty: it is not
+    reading: reactive[bool] = reactive(False)  # whether the log was not yet read up to now
 
     def __init__(self) -> None:
         super().__init__()
@@ -322,23 +324,33 @@ class TrainingPanel(MeasuresPanel):
         self.redraw()
 
     watch_late = MeasuresPanel.redraw
+    watch_reading = MeasuresPanel.redraw
 
     def draw(self) -> None:
         track = self.track
         if track is None:
-            self.sentence.runs = (Span("○ ", "dim"), Span(self.waiting, "dim"))
+            self.sentence.runs = READS if self.reading else (Span("○ ", "dim"), Span(self.waiting, "dim"))
             self.happened.runs = tuple(self.not_read())
             self.charts.picture = None
             return
         with track.lock:
             marks = track.events()
             late = self.late if track is self.tracks[-1] else ""
-            told = summary(track, self.gpu, now=time.time(), late=late, short=self.size.width < 100)
+            told = self._read_so_far(track) or summary(
+                track, self.gpu, now=time.time(), late=late, short=self.size.width < 100
+            )
             self.sentence.runs = (*self.which("run"), *told)
         letters = [Span(f"{LETTERS[at % len(LETTERS)]} {name}  ", f"job-{1 + 2 * at}")
                    for at, (name, _) in enumerate(self.earlier)]  # fmt: skip
         self.happened.runs = (*self.not_read(), *marks_words(marks), *letters)
         self.charts.picture = TrainingChartData(track, marks, [each for _, each in self.earlier])
+
+    def _read_so_far(self, track: TrainingRun) -> list[Span]:
+        """Of a log that was not yet read up to now: the last step read says neither how far it is nor how it is."""
+        if not self.reading or track is not self.tracks[-1]:
+            return []
+        step = track.last.step if track.last is not None else None
+        return [*READS, *([Span(f" Step {step:,} so far.", "dim")] if step is not None else [])]
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < 22, "-low")
