@@ -6,28 +6,25 @@ since nobody knows for how long.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from console.scheduling.kueue.cycle import Verdict, admission_cycle
 from console.scheduling.kueue_snapshot import gpu_flavors, kueue_snapshot, kueue_workload
 from console.scheduling.order import closed_reason, queue_order
 from console.scheduling.quota_accounts import job_name
+from console.scheduling.virtual_cluster import VirtualCluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from console.kube.snapshot import Fleet
-    from console.scheduling.kueue.cycle import Decision
-    from console.scheduling.kueue.state import Snapshot, Workload
+    from console.scheduling.kueue.state import Workload
 
     Key = tuple[str, str]
 
 MAX_WAITING = 200  # workloads that are tried; those further behind in their queues are not forecast
 MAX_ENDS = 200  # ends of running jobs that are looked at
-MAX_CYCLES = 1000
 _NAMED = 3
 
 
@@ -50,9 +47,8 @@ class _Simulation:
         self._fleet = fleet
         queues = list(fleet.cluster_queues.values())
         self._flavors = tuple(dict.fromkeys(name for queue in queues for name in gpu_flavors(queue)))
-        self._snapshot: Snapshot = kueue_snapshot(fleet, self._flavors, places=True)
-        self._strict = {queue.name for queue in queues if queue.strategy == "StrictFIFO"}
-        self._waiting: dict[str, list[Workload]] = {}
+        strict = (queue.name for queue in queues if queue.strategy == "StrictFIFO")
+        self._cluster = VirtualCluster(kueue_snapshot(fleet, self._flavors, places=True), strict)
         self._found: dict[Key, ExpectedStart] = {}
         self._ends: list[tuple[float, Workload]] = []
         self._endless: list[str] = []
@@ -61,11 +57,11 @@ class _Simulation:
             order = queue_order(fleet, queue.name)
             if not closed_reason(queue):
                 tried = [kueue_workload(each, fleet, self._flavors, holds=False) for each in order.pending[:room]]
-                self._waiting[queue.name] = [each for each in tried if each.pod_sets]
+                self._cluster.waiting[queue.name] = [each for each in tried if each.pod_sets]
                 room -= len(tried)
             for each in order.running:
                 seconds = left.get(each.owner_uid)
-                held = self._snapshot.queues[queue.name].workloads.get(each.key)
+                held = self._cluster.snapshot.queues[queue.name].workloads.get(each.key)
                 if held is None or not held.pod_sets:
                     continue
                 if seconds is None:
@@ -79,14 +75,14 @@ class _Simulation:
             self._found[workload.key] = ExpectedStart(unknown="by quota and places it could start now, but Kueue has "
                                                               "not admitted it")  # fmt: skip
         for at, workload in self._ends[:MAX_ENDS]:
-            if workload.key not in self._snapshot.queues[workload.cluster_queue].workloads:
+            if not self._cluster.holds(workload):
                 continue  # it was preempted meanwhile
-            self._snapshot.remove_workload(workload)
+            self._cluster.snapshot.remove_workload(workload)
             name = job_name(self._fleet.workloads[workload.key])
             for started in self._admit():
                 self._found.setdefault(started.key, ExpectedStart(at, name, latest=bool(self._endless)))
         first = [key for key, found in self._found.items() if found.at]
-        for waiting in self._waiting.values():
+        for waiting in self._cluster.waiting.values():
             for workload in waiting:
                 self._found.setdefault(workload.key, ExpectedStart(unknown=self._why_unknown(first)))
         return self._found
@@ -103,48 +99,8 @@ class _Simulation:
         return "it has no room even when all that runs has ended"
 
     def _admit(self) -> list[Workload]:
-        """What Kueue admits now, cycle by cycle, until nothing more fits."""
-        admitted: list[Workload] = []
-        active = {name: list(waiting) for name, waiting in self._waiting.items()}
-        nodes = {id(node): node for queue in self._snapshot.queues.values() for node in (queue, *queue.ancestors())}
-        for _ in range(MAX_CYCLES):
-            heads = [waiting[0] for waiting in active.values() if waiting]
-            if not heads:
-                break
-            used = {at: dict(node.used) for at, node in nodes.items()}
-            decisions = admission_cycle(heads, self._snapshot)
-            for at, node in nodes.items():
-                node.used = used[at]  # a cycle holds back quota for those that wait, until the next one
-            moved = any(each.verdict in {Verdict.ADMIT, Verdict.PREEMPT} for each in decisions)
-            for decision in decisions:
-                self._apply(decision, active, admitted, again=moved)
-        return admitted
-
-    def _apply(
-        self, decision: Decision, active: dict[str, list[Workload]], admitted: list[Workload], *, again: bool
-    ) -> None:
-        workload, queue = decision.workload, decision.workload.cluster_queue
-        match decision.verdict:
-            case Verdict.ADMIT:
-                active[queue].remove(workload)
-                self._waiting[queue].remove(workload)
-                admitted.append(workload)
-                held = self._snapshot.queues[queue].workloads[workload.key]
-                for at, amount in held.usage().items():
-                    self._snapshot.queues[queue].add_usage(at, amount)
-            case Verdict.PREEMPT:
-                for target in decision.targets:
-                    self._evict(target.workload)
-            case Verdict.SKIP if again:
-                pass
-            case _:
-                active[queue] = [] if queue in self._strict else active[queue][1:]
-
-    def _evict(self, workload: Workload) -> None:
-        """It queues again, by its priority and age."""
-        self._snapshot.remove_workload(workload)
-        again = replace(workload, pod_sets=[replace(each, flavors={}, places=()) for each in workload.pod_sets])
-        waiting = self._waiting.setdefault(workload.cluster_queue, [])
-        waiting.append(again)
-        waiting.sort(key=lambda each: each.order())
-        self._found.setdefault(workload.key, ExpectedStart(unknown="it would be preempted first"))
+        moves = self._cluster.admit(self._fleet.at)
+        for move in moves:
+            if move.preempted_by is not None:
+                self._found.setdefault(move.workload.key, ExpectedStart(unknown="it would be preempted first"))
+        return [move.workload for move in moves if move.preempted_by is None]

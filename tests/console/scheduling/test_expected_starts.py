@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from console.kube.objects.queue import LocalQueue, ResourceFlavor, Topology
+from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor, Topology
 from console.kube.objects.workload import TopologyDomain
 from console.scheduling.expected_starts import expected_starts
 from tests.fakes import fleet_of
@@ -85,6 +85,13 @@ def test_a_stopped_queue_is_not_forecast() -> None:
     workload = fleet.workload_of(fleet.jobsets["default", "c"])
     assert workload is not None
     assert workload.key not in expected_starts(fleet, {uid(fleet, "a"): 1.0})
+
+
+def test_what_is_preempted_and_starts_again_does_not_end_when_it_would_have() -> None:
+    preempting = Preemption(within_queue="LowerPriority")
+    fleet = scene(runs("a", 4), runs("low", 4, priority=1), waits("high", 4, priority=9), waits("last", 4),
+                  preemption=preempting)  # fmt: skip
+    assert start_of(fleet, "last", a=50, low=100)[:2] == (0, "")
 
 
 BLOCK = "cloud.google.com/gce-topology-block"

@@ -1,0 +1,335 @@
+"""A plan of queues, machines and jobs as a person writes it in YAML: read by a table of keys, wrong lines named."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct, convert
+
+from console.errors import BadInput
+from console.kube.safe_yaml import NotPlainError, load_without_references
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import yaml
+
+NODE_GPUS = 8  # of an A4 machine
+MAX_JOBS = 10_000  # of a scenario
+MAX_NODES = 20_000
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_REQUIRED = object()
+
+
+class FlavorPlan(Struct, frozen=True):
+    """Machines of one kind."""
+
+    name: str
+    nodes: int
+    nodes_per_block: int
+
+
+class CohortPlan(Struct, frozen=True):
+    name: str
+    parent: str
+    quota: dict[str, int]
+
+
+class QueuePlan(Struct, frozen=True):
+    """A ClusterQueue; GPUs are by flavor, in the order in which flavors are tried."""
+
+    name: str
+    quota: dict[str, int]
+    cohort: str
+    borrowing_limit: dict[str, int]
+    lending_limit: dict[str, int]
+    strategy: str
+    within_queue: str
+    reclaim: str
+    borrow_within: str
+    weight: float
+
+
+class JobPlan(Struct, frozen=True):
+    """Jobs that are alike, one after the other."""
+
+    name: str
+    queue: str
+    gpus: int
+    runs: float  # seconds
+    spread: float
+    priority: int
+    at: float
+    count: int
+    every: float
+    random: bool
+    checkpoint_every: float
+    topology: str
+
+
+class Scenario(Struct, frozen=True):
+    flavors: tuple[FlavorPlan, ...]
+    queues: tuple[QueuePlan, ...]
+    jobs: tuple[JobPlan, ...]
+    cohorts: tuple[CohortPlan, ...]
+    until: float
+    fair_sharing: bool
+
+
+class _Key(NamedTuple):
+    """What may stand behind a key, and how it is read: ValueError for anything else."""
+
+    field: str
+    allowed: str
+    read: Callable[[str], Any] | Mapping[str, _Key]  # of a map in a list: its keys
+    default: Any = _REQUIRED
+    of_flavors: bool = False  # a map from flavors to such values
+
+
+def job_names(name: str, count: int) -> list[str]:
+    """Of jobs that are alike: numbered where there are several."""
+    return [f"{name}-{number + 1}" for number in range(count)] if count > 1 else [name]
+
+
+def parse_duration(text: str) -> float:
+    if not _DURATION.fullmatch(text):
+        raise ValueError(text)
+    return sum(float(amount) * _UNITS[unit] for amount, unit in re.findall(r"([\d.]+)([smhd])", text))
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text)
+        if not least <= number <= most:
+            raise ValueError(text)
+        return number
+
+    return read
+
+
+def _number(most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        if not 0 <= float(text) <= most:
+            raise ValueError(text)
+        return float(text)
+
+    return read
+
+
+def _choice(*choices: str) -> tuple[str, Callable[[str], str]]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    return f"one of {', '.join(choices)}", read
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _after(text: str) -> float:
+    if not (seconds := parse_duration(text)):
+        raise ValueError(text)
+    return seconds
+
+
+def _job_gpus(text: str) -> int:
+    gpus = int(text)
+    if gpus < 1 or (gpus > NODE_GPUS and gpus % NODE_GPUS):
+        raise ValueError(text)
+    return gpus
+
+
+_NAMED = _Key("name", "a name of letters, digits, dots and dashes", _name)
+_GPUS = "GPUs by flavor, as in {a4: 64}"
+_TIME = "a duration as in 90s, 30m, 6h or 1d12h"
+_CHOICES = {
+    "queueingStrategy": _choice("BestEffortFIFO", "StrictFIFO"),
+    "withinClusterQueue": _choice("Never", "LowerPriority", "LowerOrNewerEqualPriority"),
+    "reclaimWithinCohort": _choice("Never", "LowerPriority", "Any"),
+    "borrowWithinCohort": _choice("Never", "LowerPriority"),
+}
+_FLAVOR = {
+    "name": _NAMED,
+    "nodes": _Key("nodes", f"a whole number of machines of {NODE_GPUS} GPUs, 1 to {MAX_NODES}", _whole(1, MAX_NODES)),
+    "nodesPerBlock": _Key("nodes_per_block", f"a whole number, 1 to {MAX_NODES}", _whole(1, MAX_NODES), MAX_NODES),
+}
+_QUEUE = {
+    "name": _NAMED,
+    "quota": _Key("quota", _GPUS, _whole(0, 1_000_000), of_flavors=True),
+    "cohort": _Key("cohort", _NAMED.allowed, _name, ""),
+    "borrowingLimit": _Key("borrowing_limit", _GPUS, _whole(0, 1_000_000), {}, of_flavors=True),
+    "lendingLimit": _Key("lending_limit", _GPUS, _whole(0, 1_000_000), {}, of_flavors=True),
+    "queueingStrategy": _Key("strategy", *_CHOICES["queueingStrategy"], "BestEffortFIFO"),
+    "withinClusterQueue": _Key("within_queue", *_CHOICES["withinClusterQueue"], "Never"),
+    "reclaimWithinCohort": _Key("reclaim", *_CHOICES["reclaimWithinCohort"], "Never"),
+    "borrowWithinCohort": _Key("borrow_within", *_CHOICES["borrowWithinCohort"], "Never"),
+    "weight": _Key("weight", "a number, 0 to 100", _number(100), 1.0),
+}
+_COHORT = {
+    "name": _NAMED,
+    "parent": _Key("parent", _NAMED.allowed, _name, ""),
+    "quota": _Key("quota", _GPUS, _whole(0, 1_000_000), {}, of_flavors=True),
+}
+_JOB = {
+    "name": _NAMED,
+    "queue": _Key("queue", "the name of a queue", _name),
+    "gpus": _Key("gpus", f"1 to {NODE_GPUS}, or a multiple of {NODE_GPUS}", _job_gpus),
+    "runs": _Key("runs", _TIME, _after),
+    "spread": _Key("spread", "0 (always as long) to 2, the deviation of the logarithm", _number(2), 0.0),
+    "priority": _Key("priority", "a whole number", _whole(-1_000_000_000, 1_000_000_000), 0),
+    "at": _Key("at", _TIME, parse_duration, 0.0),
+    "count": _Key("count", f"a whole number, 1 to {MAX_JOBS}", _whole(1, MAX_JOBS), 1),
+    "every": _Key("every", _TIME, parse_duration, 0.0),
+    "arrivals": _Key("random", "one of regular, random", lambda text: {"regular": False, "random": True}[text], False),
+    "checkpointEvery": _Key("checkpoint_every", _TIME, _after, 0.0),
+    "topology": _Key("topology", *_choice("none", "preferred", "required"), "none"),
+}
+_SCENARIO = {
+    "flavors": _Key("flavors", "a list of flavors", _FLAVOR),
+    "queues": _Key("queues", "a list of queues", _QUEUE),
+    "jobs": _Key("jobs", "a list of jobs", _JOB),
+    "cohorts": _Key("cohorts", "a list of cohorts", _COHORT, ()),
+    "until": _Key("until", _TIME, _after, 0.0),
+    "fairSharing": _Key("fair_sharing", "true or false", lambda text: {"true": True, "false": False}[text], False),
+}
+
+
+def read_scenario(text: str) -> Scenario:
+    """The plan; BadInput that names every line that is wrong, and what is allowed there."""
+    import yaml  # 40 ms, for those who read some
+
+    try:
+        load_without_references(text)
+    except NotPlainError as error:
+        raise BadInput(f"{f'Line {error.line}: ' if error.line else ''}{error.why}.", _HINT) from error
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    reader = _Reader()
+    if root is None:
+        raise BadInput("The scenario is empty.", _HINT)
+    found = reader.read_map(root, _SCENARIO, "the scenario")
+    if not reader.problems:
+        reader.check_names(found)
+    if reader.problems:
+        raise BadInput("\n".join(text for _, text in sorted(reader.problems)), _HINT)
+    return convert(found, Scenario)
+
+
+_HINT = "docs/simulate.md describes a scenario."
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.problems: list[tuple[int, str]] = []  # lines, and what is wrong there
+        self._lines: dict[tuple[str, int, str], int] = {}  # where a key of the nth map of a list stands
+
+    def read_map(self, node: yaml.Node, keys: Mapping[str, _Key], what: str, place: tuple[str, int] = ("", 0)) -> Any:
+        import yaml
+
+        line = node.start_mark.line + 1
+        if not isinstance(node, yaml.MappingNode):
+            self.problems.append((line, f"Line {line}: {what} has to be a map; it has {', '.join(keys)}."))
+            return {}
+        found: dict[str, Any] = {each.field: each.default for each in keys.values()}
+        seen: set[str] = set()
+        for name, value in node.value:
+            at = name.start_mark.line + 1
+            self._lines[(*place, str(name.value))] = at
+            key = keys.get(str(name.value))
+            if key is None:
+                self.problems.append((at, f"Line {at}: {what} has no {name.value}; it has {', '.join(keys)}."))
+            elif name.value in seen:
+                self.problems.append((at, f"Line {at}: {name.value} stands there twice."))
+            else:
+                found[key.field] = self._value(value, key, str(name.value))
+            seen.add(str(name.value))
+        self.problems += [
+            (line, f"Line {line}: {what} needs {name}: {key.allowed}.")
+            for name, key in keys.items()
+            if found[key.field] is _REQUIRED and name not in seen
+        ]
+        return found
+
+    def _value(self, node: yaml.Node, key: _Key, name: str) -> Any:
+        import yaml
+
+        if not callable(key.read):
+            if not isinstance(node, yaml.SequenceNode) or not node.value:
+                return self._wrong(node, name, key)
+            return [
+                self.read_map(each, key.read, f"an entry of {name}", (name, at)) for at, each in enumerate(node.value)
+            ]
+        if key.of_flavors:
+            if not isinstance(node, yaml.MappingNode) or (not node.value and key.default is _REQUIRED):
+                return self._wrong(node, name, key)
+            one = key._replace(of_flavors=False, allowed="a whole number of GPUs, not below 0")
+            return {str(each.value): self._value(value, one, f"{name} of {each.value}") for each, value in node.value}
+        if not isinstance(node, yaml.ScalarNode):
+            return self._wrong(node, name, key)
+        try:
+            return key.read(node.value)
+        except (ValueError, KeyError, OverflowError):
+            return self._wrong(node, name, key)
+
+    def _wrong(self, node: yaml.Node, name: str, key: _Key) -> Any:
+        import yaml
+
+        line = node.start_mark.line + 1
+        instead = f", not {node.value}" if isinstance(node, yaml.ScalarNode) and node.value else ""
+        self.problems.append((line, f"Line {line}: {name} has to be {key.allowed}{instead}."))
+        return key.default
+
+    def check_names(self, found: Mapping[str, Any]) -> None:
+        """Names that are meant, and those that stand there twice."""
+        flavors, queues = ([each["name"] for each in found[kind]] for kind in ("flavors", "queues"))
+        for kind in ("flavors", "queues", "cohorts"):
+            names = [each["name"] for each in found[kind]]
+            for at, name in enumerate(names):
+                if name in names[:at]:
+                    self._add((kind, at, "name"), f"there is a {name} among the {kind} already; names have to differ")
+        cohorts = {each["name"] for each in found["cohorts"]}
+        for at, each in enumerate(found["cohorts"]):
+            self._flavors(("cohorts", at), each, {"quota": flavors})
+            if each["parent"] and each["parent"] not in cohorts:
+                self._unknown(("cohorts", at, "parent"), "cohort", each["parent"], sorted(cohorts))
+        for at, each in enumerate(found["queues"]):
+            mine = list(each["quota"])
+            self._flavors(("queues", at), each, {"quota": flavors, "borrowing_limit": mine, "lending_limit": mine})
+        self._check_jobs(found["jobs"], queues)
+
+    def _check_jobs(self, jobs: Sequence[Mapping[str, Any]], queues: Sequence[str]) -> None:
+        known: set[str] = set()
+        for at, each in enumerate(jobs):
+            name, count = each["name"], each["count"]
+            if each["queue"] not in queues:
+                self._unknown(("jobs", at, "queue"), "queue", each["queue"], queues)
+            if count > 1 and not each["every"]:
+                self._add(("jobs", at, "count"), f"{name} needs every: {_TIME}, from one arrival to the next")
+            mine = job_names(name, count)
+            if both := known & set(mine):
+                self._add(("jobs", at, "name"), f"{min(both)} is the name of two jobs; names have to differ")
+            known.update(mine)
+        if len(known) > MAX_JOBS:
+            self._add(("", 0, "jobs"), f"there are {len(known)} jobs in all; {MAX_JOBS} are allowed")
+
+    def _flavors(self, place: tuple[str, int], entry: Mapping[str, Any], allowed: Mapping[str, Sequence[str]]) -> None:
+        keys = _QUEUE if place[0] == "queues" else _COHORT
+        for field, known in allowed.items():
+            key = next(name for name, each in keys.items() if each.field == field)
+            for flavor in entry[field]:
+                if flavor not in known:
+                    self._unknown((*place, key), "flavor", flavor, known)
+
+    def _unknown(self, place: tuple[str, int, str], kind: str, name: str, known: Iterable[str]) -> None:
+        self._add(place, f"there is no {kind} {name} here; allowed: {', '.join(known) or 'none'}")
+
+    def _add(self, place: tuple[str, int, str], words: str) -> None:
+        line = self._lines[place]
+        self.problems.append((line, f"Line {line}: {words}."))

@@ -1,0 +1,307 @@
+"""A scenario on a virtual clock: jobs arrive, Kueue's rules admit and preempt them, they end.
+
+The same scenario and seed give the same result. Admission checks, pods that take time to start and machines that fail
+are left out: a job runs from the moment it is admitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from console.kube.objects.meta import GPU
+from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
+from console.scheduling.kueue.quota_tree import Cohort, Quota
+from console.scheduling.kueue.state import (
+    Flavor,
+    Node,
+    PodSet,
+    QueueNode,
+    ResourceGroup,
+    Snapshot,
+    TopologyRequest,
+    Workload,
+)
+from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree
+from console.scheduling.kueue_snapshot import NO_LIMIT
+from console.scheduling.scenario import NODE_GPUS, job_names
+from console.scheduling.virtual_cluster import VirtualCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from console.scheduling.scenario import FlavorPlan, JobPlan, QueuePlan, Scenario
+
+BLOCK = "cloud.google.com/gce-topology-block"
+SLICES = 48  # of the time, for the picture
+
+
+class QueueResult(Struct, frozen=True):
+    """What one queue's jobs met. Waits are from arrival to the first start, in seconds, over all that arrived."""
+
+    queue: str
+    quota: int  # GPUs, of all flavors together
+    arrived: int
+    started: int
+    finished: int
+    wait_median: float | None  # None: so many had not started by the end that it is not known
+    wait_p90: float | None
+    wait_longest: float | None
+    waiting_longest: float | None
+    """Of those that had not started by the end, for how long the first of them waited by then; None: there are none."""
+    preempted: int  # times that its jobs were
+    gpu_hours: float
+    lost_gpu_hours: float  # of these, work that was done again after a preemption
+    utilization: float | None  # of its quota; above 1 where it borrows; None: it has no quota
+
+
+class JobEvent(Struct, frozen=True):
+    at: float
+    what: str  # starts, ends or preempted
+    job: str
+    queue: str
+    gpus: int
+    flavor: str
+    by: str = ""  # for which job it is preempted
+
+
+class SimulationResult(Struct, frozen=True):
+    seed: int
+    span: float  # seconds that were simulated
+    gpus: int
+    utilization: float | None  # of all GPUs, over the whole time
+    flavors: Mapping[str, float]  # utilization of each
+    busy: tuple[float, ...]  # utilization in equal slices of the time
+    queues: tuple[QueueResult, ...]
+    events: tuple[JobEvent, ...]
+    never: tuple[str, ...]  # jobs that had not started by the end, in the order of their arrival
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    name: str
+    plan: JobPlan
+    arrival: float
+    left: float  # seconds it has yet to run
+    workload: Workload
+    started: float | None = None  # for the first time
+    since: float = 0.0  # it runs
+    attempt: int = 0
+    gpu_hours: float = 0.0
+    lost: float = 0.0
+    preempted: int = 0
+    finished: bool = False
+
+
+def simulate(scenario: Scenario, seed: int = 0) -> SimulationResult:
+    return _Simulation(scenario, seed).run()
+
+
+@dataclass(slots=True)
+class _Usage:
+    """GPUs of a flavor in use, over time."""
+
+    gpus: int = 0
+    changes: list[tuple[float, int]] = field(default_factory=list)
+
+    def add(self, now: float, gpus: int) -> None:
+        self.gpus += gpus
+        self.changes.append((now, self.gpus))
+
+    def seconds(self, start: float, end: float) -> float:
+        """GPU seconds between two moments."""
+        total, at, used = 0.0, start, 0
+        for moment, gpus in self.changes:
+            if moment >= end:
+                break
+            if moment > at:
+                total, at = total + used * (moment - at), moment
+            used = gpus
+        return total + used * (end - at)
+
+
+class _Simulation:
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self._scenario, self._seed = scenario, seed
+        self._cluster = VirtualCluster(
+            _snapshot(scenario), (each.name for each in scenario.queues if each.strategy == "StrictFIFO")
+        )
+        self._jobs = {job.name: job for plan in scenario.jobs for job in _arrivals(plan, seed)}
+        self._usage = {each.name: _Usage() for each in scenario.flavors}
+        self._agenda: list[tuple[float, int, str, int]] = []  # moment, 0 an end or 1 an arrival, job, attempt
+        self._events: list[JobEvent] = []
+
+    def run(self) -> SimulationResult:
+        end, now = self._scenario.until or math.inf, 0.0
+        for job in self._jobs.values():
+            heappush(self._agenda, (job.arrival, 1, job.name, 0))
+        while self._agenda and self._agenda[0][0] <= end:
+            now = self._agenda[0][0]
+            while self._agenda and self._agenda[0][0] == now:
+                self._happen(*heappop(self._agenda))
+            self._admit(now)
+        span = end if math.isfinite(end) else now
+        for job in self._jobs.values():
+            if job.attempt and not job.finished and self._cluster.holds(job.workload):
+                job.gpu_hours += (span - job.since) * job.plan.gpus / 3600
+        return self._result(span)
+
+    def _happen(self, now: float, kind: int, name: str, attempt: int) -> None:
+        job = self._jobs[name]
+        if kind:
+            self._cluster.submit(job.workload)
+        elif job.attempt == attempt and self._cluster.holds(job.workload):
+            self._cluster.snapshot.remove_workload(job.workload)
+            job.finished = True
+            self._leave(job, now)
+            self._tell(now, "ends", job)
+
+    def _admit(self, now: float) -> None:
+        for workload, by in self._cluster.admit(now):
+            job = self._jobs[workload.key[1]]
+            if by is not None:
+                ran, kept = now - job.since, 0.0
+                if every := job.plan.checkpoint_every:
+                    kept = min(ran, ran // every * every)
+                job.left -= kept
+                job.lost += (ran - kept) * job.plan.gpus / 3600
+                job.preempted += 1
+                self._leave(job, now)
+                self._tell(now, "preempted", job, by.key[1])
+                continue
+            job.workload, job.since, job.attempt = workload, now, job.attempt + 1
+            job.started = now if job.started is None else job.started
+            self._use(job, now, job.plan.gpus)
+            heappush(self._agenda, (now + job.left, 0, job.name, job.attempt))
+            self._tell(now, "starts", job)
+
+    def _leave(self, job: _Job, now: float) -> None:
+        job.gpu_hours += (now - job.since) * job.plan.gpus / 3600
+        self._use(job, now, -job.plan.gpus)
+
+    def _use(self, job: _Job, now: float, gpus: int) -> None:
+        self._usage[_flavor(job.workload)].add(now, gpus)
+
+    def _tell(self, now: float, what: str, job: _Job, by: str = "") -> None:
+        plan = job.plan
+        self._events.append(JobEvent(now, what, job.name, plan.queue, plan.gpus, _flavor(job.workload), by))
+
+    def _result(self, span: float) -> SimulationResult:
+        gpus = {each.name: each.nodes * NODE_GPUS for each in self._scenario.flavors}
+        total = sum(gpus.values())
+
+        def share(start: float, end: float) -> float:
+            return sum(each.seconds(start, end) for each in self._usage.values()) / (total * (end - start))
+
+        edges = [span * at / SLICES for at in range(SLICES + 1)]
+        mine: dict[str, list[_Job]] = defaultdict(list)
+        for job in self._jobs.values():
+            if job.arrival <= span:
+                mine[job.plan.queue].append(job)
+        never = sorted((job.arrival, job.name) for jobs in mine.values() for job in jobs if job.started is None)
+        return SimulationResult(
+            self._seed,
+            span,
+            total,
+            share(0, span) if span else None,
+            {name: self._usage[name].seconds(0, span) / (amount * span) for name, amount in gpus.items() if span},
+            tuple(share(*each) for each in pairwise(edges)) if span else (),
+            tuple(_of_queue(each, mine[each.name], span) for each in self._scenario.queues),
+            tuple(self._events),
+            tuple(name for _, name in never),
+        )
+
+
+def _of_queue(plan: QueuePlan, jobs: Sequence[_Job], span: float) -> QueueResult:
+    waits = sorted(job.started - job.arrival for job in jobs if job.started is not None)
+    waiting = [span - job.arrival for job in jobs if job.started is None]
+    quota, hours = sum(plan.quota.values()), sum(job.gpu_hours for job in jobs)
+    return QueueResult(
+        plan.name,
+        quota,
+        arrived=len(jobs),
+        started=len(waits),
+        finished=sum(job.finished for job in jobs),
+        wait_median=_percentile(waits, len(jobs), 0.5),
+        wait_p90=_percentile(waits, len(jobs), 0.9),
+        wait_longest=_percentile(waits, len(jobs), 1.0),
+        waiting_longest=max(waiting, default=None),
+        preempted=sum(job.preempted for job in jobs),
+        gpu_hours=hours,
+        lost_gpu_hours=sum(job.lost for job in jobs),
+        utilization=hours * 3600 / (quota * span) if quota and span else None,
+    )
+
+
+def _percentile(waits: Sequence[float], arrived: int, share: float) -> float | None:
+    """The wait that this share of all that arrived does not exceed; those that have not started wait longest."""
+    at = max(1, math.ceil(share * arrived)) - 1
+    return waits[at] if at < len(waits) else None
+
+
+def _arrivals(plan: JobPlan, seed: int) -> Iterator[_Job]:
+    """Each plan has its own dice: another line of the scenario does not change them."""
+    dice, at = Random(f"{seed} {plan.name}"), plan.at
+    for number, name in enumerate(job_names(plan.name, plan.count)):
+        if number:
+            at += dice.expovariate(1 / plan.every) if plan.random else plan.every
+        runs = plan.runs * math.exp(dice.gauss(0.0, plan.spread)) if plan.spread else plan.runs
+        yield _Job(name, plan, at, runs, _workload(plan, name, at))
+
+
+def _workload(plan: JobPlan, name: str, at: float) -> Workload:
+    pods, gpus = max(1, plan.gpus // NODE_GPUS), min(plan.gpus, NODE_GPUS)
+    topology = {
+        "none": TopologyRequest(unconstrained=True),
+        "preferred": TopologyRequest(preferred=BLOCK),
+        "required": TopologyRequest(required=BLOCK),
+    }[plan.topology]
+    group = PodSet("main", pods, {GPU: plan.gpus}, {GPU: gpus}, topology=topology)
+    return Workload(("", name), name, plan.queue, plan.priority, at, [group])
+
+
+def _flavor(workload: Workload) -> str:
+    return workload.pod_sets[0].flavors[GPU]
+
+
+def _snapshot(scenario: Scenario) -> Snapshot:
+    flavors = [Flavor(each.name, topology="machines") for each in scenario.flavors]
+    trees = {
+        flavor.name: TopologyTree("machines", (BLOCK, HOSTNAME), flavor, _nodes(plan), {})
+        for flavor, plan in zip(flavors, scenario.flavors, strict=True)
+    }
+    queues = [
+        QueueNode(
+            each.name,
+            weight=each.weight,
+            quotas={
+                (name, GPU): Quota(gpus, each.borrowing_limit.get(name), each.lending_limit.get(name))
+                for name, gpus in each.quota.items()
+            },
+            cohort=each.cohort,
+            groups=(ResourceGroup((GPU,), tuple(each.quota)),),
+            within_queue=each.within_queue,
+            reclaim=each.reclaim,
+            borrow_within=-1 if each.borrow_within != "Never" else None,
+        )
+        for each in scenario.queues
+    ]
+    cohorts = [
+        Cohort(each.name, each.parent, {(name, GPU): Quota(gpus) for name, gpus in each.quota.items()})
+        for each in scenario.cohorts
+    ]
+    fair = DEFAULT_STRATEGIES if scenario.fair_sharing else ()
+    return Snapshot(queues, cohorts, flavors, trees, fair_sharing=fair)
+
+
+def _nodes(plan: FlavorPlan) -> Iterator[Node]:
+    for number in range(plan.nodes):
+        labels = {BLOCK: f"block-{number // plan.nodes_per_block}", HOSTNAME: f"{plan.name}-{number}"}
+        yield Node(labels[HOSTNAME], labels, (), {GPU: NODE_GPUS, "pods": NO_LIMIT})
