@@ -1,7 +1,7 @@
 """Leaves time to whoever presses keys: work on what comes without an end goes on in slices, with rests between them.
 
 A pod may print, and a server send, faster than anything can be read; while less is read, they are kept waiting. Where
-nobody has pressed a key, as in a plain command, the work goes on without rests.
+nobody has pressed a key, as in a plain command, the work goes on without rests, unless it seems to have no end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def keys_soon() -> bool:
 
 def rest_after(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
     """Seconds to rest after so many seconds of work, so many times as long as is usual; `likely`: as if keys were."""
-    if _pressed == -math.inf:
+    if _pressed == -math.inf and not likely:
         return 0.0
     share = RESTS_SOON if likely or keys_soon() else RESTS
     return min(LONGEST, times * share * worked)
@@ -71,7 +71,7 @@ class WorkSlices:
     def __init__(self, rests: float = 1.0, burst: float = math.inf) -> None:
         """`rests`: so many times as long as is usual, where what is read makes more work elsewhere.
 
-        `burst`: seconds of work after which it rests as if keys were likely, unless it ends before.
+        `burst`: seconds of work after which it is taken to have no end: it rests as if keys were likely.
         """
         self._rests, self._burst = rests, burst
         self._begun = self._used_up = time.monotonic()

@@ -19,6 +19,9 @@ GROWTH, LONGEST_PAUSE = 1.2, 1.0
 100,000 objects, and the table that is drawn of it, cost more than reading the next page.
 """
 
+MOST_EVENTS = 40_000
+"""Events that are kept, the latest: the API server forgets them after an hour, however many there are."""
+
 FIELDS: Mapping[str, str] = {
     "nodes": "nodes",
     "pods": "pods",
@@ -77,6 +80,7 @@ class Store:
     def add(self, kind: str, objects: Mapping[Key, Any]) -> None:
         """Add objects of a list that is still being paged; the state of the watch does not change."""
         self._objects[kind].update(objects)
+        self._forget(kind)
         self._links[kind] = replace(self._links[kind], last_seen=self._clock())
         self._published.pop(kind, None)
         count, now = len(self._objects[kind]), time.monotonic()
@@ -90,13 +94,23 @@ class Store:
         before = self._objects[kind]
         kept = {key: before[key] for key in unparsable if key in before}
         self._objects[kind] = {**objects, **kept}
+        self._forget(kind)
         self._odd[kind] = dict(unparsable)
         self._alive(kind)
 
     def set_object(self, kind: str, key: Key, thing: Any) -> None:
         self._objects[kind][key] = thing
+        self._forget(kind)
         self._odd[kind].pop(key, None)
         self._alive(kind)
+
+    def _forget(self, kind: str) -> None:
+        """Drop the oldest events, a tenth of them at once, where there are too many."""
+        objects = self._objects[kind]
+        if kind == "events" and len(objects) > MOST_EVENTS:
+            by_age = sorted(objects.items(), key=lambda each: each[1].last)
+            self._objects[kind] = dict(by_age[-(MOST_EVENTS * 9 // 10) :])
+            self._notes[kind] = f"only the latest {MOST_EVENTS:,} of more events are kept"
 
     def mark_unparsable(self, kind: str, key: Key, why: str) -> None:
         """Record that an object cannot be parsed: it keeps its last known version, and the watch status names it."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-PATIENCE = 4.0  # seconds for which the API server may say nothing
+PATIENCE = 3.0  # seconds for which the API server may say nothing
 LISTING = 20.0  # seconds for which a kind that is still being listed is waited for
 
 

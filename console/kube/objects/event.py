@@ -48,10 +48,14 @@ class EventWire(ObjectWire):
     reporting_component: str | None = None
 
 
+MAX_OF_MESSAGE = 4096  # characters that are kept; events.k8s.io allows 1,024
+
+
 def parse_event(wire: EventWire) -> Event:
     """Build an Event; the creation time stands in for a missing event time."""
     meta, about, series = wire.metadata, wire.involved_object or OwnerWire(), wire.series or SeriesWire()
     first = parse_time(wire.first_timestamp) or parse_time(wire.event_time) or parse_time(meta.creation_timestamp)
+    message = wire.message or ""
     source = (wire.source.component if wire.source else None) or wire.reporting_component
     return Event(
         namespace=intern_text(meta.namespace),
@@ -62,7 +66,7 @@ def parse_event(wire: EventWire) -> Event:
         object_uid=intern_text(about.uid),
         type=intern_text(wire.type) or "Normal",
         reason=intern_text(wire.reason),
-        message=wire.message or "",
+        message=message if len(message) <= MAX_OF_MESSAGE else f"{message[:MAX_OF_MESSAGE]}…",
         count=series.count or wire.count or 1,
         first=first,
         last=parse_time(series.last_observed_time) or parse_time(wire.last_timestamp) or first,

@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
+from console.kube.objects.event import Event
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet, WatchState
@@ -34,6 +35,19 @@ def test_a_picture_does_not_change_and_stays_the_same_until_something_does() -> 
     assert list(before.pods) == [("n", "a")]
     assert list(store.fleet.pods) == [("n", "b")]
     assert store.fleet.nodes is before.nodes
+
+
+def test_of_events_without_end_the_latest_are_kept_and_the_watch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.kube.store.MOST_EVENTS", 100)
+    store = Store()
+    store.replace("events", {("n", str(each)): Event("n", str(each), last=1000.0 + each) for each in range(90)}, {})
+    assert store.link("events").why == ""
+    store.set_object("events", ("n", "0"), Event("n", "0", last=5000.0, count=2))
+    for each in range(90, 1000):
+        store.set_object("events", ("n", str(each)), Event("n", str(each), last=1000.0 + each))
+        assert len(store.fleet.events) <= 100
+    assert {("n", str(each)) for each in (0, *range(920, 1000))} <= store.fleet.events.keys()
+    assert store.link("events").why == "only the latest 100 of more events are kept"
 
 
 def test_pages_fill_a_list_that_is_not_live_yet() -> None:
