@@ -1,1 +1,1 @@
-"""Launches: recipes and their forms, whether a plan fits, Helm, releases, runs, profiles."""
+"""Launches: recipes, forms, forecasts of whether a plan fits, Helm, releases, the history of runs, profiles."""

@@ -1,4 +1,5 @@
-"""What the cluster offers for fields of a launch: lists of names, read when a form is open, never watched.
+"""Names that the cluster offers for form fields (queues, Secrets, claims and so on); read when a form is open, not
+watched.
 
 Of Secrets and ServiceAccounts only the metadata is asked for, so no secret ever reaches this machine.
 """
@@ -47,7 +48,7 @@ class FieldChoices:
     """Name -> texts of fields, by path, that belong together and are all filled by choosing it."""
 
     def joined(self, more: FieldChoices) -> FieldChoices:
-        """This one, with the names that another has beyond it; its reason where there is still nothing."""
+        """These choices plus the names that `more` adds; its reason is used if there are still no names."""
         names = tuple(dict.fromkeys((*self.names, *more.names)))
         return FieldChoices(
             self.kind,
@@ -71,13 +72,13 @@ GOOGLE_KINDS = {
 
 
 def unasked() -> dict[str, FieldChoices]:
-    """What stands for the lists that only Google has, until it is asked."""
+    """Placeholders for the lists that only Google has, until Google is asked."""
     kinds = ("buckets", "lustre", "filestore")
     return {kind: FieldChoices(kind, state=ChoicesState.UNASKED, why=ASKS) for kind in kinds}
 
 
 class _Part(Wire):
-    """A part of an object, with what is used of any: a claim's size, a JobSet's images."""
+    """The few fields used of any listed object: a claim's size, a JobSet's images."""
 
     access_modes: list[str] | None = None
     phase: str | None = None
@@ -103,7 +104,7 @@ Named = list[tuple[str, str]]  # name and a few words about it
 
 
 def _claims(items: Sequence[_Item]) -> Named:
-    """Those that are going are left out."""
+    """Names of PersistentVolumeClaims with their size; those that are being deleted are left out."""
     found = []
     for each in items:
         size = (each.status.capacity or {}).get("storage", "")
@@ -114,13 +115,13 @@ def _claims(items: Sequence[_Item]) -> Named:
 
 
 def _names(items: Sequence[_Item]) -> Named:
-    """What our own launches made is left out."""
+    """Names of the objects; those that launches of this program created are left out."""
     others = (each for each in items if not any(key.startswith(OURS) for key in labels_of(each.metadata)))
     return sorted((each.name, "") for each in others)
 
 
 def _images(items: Sequence[_Item]) -> Named:
-    """Images of JobSets, the one that was used last first."""
+    """Container images of JobSets, the most recently used first."""
     used: dict[str, str] = {}
     for each in sorted(items, key=lambda each: -parse_time(each.metadata.creation_timestamp)):
         for part in each.spec.replicated_jobs or ():
@@ -133,7 +134,7 @@ def _images(items: Sequence[_Item]) -> Named:
 
 
 def _priorities(items: Sequence[_Item]) -> Named:
-    """The highest first."""
+    """Priority classes, the highest first."""
     found = sorted(items, key=lambda each: (-(each.value or 0), each.name))
     return [(each.name, f"priority {each.value or 0}") for each in found]
 
@@ -164,7 +165,7 @@ _SOURCES: Mapping[str, _Source] = {
 
 
 async def list_choices(client: Client, catalogue: ApiDiscovery, namespace: str) -> dict[str, FieldChoices]:
-    """What there is to choose from, by the name in `Field.choices_from`; what may not be seen says so."""
+    """Choices by the name in `Field.choices_from`; a list that may not be read carries the reason."""
     found = await asyncio.gather(*(_offer(client, catalogue, namespace, name) for name in _SOURCES))
     return {offer.kind: offer for offer in found}
 

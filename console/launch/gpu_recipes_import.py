@@ -1,4 +1,4 @@
-"""Values of Google's gpu-recipes charts, from a command or a values file, as values of this chart.
+"""Converts values of Google's gpu-recipes charts, from a command or a values file, to values of this chart.
 
 What has no place here is named with what to use instead; nothing is dropped in silence but what follows from the rest.
 """
@@ -140,7 +140,7 @@ MARKS = {"workload", "volumes", "workload_launcher", "pai_training_script", "tas
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """The path of a file whose text is the value (--set-file)."""
+    """A value given as a file path (--set-file): the value is the file's text."""
 
     path: str
 
@@ -170,7 +170,7 @@ class TranslatedValues:
 def assemble(
     trees: Iterable[Mapping[str, Any]], settings: Iterable[HelmSetting], out: TranslatedValues
 ) -> dict[str, Any]:
-    """Values files and settings laid over each other as Helm does; what nobody has given a value for is left out."""
+    """Values files and settings merged as Helm does; settings with an unknown variable are left out and reported."""
     root: dict[str, Any] = {}
     for tree in trees:
         root = overlay_values(root, tree)
@@ -187,7 +187,7 @@ def assemble(
 
 
 def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: TranslatedValues) -> None:
-    """Every value of theirs in the tree; what is left in it afterwards are values of ours and unknown ones.
+    """Translate every gpu-recipes value in the tree into `out`; what cannot be translated is reported there.
 
     `own` are the names this chart has at the top, `texts` the files that could be read, by path.
     """
@@ -237,7 +237,7 @@ def _own_text(file: File, key: str, path: str, texts: Mapping[str, str], out: Tr
 
 
 def _envs(root: dict[str, Any], out: TranslatedValues) -> None:
-    """Variables by name; in a --set line a place stands for the name."""
+    """Convert lists of environment variables to maps; a --set line may refer to an entry by its index only."""
     for way in (("workload", "envs"), ("network", "ncclSettings")):
         given = pop_at(root, way)
         if isinstance(given, Mapping):  # a map is what people take it for
@@ -349,7 +349,7 @@ def _gib(root: dict[str, Any], out: TranslatedValues) -> None:
 
 
 def _dicts(value: Any) -> list[Mapping[str, Any]]:
-    """The entries of a list; one that is no map counts as an empty one."""
+    """The entries of a list; an entry that is no map counts as an empty one."""
     return [each if isinstance(each, Mapping) else {} for each in value] if isinstance(value, list) else []
 
 
@@ -363,7 +363,7 @@ MISSING = object()  # nothing stands there, not even null
 
 
 def set_at(root: dict[str, Any], way: KeyPath, value: Any) -> None:
-    """Set a value, making the maps and lists on the way there; BadInput where the way leads through a single value."""
+    """Set a value and create the maps and lists on its path; BadInput if the path crosses a scalar."""
     level: Any = root
     for name, following in zip(way, (*way[1:], None), strict=True):
         last = following is None
@@ -385,7 +385,7 @@ def set_at(root: dict[str, Any], way: KeyPath, value: Any) -> None:
 
 
 def pop_at(root: dict[str, Any], way: tuple[str, ...], otherwise: object = None) -> Any:
-    """Take a value out of the tree, with the maps that are empty then."""
+    """Remove and return a value, and remove the maps that become empty."""
     first, *rest = way
     if not rest:
         return root.pop(first, otherwise)

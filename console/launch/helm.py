@@ -1,4 +1,4 @@
-"""Helm: charts rendered, releases installed and removed, Helm's errors translated; the only importer of the Helm SDK.
+"""Renders charts and manages releases with the Helm SDK, and translates its errors; the only importer of the SDK.
 
 The SDK is Helm 4 itself in a 85 MB library that blocks. It is loaded at the first use and called in threads only. Every
 action has a configuration of its own (2 ms), so actions share nothing.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class BadValues(BadInput):
-    """Helm refused the values; `problems` has one entry a value, paths dotted."""
+    """Helm refused the values; `problems` has one entry per value, with dotted paths."""
 
     def __init__(self, message: str, hint: str = "", *, problems: tuple[FieldProblem, ...] = ()) -> None:
         super().__init__(message, hint)
@@ -47,7 +47,7 @@ class BadValues(BadInput):
 
 
 def translate(text: str, kind: str, failed: str) -> ConsoleError:
-    """One of our failures for Helm's words, by what they say; Helm's own kinds (`kind`) are few."""
+    """The error for a message of Helm, judged by its text, since Helm has few error types (`kind`)."""
     problems = schema_problems(text)
     if problems:
         message = "; ".join(f"{problem.path or 'values'}: {problem.message}" for problem in problems)
@@ -81,7 +81,7 @@ _MEANINGS: tuple[tuple[str, type[ConsoleError], str, dict[str, Any]], ...] = (
 
 
 def schema_problems(text: str) -> tuple[FieldProblem, ...]:
-    """The violations in Helm's report of values that do not fit the schema; none when it reports something else.
+    """The schema violations in Helm's message; empty if the message is about something else.
 
     A line of two spaces and more says again, in parts, what the line above says.
     """
@@ -120,7 +120,7 @@ class Helm:
     """Called with namespace and release (empty: all) before Helm unpacks their records; raises what forbids that."""
 
     async def _do(self, namespace: str, name: str, work: Callable[[Config], T], failed: str) -> T:
-        """What `work` gives in a thread of its own; `name` empty: it is about every release of the namespace."""
+        """Run `work` in a thread and return its result; an empty `name` means all releases of the namespace."""
         if self.guard is not None:
             await self.guard(namespace, name)
         return await self._unguarded(namespace or "default", work, failed)
@@ -136,7 +136,7 @@ class Helm:
         return await _in_thread(action, failed)
 
     async def render(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
-        """The YAML of every object, without asking the cluster anything."""
+        """The YAML of every object of the chart with these values, rendered without asking the cluster."""
 
         def work() -> tuple[str, ...]:
             from helm_python import Chart
@@ -156,7 +156,7 @@ class Helm:
     async def install(
         self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, labels: Mapping[str, str]
     ) -> None:
-        """Install a release without waiting for its pods; when it fails, what was made is removed again."""
+        """Install a release without waiting for its pods; if that fails, created objects are removed again."""
         failed = f"{name} could not be installed"
 
         def work(config: Config) -> Exception | None:
@@ -176,7 +176,7 @@ class Helm:
             raise translate(str(error), type(error).__name__, failed) from error
 
     async def _remove_failed(self, name: str, namespace: str, error: Exception) -> None:
-        """Remove what a failed install made; a server that has just gone away gets a few moments to come back."""
+        """Remove what a failed install created; retries for a few moments if the server is unreachable."""
 
         def work(config: Config) -> Exception | None:
             try:
@@ -201,7 +201,7 @@ class Helm:
     async def upgrade(
         self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, dry_run: bool = False
     ) -> tuple[str, ...]:
-        """Give a release other values; the YAML of every object of it then. A dry run reads the cluster only.
+        """Change the values of a release and return the YAML of its objects; a dry run only reads from the cluster.
 
         What a JobSet may not change while it exists is refused by the cluster.
         """
@@ -216,7 +216,7 @@ class Helm:
         return await self._do(namespace, name, work, f"{name} could not be changed")
 
     async def rollback(self, *, name: str, namespace: str, revision: int) -> None:
-        """Give a release the objects of an earlier revision, as a new one."""
+        """Apply the objects of an earlier revision as a new revision."""
 
         def work(config: Config) -> None:
             _require_ours(config, name, namespace)
@@ -226,7 +226,7 @@ class Helm:
         await self._do(namespace, name, work, f"{name} could not be rolled back to revision {revision}")
 
     async def manifest(self, *, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
-        """The YAML of every object of a release, as it was last given to the cluster."""
+        """The YAML of every object of a release as last applied."""
 
         def work(config: Config) -> tuple[str, ...]:
             return _documents(str(config.status(name, revision=revision)["manifest"]))
@@ -241,7 +241,7 @@ class Helm:
         return await self._do(namespace, name, work, f"The revisions of {name} could not be read")
 
     async def uninstall(self, *, name: str, namespace: str, only: Collection[str] | None = None) -> tuple[str, ...]:
-        """Remove a release of this chart; what went, as "Kind name". The cluster deletes the pods a moment later.
+        """Remove a release of this chart; returns what was removed, as "Kind name". The pods follow a moment later.
 
         ReleaseFailed for one that runs hooks or names what the chart does not make: whoever may write a Secret can
         write down a release, and removing it would do with our rights what it says. Conflict if it names by now what is
@@ -258,7 +258,7 @@ class Helm:
         return await self._do(namespace, name, work, f"{name} could not be removed from {namespace}")
 
     async def removal(self, *, name: str, namespace: str) -> Removal:
-        """What `uninstall` would remove and leave; raises as it does."""
+        """What `uninstall` would remove and what it would keep; raises the same errors."""
 
         def work(config: Config) -> Removal:
             return _removal(_require_ours(config, name, namespace))
@@ -266,7 +266,7 @@ class Helm:
         return await self._do(namespace, name, work, f"The objects of {name} could not be read")
 
     async def releases(self, chart: str, namespace: str = "") -> tuple[Release, ...]:
-        """Releases of the named chart in every state; an empty namespace means all of them."""
+        """Releases of the named chart in any state; an empty namespace means all namespaces."""
 
         def work(config: Config) -> tuple[Release, ...]:
             found = config.list(all_states=True, all_namespaces=not namespace)
@@ -285,14 +285,14 @@ class Helm:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The objects that go with a release and those that stay, as "Kind name"."""
+    """The objects that are removed with a release and those that are kept, as "Kind name"."""
 
     goes: tuple[str, ...]
     stays: tuple[str, ...]
     manifests: tuple[str, ...]
 
     def require_only(self, named: Collection[str], name: str, namespace: str) -> None:
-        """Conflict if more would go than what was named before."""
+        """Raise Conflict if more objects would be removed than those in `named`."""
         if more := [each for each in self.goes if each not in named]:
             raise Conflict(
                 f"The release {name} in {namespace} was changed in the meantime: it names {', '.join(more[:5])} too."
@@ -302,7 +302,7 @@ class Removal:
 
 
 def object_path(kind: str, namespace: str, name: str = "", *, api: str = "") -> str:
-    """URL path of an object that the chart makes, or of the list of its kind (in all namespaces if none is named)."""
+    """URL path of an object of the chart, or of a list of its kind (of all namespaces if none is given)."""
     api = api or ("jobset.x-k8s.io/v1alpha2" if kind == "JobSet" else "v1")
     place = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind != "PersistentVolume" else ""
     path = f"{'/apis' if '/' in api else '/api'}/{api}{place}/{kind.lower()}s"
@@ -317,14 +317,14 @@ def load_manifest(manifest: str) -> dict[str, Any]:
 
 
 def kind_and_name(manifest: str) -> tuple[str, str]:
-    """Of one object in YAML, read without building it: the first `kind` and the first `name` of its metadata."""
+    """The first `kind` and the first metadata name in a manifest, found by regular expressions without parsing it."""
     kind = re.search(r"^kind: *\"?([\w.]+)", manifest, re.MULTILINE)
     name = re.search(r"^metadata:\n(?:[ ].*\n)*?  name: *\"?([-.\w]+)", manifest, re.MULTILINE)
     return (kind.group(1) if kind else "", name.group(1) if name else "")
 
 
 def is_kept(manifest: str) -> bool:
-    """Whether an object stays when its release is removed: volumes and claims, whose data others may use."""
+    """Whether an object is kept when its release is removed: volumes and claims, whose data others may use."""
     return re.search(r"^    \"?helm.sh/resource-policy\"?: keep$", manifest, re.MULTILINE) is not None
 
 
@@ -343,7 +343,7 @@ def _failures() -> type[Exception]:
 
 
 def _refuse_taken(config: Config, name: str, namespace: str) -> None:
-    """Before anything is made: a release of that name must not exist, for a failed install is removed."""
+    """Raise Conflict if a release of that name exists; checked first, since a failed install is removed."""
     from helm_python import HelmNotFoundError
 
     try:
@@ -359,7 +359,7 @@ def _refuse_taken(config: Config, name: str, namespace: str) -> None:
 
 
 def _require_ours(config: Config, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
-    """The objects of a release, if they are what this chart makes in that namespace; else ReleaseFailed."""
+    """The objects of a release if this chart creates such objects in that namespace; else ReleaseFailed."""
     found = config.get_all(name, revision=revision)
     manifest = str((found.get("summary") or {}).get("manifest") or config.status(name, revision=revision)["manifest"])
     documents = [part for part in _HELM_SPLITS.split(manifest) if part.strip()]
@@ -376,7 +376,7 @@ def _require_ours(config: Config, name: str, namespace: str, revision: int | Non
 
 
 def _removal(documents: Sequence[str]) -> Removal:
-    """For documents of `_require_ours`. Only what all readers of YAML agree on is taken for kept: the rest is named."""
+    """The Removal for documents of `_require_ours`; an object counts as kept only if every YAML parser agrees."""
     goes: list[str] = []
     stays: list[str] = []
     for text in documents:
@@ -393,7 +393,7 @@ def _keeps(text: str) -> bool:
 
 
 def _foreign(text: str, name: str, namespace: str) -> str:
-    """What of an object is not this release's; empty if all of it is."""
+    """Which part of an object does not belong to this release; empty if all of it does."""
     try:
         made = load_yaml(text)
         if made is None:

@@ -1,4 +1,4 @@
-"""The `helm` command that makes a launch, and a pasted one read back by Helm's grammar; nothing is run."""
+"""Writes a launch as a `helm` command, and parses a pasted one; nothing is run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ESCAPED = r"\\\g<0>"
 
 @dataclass(frozen=True, slots=True)
 class HelmCommand:
-    """One launch as a command line, in two forms that make the same release."""
+    """A launch as a command line, in two forms that create the same release."""
 
     with_file: str  # with the values in a file beside it; one option a line
     file_name: str
@@ -43,7 +43,7 @@ def helm_command(
     files: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> HelmCommand:
-    """The command of a launch; `file_text` is its values as YAML.
+    """The helm command of a launch; `file_text` is its values as YAML.
 
     Of paths of values, `files` are those whose texts are files, and `secrets` those that variables hold.
     """
@@ -60,7 +60,7 @@ def helm_command(
 
 
 def settings(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Options that set nested values: text that stays text, numbers as they are, lists as JSON."""
+    """Yield the options that set nested values: --set-string for text, --set for numbers, --set-json for lists."""
     for name, value in values.items():
         way = (*above, name)
         path = ".".join(_IN_NAMES.sub(_ESCAPED, each) for each in way)
@@ -75,7 +75,7 @@ def settings(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator
 
 
 def escaped(path: str) -> str:
-    """A path whose last name may hold dots (launchers.run.sh), as Helm takes it."""
+    r"""The path with dots in its last name escaped for Helm (launchers.run\.sh)."""
     first, _, rest = path.partition(".")
     return f"{first}.{_IN_NAMES.sub(_ESCAPED, rest)}" if first == "launchers" else path
 
@@ -88,14 +88,14 @@ _ENDS = {"\n", ";", "|", "&"}
 
 @dataclass(slots=True)
 class CommandWord:
-    """One word, with the variables in it that nobody has set."""
+    """One word of a command, and the variables in it that are not set."""
 
     text: str = ""
     unknown: list[str] = field(default_factory=list)
 
 
 def commands(text: str, variables: Mapping[str, str]) -> list[list[CommandWord]]:
-    """Every simple command of a text; `export NAME=value` lines count for those after them."""
+    """All simple commands of a shell text; `export NAME=value` lines set variables for the following ones."""
     known = dict(variables)
     made: list[list[CommandWord]] = []
     splitter = _Splitter(text, known)
@@ -181,7 +181,7 @@ class _Splitter:
         raise BadInput(f'The quote " in line {line} is never closed.')
 
     def _plain(self, word: CommandWord) -> None:
-        """One character, or a variable, or what stands for a value that the person has to put in."""
+        """Read one character, a variable, or a placeholder that the person has to replace."""
         char = self._text[self._at]
         if char == "`" or self._text.startswith("$(", self._at):
             close = "`" if char == "`" else ")"
@@ -256,7 +256,7 @@ def looks_like_helm(text: str) -> bool:
 
 
 def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
-    """The first helm command of a text; BadInput when there is none or it cannot be read."""
+    """The first helm command in a text; BadInput if there is none or it cannot be parsed."""
     if text.lstrip().startswith("--set"):
         text = f"helm install {text}"
     found = [rest for words in commands(text, variables) if (rest := _after_verb(words)) is not None]
@@ -352,7 +352,7 @@ def _json_settings(text: str, unknown: tuple[str, ...]) -> list[HelmSetting]:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """`a=1,b={x,y},c=d` in pairs; escapes stay until the value is read."""
+    """Split `a=1,b={x,y},c=d` into pairs; escapes are kept for the value parser."""
     pairs: list[tuple[str, str]] = []
     for part in _split(text, ",", braces=True):
         if not part:
@@ -365,7 +365,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _split(text: str, at: str, *, braces: bool = False, most: int = -1) -> list[str]:
-    """At every `at` that has no backslash before it and stands in no braces that begin a value."""
+    """Split at every unescaped `at` that is not inside the braces of a list value."""
     parts: list[str] = []
     part, depth, place = "", 0, 0
     while place < len(text):
@@ -392,7 +392,7 @@ def _plain(text: str) -> str:
 
 
 def _typed(text: str, option: str) -> Any:
-    """Of --set: true, false, null and whole numbers are what they look like; --set-string leaves all as text."""
+    """The value of a --set: true, false, null and integers are converted; --set-string keeps text."""
     word = _plain(text)
     if option == "--set-string":
         return word
@@ -403,7 +403,7 @@ def _typed(text: str, option: str) -> Any:
 
 
 def _way(path: str) -> KeyPath:
-    """A path such as a.b[0].c as names and places; a dot within a name has a backslash before it."""
+    """Split a path such as a.b[0].c into names and indexes; a dot inside a name is escaped by a backslash."""
     way: list[str | int] = []
     for name in _split(path.strip(), "."):
         found = re.fullmatch(r"((?:[^\[\]\\]|\\.)*)((?:\[\d+\])*)", name)

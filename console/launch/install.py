@@ -1,4 +1,4 @@
-"""Launches: what there is to launch, whether a plan is sound, and a plan made into a release of the chart."""
+"""The chart's catalogue of recipes, checks of a launch plan, and its installation as a release."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _TRIAL = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
 async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str]) -> None:
-    """Let the server judge YAML objects as new ones of a namespace; raises what it says of the first it refuses."""
+    """Create the objects with a server-side dry run; raises the error of the first one that is refused."""
     for manifest in manifests:
         made = load_manifest(manifest)
         try:
@@ -62,7 +62,7 @@ async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str
 
 
 async def local_queues(client: Client, namespace: str) -> frozenset[str] | None:
-    """Names of a namespace's LocalQueues; None where they cannot be known: no Kueue, or no right to list them."""
+    """Names of a namespace's LocalQueues; None if unknown (no Kueue, or no permission to list them)."""
     for version in _QUEUE_VERSIONS:
         path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{quote(namespace, safe='')}/localqueues"
         with suppress(NotFound, NotAllowed):
@@ -72,9 +72,7 @@ async def local_queues(client: Client, namespace: str) -> frozenset[str] | None:
 
 
 async def _try_jobs(client: Client, namespace: str, jobset: Object) -> None:
-    """The Jobs a JobSet makes: its webhook does not look into the pods' templates, and what is wrong there would show
-    as an event after the launch only. An account that may make JobSets but no Jobs is not stopped by this.
-    """
+    """Dry-run the Jobs that a JobSet would create, because its webhook does not check the pod templates."""
     for group in jobset["spec"]["replicatedJobs"]:
         name = f"{jobset['metadata']['name']}-{group['name']}-0"
         metadata = {**group["template"].get("metadata", {}), "name": name, "namespace": namespace}
@@ -120,7 +118,7 @@ _MEANT = (
 
 
 def field_meant(message: str, fields: Sequence[Field]) -> str:
-    """Path of the field, "name" for the release's name; empty if the message speaks of none."""
+    """Path of the field that the message is about, "name" for the release's name; empty if none."""
     known = {field.path for field in fields} | {"name"}
     for each in fields:
         path, title = re.escape(each.path), re.escape(each.title)
@@ -139,7 +137,7 @@ Problems = tuple[FieldProblem, ...]
 
 
 class NoSuchQueue(NotFound):
-    """The LocalQueue of a plan is not there: the cluster would take the job, and nothing would ever start it."""
+    """The plan's LocalQueue does not exist: the cluster would accept the job, but never start it."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint, status=404, reason="NotFound")
@@ -148,7 +146,7 @@ class NoSuchQueue(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class _RecipeForm:
-    """What the schema says of one recipe."""
+    """One recipe's part of the schema: fields, defaults and paths."""
 
     recipe: str
     fields: tuple[Field, ...]
@@ -159,7 +157,7 @@ class _RecipeForm:
 
 @dataclass(frozen=True, eq=False)
 class ChartCatalog:
-    """What can be launched: the chart's schema and the launchers, read once; no cluster is needed.
+    """What can be launched: the chart's schema and the launch scripts, read once, without a cluster.
 
     Not slotted: what a form asks for on every key is worked out once and kept.
     """
@@ -173,7 +171,7 @@ class ChartCatalog:
 
     @classmethod
     def load(cls) -> ChartCatalog:
-        """Read chart/ and launchers/; 0.2 s the first time, since it loads the schema checker: call it in a thread."""
+        """Read chart/ and launchers/; call it in a thread, since it imports the schema checker (0.2 s)."""
         import jsonschema  # noqa: F401  # loaded here, so that the first check of a form does not wait for it
 
         chart = assets.chart()
@@ -196,7 +194,7 @@ class ChartCatalog:
         return self._recipes
 
     def recipe(self, word: str) -> Recipe:
-        """The recipe with that id or code (W03), in any case."""
+        """The recipe with that id or code (W03), ignoring case."""
         for recipe in self.recipes():
             if word.lower() in {recipe.id.lower(), recipe.code.lower()}:
                 return recipe
@@ -217,14 +215,14 @@ class ChartCatalog:
         return self._form(recipe).fields
 
     def defaults(self, recipe: str) -> dict[str, Value]:
-        """All values of a recipe that nobody has changed, nested."""
+        """All default values of a recipe, nested."""
         return merge_values(self._form(recipe).defaults, {})
 
     def values(self, plan: LaunchPlan) -> dict[str, Value]:
         return merge_values(self._form(plan.recipe).defaults, plan.values)
 
     def problems(self, plan: LaunchPlan) -> Problems:
-        """Why the plan cannot be launched, names first; empty: it can, as far as the values say."""
+        """Why the plan cannot be launched, names first; empty if its values are valid."""
         last, problems = self._judged.get(plan.recipe, (None, ()))
         if last != plan:
             naming = (("name", name_problem(plan.name)), ("namespace", namespace_problem(plan.namespace)))
@@ -235,7 +233,7 @@ class ChartCatalog:
         return problems
 
     def value_problems(self, recipe: str, changes: Mapping[str, Value]) -> Problems:
-        """What is wrong with changes of a recipe's defaults; names of the launch are another matter."""
+        """What is wrong with these changes of a recipe's defaults; the launch's names are not checked."""
         form = self._form(recipe)
         found = list(self.checker.misplaced_nulls(changes))
         values = merge_values(form.defaults, changes)
@@ -249,7 +247,7 @@ class ChartCatalog:
         return tuple(found)
 
     def notes(self, plan: LaunchPlan, *, practice: bool = False) -> tuple[str, ...]:
-        """What the values of a sound plan come to, such as its iterations; nothing for a plan with problems.
+        """What the values of a valid plan result in, such as the number of iterations; empty for a plan with problems.
 
         On the practice cluster also what that cannot do of the faults it is asked for.
         """
@@ -265,7 +263,7 @@ class ChartCatalog:
         return (*notes, *complaints(str(told or ""), work_of(plan.recipe), steps=steps, pods=pods))
 
     def require_sound(self, plan: LaunchPlan) -> None:
-        """Raise BadInput, with every problem in it, unless there is none."""
+        """Raise BadInput that lists every problem of the plan, if it has any."""
         problems = self.problems(plan)
         if problems:
             raise BadInput(" ".join(problem.message for problem in problems))
@@ -278,7 +276,7 @@ class ChartCatalog:
         return write_defaults(found, self.fields(found.id))
 
     def suggest_name(self, recipe: str, user: str) -> str:
-        """A valid release name: who and what, as in anna-nccl-test."""
+        """A valid release name from user and recipe, such as anna-nccl-test."""
         suffix = self.recipe(recipe).suffix
         who = re.sub(r"[^a-z0-9]+", "-", user.lower()).strip("-")[: LONGEST_NAME - len(suffix) - 1].rstrip("-")
         if not who or not who[0].isalpha():
@@ -286,7 +284,7 @@ class ChartCatalog:
         return f"{who}-{suffix}"
 
     def chart_values(self, plan: LaunchPlan) -> dict[str, Value]:
-        """What the chart is given: the recipe's and the plan's changes of its defaults, and the launchers."""
+        """The values passed to the chart: changes by recipe and plan, and the launch scripts."""
         recipe = self.recipe(plan.recipe).id
         wanted = {*_COMMON, *recipe_launchers(self.schema, recipe)}
         if get_path(self.values(plan), "storage.logs"):
@@ -300,7 +298,7 @@ class ChartCatalog:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """A catalogue and a cluster to launch on."""
+    """Launches plans of a catalogue on a cluster."""
 
     catalogue: ChartCatalog
     helm: Helm
@@ -312,14 +310,14 @@ class Launcher:
         return tuple(sorted(manifests, key=lambda manifest: (manifest.kind != "JobSet", manifest.kind)))
 
     async def check(self, plan: LaunchPlan) -> None:
-        """Let the API server and its webhooks judge every object, and Helm the release's name; nothing is made."""
+        """Validate the plan without creating anything: a server-side dry run of every object, and the release name."""
         rendered = await self._rendered(plan)
         await self.helm.require_free(name=plan.name, namespace=plan.namespace)
         await self._require_queue(plan)
         await server_dry_run(self.client, plan.namespace, rendered)
 
     async def _require_queue(self, plan: LaunchPlan) -> None:
-        """The server takes a job for a queue that is not there, and it would wait for ever."""
+        """Raise NoSuchQueue if the plan's queue does not exist: the job would wait for ever."""
         values = self.catalogue.values(plan)
         queue = values.get("queue")
         if not queue or not values.get("gpus"):
@@ -335,7 +333,7 @@ class Launcher:
         return await self.helm.render(self.catalogue.chart, values, name=plan.name, namespace=plan.namespace)
 
     async def launch(self, plan: LaunchPlan) -> str:
-        """Check the plan, install it, and give the JobSet's name; a failed install leaves nothing."""
+        """Check and install the plan, and return the JobSet's name; a failed install leaves nothing behind."""
         await self.check(plan)
         await self.helm.install(
             self.catalogue.chart,
@@ -347,17 +345,17 @@ class Launcher:
         return plan.name
 
     async def _values(self, plan: LaunchPlan) -> dict[str, Value]:
-        """What the chart is given for a new release, with the name of who launches it."""
+        """The values for a new release, including the name of the person who launches it."""
         values = self.catalogue.chart_values(plan)
         return overlay_values(values, {"owner": await self.who()}) if self.who else values
 
     async def values_kept(self, plan: LaunchPlan) -> dict[str, Value]:
-        """What the chart is given for a release that is there: it stays whose it is."""
+        """The values for an upgrade; the owner of the existing release is kept."""
         owner = (await self.helm.values(name=plan.name, namespace=plan.namespace)).get("owner")
         return overlay_values(self.catalogue.chart_values(plan), {"owner": owner} if owner else {})
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> tuple[str, ...]:
-        """Remove a release of ours; what went, as "Kind name". Claims and their data stay. NotFound: none of ours.
+        """Remove a release of this chart; returns what was removed, as "Kind name". NotFound if it is not ours.
 
         Conflict if it names objects of others, or by now more than `only`.
         """
@@ -367,7 +365,7 @@ class Launcher:
         return await self.helm.uninstall(name=name, namespace=namespace, only=removal.goes)
 
     async def removal(self, namespace: str, name: str) -> Removal:
-        """What `stop` would remove and leave; raises as it does."""
+        """What `stop` would remove and keep; raises the same errors."""
         if not any(release.name == name for release in await self.releases(namespace)):
             raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
         from console.launch.stop import require_own
@@ -377,17 +375,17 @@ class Launcher:
         return removal
 
     async def releases(self, namespace: str = "") -> tuple[Release, ...]:
-        """Releases of our chart; an empty namespace means all of them."""
+        """Releases of this chart; an empty namespace means all namespaces."""
         return await self.helm.releases(CHART, namespace)
 
     async def values(self, namespace: str, name: str) -> dict[str, Value]:
-        """What a release was launched with, without launchers and owner: a plan's values, to launch again."""
+        """The values of a release without launch scripts and owner, as a plan to launch again needs them."""
         found = await self.helm.values(name=name, namespace=namespace)
         return {path: value for path, value in found.items() if path not in {"launchers", "owner"}}
 
 
 def name_problem(name: str) -> str:
-    """Why this cannot be a release's name, in a sentence; empty: it can."""
+    """Why this is not a valid release name, as a sentence; empty if it is."""
     if not name:
         return "Name is empty."
     if len(name) > LONGEST_NAME:
@@ -398,14 +396,14 @@ def name_problem(name: str) -> str:
 
 
 def namespace_problem(namespace: str) -> str:
-    """Why this cannot be a namespace's name, in a sentence; empty: it can."""
+    """Why this is not a valid namespace name, as a sentence; empty if it is."""
     if re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", namespace):
         return ""
     return "Namespace must hold only a-z, 0-9 and dashes, 63 characters at most."
 
 
 def masked(manifest: str) -> str:
-    """A Secret's manifest with every value hidden; anything else as it is."""
+    """A Secret's manifest with every value hidden; other manifests unchanged."""
     if kind_and_name(manifest)[0] != "Secret":
         return manifest
     head, data, values = manifest.partition("\ndata:\n")

@@ -1,4 +1,4 @@
-"""Launching on a cluster: recipes, plans judged and rendered, launches, what becomes of them, and stopping."""
+"""Everything about launches for screens and commands: recipes, plans, installing, the history of runs, stopping."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ REFUSED_WITHIN = 3.0  # seconds after a launch in which the first refusal of its
 
 
 class Launching:
-    """What the chart has, and one cluster to put it on; the chart is read at the first use."""
+    """Launches on one cluster; the chart is read on first use."""
 
     def __init__(self, cluster: WatchedCluster, alarms: Callable[[str, str, float], tuple[Alarm, ...]]) -> None:
-        """`alarms`: those of a job (namespace, name) that this session heard since a moment."""
+        """`alarms`: returns the alarms of a job (namespace, name) in this session since a given time."""
         self._cluster, self._alarms = cluster, alarms
         self._loaded: ChartCatalog | None = None
         self._before_launch: dict[tuple[str, str], Event] = {}
         """Events that there were before the last launch."""
 
     async def load(self) -> None:
-        """Load the chart once the server has answered: it takes long enough to be felt on the launch screen."""
+        """Load the chart ahead of the launch screen, once the server has answered."""
         await self._cluster.answered.wait()
         await asyncio.to_thread(self._catalogue)
 
     async def close(self) -> None:
-        """What became of the runs is written down."""
+        """Save the final state of the runs."""
         if "runs" in vars(self):
             await self.runs.close()
 
@@ -69,7 +69,7 @@ class Launching:
 
     @cached_property
     def drafting(self) -> PlanTexts:
-        """Plans as texts and back: YAML, pasted commands, commands to run by hand, differences."""
+        """Converts plans to text and back: YAML, pasted commands, commands to run by hand, differences."""
         from console.launch.plan_texts import PlanTexts
 
         return PlanTexts(self._catalogue(), self.render)
@@ -110,7 +110,7 @@ class Launching:
         return self._catalogue().problems(plan)
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
-        """What the values of a sound plan come to, such as its iterations; none while it has problems."""
+        """What the values of a valid plan result in, such as its iterations; empty for a plan with problems."""
         practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
         return self._catalogue().notes(plan, practice=practice)
 
@@ -121,14 +121,14 @@ class Launching:
         return self._catalogue().set_values(recipe, settings)
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
-        """The objects a plan would make; the cluster is asked for nothing but who launches."""
+        """The objects that a plan would create; the cluster is only asked for the account's name."""
         return await self._launcher().render(plan)
 
     async def check(self, plan: LaunchPlan) -> None:
         await self._launcher().check(plan)
 
     async def install(self, plan: LaunchPlan) -> str:
-        """Launch a plan and remember it; the JobSet's name. A failed launch leaves nothing."""
+        """Launch a plan, add it to the history and return the JobSet's name; a failed launch leaves nothing behind."""
         self._cluster.connection_for_change(f"launch {plan.name}")
         self._before_launch = dict(self._cluster.fleet.events)
         job = await self._launcher().launch(plan)
@@ -136,7 +136,7 @@ class Launching:
         return job
 
     async def refused_at_start(self, namespace: str, name: str) -> Why | None:
-        """Why the API server refuses the pods of the job that was just launched; None if it makes one or has to wait.
+        """Why the API server refuses the pods of the job just launched; None if it creates pods or waits for quota.
 
         Waits for a few seconds: only events tell, a moment later. The kind events has to be watched.
         """
@@ -162,7 +162,8 @@ class Launching:
         return None
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
-        """Remove the Helm release that made a JobSet, or the JobSet alone if none of ours did; NotFound if neither.
+        """Remove the Helm release of a JobSet, or just the JobSet if this chart did not make it; NotFound if neither
+        exists.
 
         `only`: the objects that the person was asked about; Conflict if more than those would be deleted now.
         """

@@ -1,4 +1,4 @@
-"""Launches as texts: a plan as YAML and back, a pasted command as a plan, a plan as a command, what differs."""
+"""Converts launch plans to text and back: YAML, pasted commands, helm commands, differences."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class PlanTexts:
         return self._catalogue.values(plan)
 
     def ask(self, plan: LaunchPlan) -> LaunchDemand:
-        """What the plan asks of the cluster, for a forecast."""
+        """What the plan requests from the cluster, for a forecast."""
         return demand_of(self._catalogue.values(plan), plan.namespace)
 
     # YAML
 
     def write_yaml(self, plan: LaunchPlan, before: str = "") -> str:
-        """The changed values of a plan; `before` is the person's text, whose comments and order are kept."""
+        """The plan's changed values as YAML; comments and order of the person's text `before` are kept."""
         values = self._ordered(self._hidden(plan.values))
         before = before.replace("\r\n", "\n")
         if before.strip():
@@ -72,7 +72,7 @@ class PlanTexts:
         return write_values(values)
 
     def _edited(self, plan: LaunchPlan, values: dict[str, Value], before: str) -> str | None:
-        """The text with these values in it, if it says exactly them afterwards."""
+        """The text edited to contain these values; None if the result would not parse to exactly them."""
         defaults = self._catalogue.defaults(plan.recipe)
 
         def same(keys: tuple[str, ...], node: Node, value: Value) -> bool:
@@ -94,7 +94,7 @@ class PlanTexts:
         return edited if draft.values == dict(plan.values) else None
 
     def read_yaml(self, recipe: str, text: str, *, kept: Mapping[str, Value] | None = None) -> Draft:
-        """What a text changes of a recipe's defaults; `kept` are the values that `(hidden)` stands for."""
+        """Parse a text into changes of a recipe's defaults; `kept` has the values behind `(hidden)`."""
         try:
             root, repeated = parse_text(text)
         except TextFault as error:
@@ -112,7 +112,7 @@ class PlanTexts:
 
     @staticmethod
     def recipe_of(text: str) -> str:
-        """The recipe that a values file names (recipe.id), as it stands there; empty if it names none."""
+        """The recipe named in a values file (recipe.id), unchecked; empty if there is none."""
         try:
             root, _ = parse_text(text)
         except TextFault:
@@ -122,7 +122,7 @@ class PlanTexts:
         return found if isinstance(found, str) else ""
 
     def overlay_draft(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
-        """A text's values laid over others: a default that it names wins too, where the others say otherwise."""
+        """Merge a draft's values over others; a value that the draft sets to its default wins too."""
         laid = overlay_values(below, draft.values)
         for path, _, value in self._named(draft.given):
             there, under = _given(below, path.split("."))
@@ -133,7 +133,7 @@ class PlanTexts:
         return laid
 
     def _of_another_recipe(self, recipe: str, read: Readout) -> list[Remark]:
-        """Values that the recipe's form has not, and another recipe's name."""
+        """Remarks on values that this recipe does not have, and on the name of another recipe."""
         found = []
         if read.recipe and read.recipe != recipe:
             words = f"These are values of {read.recipe}, and this is {recipe}."
@@ -146,7 +146,7 @@ class PlanTexts:
         return found
 
     async def paste(self, recipe: str, text: str, *, variables: Mapping[str, str] | None = None) -> Draft:
-        """A pasted values file or helm command as a draft; this environment fills in $NAME, then `variables`.
+        """Parse a pasted values file or helm command; $NAME is filled in from the environment, then from `variables`.
 
         Values that do not fit their field are in the draft all the same: the form says what is wrong with them.
         """
@@ -168,7 +168,7 @@ class PlanTexts:
             return Draft(problems=(Remark("", str(error)),))
 
     def changes(self, recipe: str, values: Mapping[str, Value]) -> dict[str, Value]:
-        """What given values change of a recipe's defaults; names of another recipe are left out."""
+        """The given values as changes of a recipe's defaults; values of other recipes are dropped."""
         defaults = self._catalogue.defaults(recipe)
         changes: dict[str, Value] = {}
         for path, part, value in self._named(values):
@@ -184,7 +184,7 @@ class PlanTexts:
         return changes
 
     def _named(self, values: Mapping[str, Value]) -> Iterator[tuple[str, Schema, Value]]:
-        """Path, schema and value of all that the values name, null included, in the schema's order."""
+        """Yield (path, schema, value) of everything the values set, null included, in the schema's order."""
         for path, part in leaves(self._schema):
             given, value = _given(values, path.split("."))
             if given:
@@ -198,7 +198,7 @@ class PlanTexts:
         return ordered
 
     def _hidden(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """With `(hidden)` for what may not be seen."""
+        """The values with secrets replaced by `(hidden)`."""
         hidden = dict(overlay_values({}, values))
         for path, part, value in self._named(values):
             if part.get("x-secret") and value:
@@ -211,7 +211,7 @@ class PlanTexts:
     # commands
 
     def command(self, plan: LaunchPlan) -> HelmCommand:
-        """The helm command that makes the same release; raises BadInput for a plan with problems."""
+        """The helm command that creates the same release; BadInput for a plan with problems."""
         self._catalogue.require_sound(plan)
         recipe = self._catalogue.recipe(plan.recipe).id
         passed = self._catalogue.chart_values(plan)
@@ -230,7 +230,7 @@ class PlanTexts:
         )
 
     async def diff(self, plan: LaunchPlan, against: Mapping[str, Value] | None = None) -> tuple[ObjectDiff, ...]:
-        """What the plan makes other than its recipe's defaults, or than earlier values of the same recipe, would."""
+        """How the plan's objects differ from those of its recipe's defaults, or of earlier values."""
         base = LaunchPlan(plan.recipe, plan.name, plan.namespace, dict(against or {}))
         after = await self._render(plan)
         if self._rendered is None or self._rendered[0] != base:
@@ -349,7 +349,7 @@ class PlanTexts:
     # refusals
 
     def faults(self, plan: LaunchPlan, error: ConsoleError) -> tuple[FieldProblem, ...]:
-        """The fields that a refusal of the plan speaks of; none if it speaks of none."""
+        """The fields that the error is about; empty if it is about none."""
         if isinstance(error, (BadValues, NoSuchQueue)) and error.problems:
             return error.problems
         message = error.message
@@ -362,7 +362,7 @@ class PlanTexts:
 
 
 def _given(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Value]:
-    """Whether something stands at the end of that way, null included, and what."""
+    """Whether a value is set at that path, null included, and the value."""
     first, *rest = names
     if first not in values:
         return False, None
@@ -373,7 +373,7 @@ def _given(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Val
 
 
 def _fitting(field: Field, given: Any) -> Value:
-    """A value of a command in the field's own kind; BadInput when it is none of that kind."""
+    """Convert a command's value to the field's type; BadInput if that is impossible."""
     if isinstance(given, File):
         raise BadInput(f"{field.title} takes no file")
     match field.kind:
@@ -406,7 +406,7 @@ def _ways(value: Any, way: tuple[str | int, ...]) -> list[tuple[str | int, ...]]
 
 
 def _read(paths: list[str]) -> dict[str, str]:
-    """Texts of the files that are there; a path of another machine is no fault."""
+    """The texts of those files that exist; the command may be from another machine."""
     found: dict[str, str] = {}
     for path in paths:
         file = Path(path).expanduser()

@@ -1,4 +1,4 @@
-"""Profiles: named sets of values (queue, bucket, image, project …) that are laid under every form.
+"""Profiles: named sets of values (queue, bucket, image, project and so on) that are merged below every form.
 
 Each is a YAML file that a person may edit, `$XDG_CONFIG_HOME/a4/profiles/NAME.yaml`; the file `default` beside them
 names the one that is used when none is named.
@@ -72,13 +72,11 @@ class Profiles:
         return await asyncio.to_thread(self._names)
 
     async def read(self, name: str) -> Profile:
-        """One profile; BadInput if there is none of that name, or if it is no YAML."""
+        """Read a profile; BadInput if it does not exist or is not YAML."""
         return await asyncio.to_thread(self._read, name)
 
     async def values(self, name: str, recipe: str) -> dict[str, Value]:
-        """What a profile says for a recipe: fields that the recipe does not have are passed over. BadInput as above,
-        and where a key is wrong.
-        """
+        """The values of a profile that a recipe has fields for. BadInput as `read`, and for unknown keys."""
         profile = await self.read(name)
         if profile.problems:
             told = " ".join(each.message for each in profile.problems)
@@ -91,7 +89,7 @@ class Profiles:
         return found
 
     async def variables(self, name: str = "") -> dict[str, str]:
-        """What a profile (the default one; none: nothing) fills in for variables of a pasted command."""
+        """Variables for a pasted command from a profile (the default one unless named; empty without one)."""
         name = name or await self.default()
         if not name:
             return {}
@@ -101,20 +99,20 @@ class Profiles:
         return {variable: said for place, said in known.items() for variable in PLACES[place]}
 
     async def default(self) -> str:
-        """Name of the profile that is used when none is named; empty: none."""
+        """Name of the default profile; empty if there is none."""
         try:
             return (await asyncio.to_thread((self.folder / "default").read_text)).strip()
         except FileNotFoundError:
             return ""
 
     async def make_default(self, name: str) -> None:
-        """Use this profile when none is named; an empty name: none."""
+        """Make this profile the default; an empty name clears the default."""
         if name:
             await self.read(name)
         await asyncio.to_thread(self._write, self.folder / "default", f"{name}\n")
 
     async def change(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> Profile:
-        """Set values (`path=value`) and drop others (`path`) in a profile, which is made if there is none."""
+        """Set (`path=value`) and unset (`path`) values in a profile, which is created if it does not exist."""
         if not _NAME.fullmatch(name) or name == "default":
             raise BadInput(f"{name} cannot be the name of a profile.", "Letters, digits, dots, dashes; not default.")
         return await asyncio.to_thread(self._change, name, settings, unset)
@@ -205,7 +203,7 @@ def _loaded(path: Path) -> dict[str, Value]:
 
 
 def _by_field(values: Mapping[str, Value], fields: Mapping[str, Field], above: str = "") -> Iterator[tuple[str, Value]]:
-    """Path and value of every field, and of everything that is none."""
+    """Yield path and value of every field, and of every key that is no field."""
     for name, value in values.items():
         path = f"{above}.{name}" if above else str(name)
         if path not in fields and isinstance(value, Mapping) and value:

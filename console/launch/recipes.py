@@ -1,4 +1,4 @@
-"""What can be launched, what a form asks for it, and what was launched.
+"""Recipes, their form fields, and launch plans.
 
 A value is JSON data. A form holds text: `coerce` reads it, `spell` writes it, and `changed` gives the values of a
 whole form that differ from the recipe's defaults.
@@ -43,7 +43,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value of a recipe, as the form shows it."""
+    """A value of a recipe as the form shows it."""
 
     path: str  # Dotted: "recipe.nccl.begin"
     title: str
@@ -91,7 +91,7 @@ class Manifest:
 
 
 def joined(manifests: Sequence[Manifest]) -> str:
-    """All objects as one YAML text."""
+    """All manifests as one YAML text."""
     return "\n".join(f"---\n{manifest.text.strip()}" for manifest in manifests) + "\n"
 
 
@@ -111,7 +111,7 @@ _FALSE = {"false", "no", "off", "0"}
 
 
 def coerce(field: Field, text: str) -> Value:
-    """The value that typed text means; BadInput, one sentence, when it is none of that kind."""
+    """Parse typed text to the field's value; BadInput with a sentence if it has the wrong type."""
     match field.kind:
         case FieldKind.INTEGER | FieldKind.NUMBER:
             return _number(field, text)
@@ -132,7 +132,7 @@ def coerce(field: Field, text: str) -> Value:
 
 
 def spell(field: Field, value: Value) -> str:
-    """The text that `coerce` reads back as this value."""
+    """The text of a value as `coerce` would parse it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -149,7 +149,7 @@ def spell(field: Field, value: Value) -> str:
 
 
 def changed(fields: Sequence[Field], texts: Mapping[str, str]) -> tuple[dict[str, Value], tuple[FieldProblem, ...]]:
-    """What a form's texts, by path, change of the defaults (nested), and which of them could not be read.
+    """Parse a form's texts (by path) to nested changes of the defaults, and the problems of those that are invalid.
 
     A name that the defaults of a map have and the text has not comes back as None, which removes it.
     """
@@ -169,7 +169,7 @@ def changed(fields: Sequence[Field], texts: Mapping[str, str]) -> tuple[dict[str
 
 
 def difference(default: Value, value: Value) -> Value:
-    """What a value changes of a default: of a map the names that differ, as Helm lays values over each other."""
+    """How a value changes a default: for a map only the changed names, in the form that Helm merges."""
     if not isinstance(default, Mapping) or not isinstance(value, Mapping):
         return value
     different: dict[str, Value] = {name: item for name, item in value.items() if default.get(name) != item}
@@ -236,7 +236,7 @@ HIDDEN = "(hidden)"
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something to say of one place of a text."""
+    """A remark on a position in a text."""
 
     path: str
     """A field's path, "name", "namespace", "recipe" or a key that no field has; empty: the text as a whole."""
@@ -249,7 +249,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A launch as a text describes it."""
+    """A launch parsed from a text."""
 
     values: dict[str, Value] = dataclass_field(default_factory=dict)
     """Nested, only what differs from the recipe's defaults; as `LaunchPlan.values`."""

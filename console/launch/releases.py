@@ -1,4 +1,4 @@
-"""Releases of the chart: what they were launched with, how two renderings differ, and what can still be changed.
+"""Releases of the chart: their values, how two renderings differ, and which changes the cluster allows.
 
 Whoever may write a Secret can write down a release of one megabyte that unpacks to gigabytes, and Helm unpacks all of a
 namespace to list them. So the Secrets are checked before Helm sees them.
@@ -49,7 +49,7 @@ class ObjectFate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What a change of a release means for one of its objects."""
+    """How the change of a release affects one of its objects."""
 
     kind: str
     name: str
@@ -60,7 +60,7 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseChange:
-    """What a change of a release would do, object by object, as the API server judged it."""
+    """How the change of a release affects each object, as the API server's dry run judged it."""
 
     namespace: str
     name: str
@@ -86,7 +86,7 @@ class Releases:
         return await self._launcher().helm.history(name=name, namespace=namespace)
 
     async def plan(self, namespace: str, name: str) -> LaunchPlan:
-        """What would launch a release again: its recipe, and the values that differ from that recipe's defaults."""
+        """The plan that would launch a release again: its recipe and the values that differ from the defaults."""
         launcher = self._launcher()
         values = await launcher.values(namespace, name)
         recipe = get_path(values, "recipe.id")
@@ -96,7 +96,7 @@ class Releases:
         return LaunchPlan(known, name, namespace, minimal_override(launcher.catalogue.defaults(known), values))
 
     def plan_of_job(self, jobset: JobSet) -> LaunchPlan:
-        """What would launch a job of a recipe that no release made: the recipe, and what its JobSet tells of values."""
+        """A plan like a job that no release made: its recipe, and the values that its JobSet shows."""
         catalogue = self._launcher().catalogue
         recipe = catalogue.recipe(jobset.recipe).id
         defaults = catalogue.defaults(recipe)
@@ -107,14 +107,14 @@ class Releases:
         return LaunchPlan(recipe, jobset.name, jobset.namespace, minimal_override(defaults, {**defaults, **told}))
 
     async def changed_plan(self, namespace: str, name: str, changes: Mapping[str, Value]) -> LaunchPlan:
-        """The same with these values laid over it."""
+        """The plan of a release with these changes merged over it."""
         plan = await self.plan(namespace, name)
         return LaunchPlan(plan.recipe, name, namespace, overlay_values(plan.values, changes))
 
     # upgrade
 
     async def try_upgrade(self, plan: LaunchPlan) -> ReleaseChange:
-        """What giving a release these values would do, object by object; nothing is changed."""
+        """Dry run of an upgrade: what would happen to each object."""
         launcher = self._launcher()
         launcher.catalogue.require_sound(plan)
         where, values = {"name": plan.name, "namespace": plan.namespace}, await launcher.values_kept(plan)
@@ -122,7 +122,7 @@ class Releases:
         return await self._judged(plan.namespace, plan.name, new)
 
     async def upgrade(self, plan: LaunchPlan) -> ReleaseChange:
-        """Give a release these values where the cluster lets all of it change, else ReleaseFailed and all stays."""
+        """Upgrade a release if the cluster allows every change; else ReleaseFailed, and nothing changes."""
         self._cluster.connection_for_change(f"change {plan.name}")
         change = await self.try_upgrade(plan)
         again = f"Stop it and launch it again: a4 launch {plan.recipe} --like {plan.name}"
@@ -136,7 +136,7 @@ class Releases:
     # rollback
 
     async def revision_before(self, namespace: str, name: str) -> int:
-        """The latest revision before the present one that was in force; BadInput if there is none."""
+        """The latest earlier revision that was deployed; BadInput if there is none."""
         known = await self.history(namespace, name)
         if not known:
             raise NotFound(f"There is no release {name} in namespace {namespace}.", status=404, reason="NotFound")
@@ -146,7 +146,7 @@ class Releases:
         return earlier[-1]
 
     async def try_rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
-        """What going back to an earlier revision would do, object by object; nothing is changed."""
+        """Dry run of a rollback: what would happen to each object."""
         known = [each.revision for each in await self.history(namespace, name)]
         if revision not in known:
             raise BadInput(f"{name} has no revision {revision}.", f"There are: {', '.join(map(str, known)) or 'none'}.")
@@ -154,7 +154,7 @@ class Releases:
         return await self._judged(namespace, name, old)
 
     async def rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
-        """Go back to an earlier revision where the cluster lets all of it change, else ReleaseFailed and all stays."""
+        """Roll back to a revision if the cluster allows every change; else ReleaseFailed, and nothing changes."""
         self._cluster.connection_for_change(f"roll {name} back")
         change = await self.try_rollback(namespace, name, revision)
         _require_allowed(change, "Stop it, and launch it again with the values of that revision.")
@@ -180,7 +180,7 @@ class Releases:
 
 
 async def dry_run_change(client: Client, namespace: str, manifest: str) -> str:
-    """Let the server judge an object as Helm would apply it, keeping nothing: why not, or empty when it may be."""
+    """Why the server refuses this object in a dry-run apply; empty if it accepts it."""
     from console.launch.helm import KINDS, load_manifest, object_path
 
     made = load_manifest(manifest)
@@ -215,7 +215,7 @@ _FIXED = (
 
 
 async def _manager(client: Client, path: str, kind: str, name: str) -> str:
-    """Who applied the object: only for the same name are fields that are left out taken away."""
+    """The field manager that applied the object: only its own apply removes fields that are left out."""
     try:
         body = await client.request("GET", path, doing=f"read {kind} {name}")
         managed: list[dict[str, Any]] = msgspec.json.decode(body, type=dict[str, Any])["metadata"]["managedFields"]
@@ -231,7 +231,7 @@ _ADMITTED = (
 
 
 def compared(old: Sequence[str], new: Sequence[str]) -> list[tuple[ObjectChange, str]]:
-    """The fate of every object of two manifests of one release, and its new YAML; JobSets first."""
+    """What happens to each object between two manifests of a release, with its new YAML; JobSets first."""
     from console.launch.helm import is_kept, kind_and_name
     from console.launch.install import masked
 
@@ -278,7 +278,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class ObjectDiff:
-    """One object of both renderings, or of one of them."""
+    """An object in both renderings or in one of them."""
 
     kind: str
     name: str
@@ -290,7 +290,7 @@ class ObjectDiff:
 
 
 def diff_manifests(before: Sequence[Manifest], after: Sequence[Manifest]) -> tuple[ObjectDiff, ...]:
-    """Every object of either, in the order of `after`; those that are gone last."""
+    """The differences of all objects in the order of `after`; removed ones last."""
     old = {(each.kind, each.name): each.text for each in before}
     new = {(each.kind, each.name): each.text for each in after}
     found = []
@@ -305,7 +305,7 @@ def diff_manifests(before: Sequence[Manifest], after: Sequence[Manifest]) -> tup
 
 
 def unified(diffs: Sequence[ObjectDiff]) -> str:
-    """The differences as text, in the form of `diff -u`; empty if there are none."""
+    """The differences as text in the format of `diff -u`; empty if there are none."""
     parts = []
     for diff in diffs:
         if diff.change is not DiffKind.SAME:
@@ -341,7 +341,7 @@ class _Secret(ObjectWire):
 
 
 async def require_small(client: Client, namespace: str, name: str = "") -> None:
-    """Raise ReleaseFailed if the Secret of a release unpacks to more than LARGEST bytes; empty names mean all.
+    """Raise ReleaseFailed if a release's Secret unpacks to more than LARGEST bytes; an empty name means all releases.
 
     An account that may not list Secrets is left to Helm, which then may not either.
     """

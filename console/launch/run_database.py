@@ -1,4 +1,4 @@
-"""The history of runs: one SQLite file that several consoles use at once, or only memory where there is none.
+"""The history of runs in an SQLite file that several consoles share, or in memory if there is no file.
 
 Nothing of this ever stops a launch: a damaged file is moved aside, what is wrong with it is a sentence in `note`, and
 this console then remembers until it ends.
@@ -30,7 +30,7 @@ PATIENCE = 5.0  # seconds to wait while another console writes
 
 
 class _Damaged(Exception):
-    """The file is no database of ours."""
+    """The file is not a valid run database."""
 
 
 T = TypeVar("T")
@@ -65,10 +65,10 @@ def usual_place() -> Path:
 
 
 class History:
-    """The runs of one file; every piece of work on it runs in a thread, one after the other."""
+    """The runs of one database file; all work runs in threads, one task at a time."""
 
     def __init__(self, place: Path | None) -> None:
-        """`place` is the file; None: nothing is kept beyond this object."""
+        """`place` is the file; None keeps the runs in memory only."""
         self._place = place
         self.note = ""  # what is wrong with the file, in one sentence; empty: nothing
         self._lock = threading.RLock()
@@ -80,7 +80,7 @@ class History:
         return await self._read("WHERE recipe = ?", recipe) if recipe else await self._read("")
 
     async def open_runs(self, server: str) -> tuple[RunRecord, ...]:
-        """Runs on that cluster of which something may still become."""
+        """Runs on that cluster that have not ended."""
         asked = f"WHERE server = ? AND outcome IN ({', '.join('?' * len(OPEN))})"
         return await self._read(asked, server, *(str(each) for each in OPEN))
 
@@ -92,7 +92,7 @@ class History:
         return await self._do(work, ())
 
     async def add(self, run: RunRecord) -> RunRecord:
-        """Remember a launch; the record with its number, 0 when the file takes none."""
+        """Store a launch; returns the record with its number, 0 if the file cannot be written."""
         row = _row(run)
 
         def work(connection: sqlite3.Connection) -> int:
@@ -103,7 +103,7 @@ class History:
         return replace(run, number=await self._do(work, 0, writes=True))
 
     async def change(self, before: RunRecord, after: RunRecord) -> None:
-        """Write what differs; an end that another console has written meanwhile stays as it is, and its alarms too."""
+        """Write the changed columns; an outcome or alarms that another console has written meanwhile are kept."""
         old = _row(before)
         row = {name: value for name, value in _row(after).items() if value != old[name]}
         if not row:
@@ -134,11 +134,11 @@ class History:
     # the file
 
     async def close(self) -> None:
-        """Let go of the file, for good: what is asked for later is not there, and nothing more is written."""
+        """Close the file for good; later reads return nothing, and later writes are dropped."""
         await asyncio.to_thread(self._close, True)
 
     async def _do(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
-        """What `work` gives; `otherwise` where there is nothing to read, or where nothing may be written."""
+        """The result of `work`; `otherwise` if there is nothing to read or nothing may be written."""
         return await asyncio.to_thread(self._locked, work, otherwise, writes)
 
     def _locked(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
@@ -188,7 +188,7 @@ class History:
         return self._connection
 
     def _from_file(self, place: Path) -> sqlite3.Connection:
-        """The file, opened; a damaged one is moved aside first, a newer one is only read."""
+        """Open the file; a damaged one is moved aside first, one of a newer version is read-only."""
         try:
             return self._sound(place)
         except _Damaged:
@@ -220,7 +220,7 @@ class History:
             raise
 
     def _ready(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """The tables are there, and readers do not wait for writers where the file system allows it."""
+        """Create the tables, and use WAL mode where possible, so that readers do not wait."""
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         with _transaction(connection, True):
@@ -293,7 +293,7 @@ def _row(run: RunRecord) -> dict[str, Any]:
 
 
 def _record(row: dict[str, Any]) -> RunRecord:
-    """A row; columns of a newer a4 are not looked at, and what is odd in one row does not hide the others."""
+    """Build a record from a row; columns of newer versions are ignored, invalid values are skipped."""
     known = {name: value for name, value in row.items() if name in _COLUMNS or name == "number"}
     known = {name: value for name, value in known.items() if value is not None}
     outcome = known.get("outcome", "")
@@ -310,7 +310,7 @@ def _alarms_text(alarms: Iterable[Alarm]) -> str:
 
 
 def _alarms(text: Any) -> tuple[Alarm, ...]:
-    """Alarms of a row; those of a kind that a newer a4 knows are left out."""
+    """The alarms in a row; kinds of newer versions are left out."""
     found = []
     for each in _json(text, list):
         with suppress(TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What was launched, and what came of it: one record for each launch that the console remembers."""
+"""The record of one launch and its outcome."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STALLED = "stalled"  # the state of a run that goes on, but makes no steps
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One launch. Moments are seconds since the epoch, 0.0 where they are not known."""
+    """One launch. Times are seconds since the epoch, 0.0 if unknown."""
 
     recipe: str
     name: str
@@ -84,7 +84,7 @@ class RunRecord:
 
     @property
     def state(self) -> str:
-        """What became of it, in the words for jobs; of one that runs also "diverged" and "stalled", by what rings."""
+        """The state in the words used for jobs; a running one may also be "diverged" or "stalled", by its alarms."""
         if self.now is not None and self.open:
             return self.now.state
         if self.outcome is Outcome.WAITING:
@@ -99,31 +99,31 @@ class RunRecord:
 
     @property
     def had_problem(self) -> bool:
-        """Whether something was wrong with it in the end, or is now."""
+        """Whether the run ended with a problem, or has one now."""
         if self.state in {Outcome.DIVERGED, STALLED}:
             return True
         return self.outcome not in {*OPEN, Outcome.FAILED} and bool(self.active_alarms(self.ended))
 
     @property
     def nan_words(self) -> str:
-        """Such as "NaN since step 20 (last good 10.58 at 19)"; empty if all is a number."""
+        """Such as "NaN since step 20 (last good 10.58 at 19)"; empty if the loss is a number."""
         return f"NaN {nan_since(self.position)}" if self.nan else ""
 
     @property
     def position(self) -> RunPosition:
-        """Where its training was when it was seen last."""
+        """The last known step and loss."""
         return RunPosition(self.step, self.loss, self.loss_step, self.nan, self.nan_from, self.nan_by)
 
     @property
     def how(self) -> str:
-        """What became of it, and why where that is known: "stopped by a person, stalled since step 9"."""
+        """The outcome and, if known, the reason: "stopped by a person, stalled since step 9"."""
         why = (self.why or self.nan_words).rstrip(".")
         if self.outcome is Outcome.STOPPED and why.startswith((Outcome.STOPPED, "deleted")):
             return why
         return f"{self.state}: {why}" if why else self.state
 
     def active_alarms(self, at: float) -> tuple[Alarm, ...]:
-        """Alarms that rang at that moment, the gravest first: those that last, and what had happened shortly before.
+        """Alarms that were active at that time, the most severe first: lasting ones, and events shortly before.
 
         0.0 is now, for a run that is not over.
         """
@@ -136,7 +136,7 @@ class RunRecord:
         return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(rank))))
 
     def seconds(self, now: float) -> float | None:
-        """How long it ran, its wait in the queue left out where that is known; None if it cannot be said."""
+        """Run time in seconds, without the time in the queue if that is known; None if unknown."""
         end = self.ended or (now if self.open else 0.0)
         begin = self.started or (0.0 if self.outcome is Outcome.WAITING else self.launched)
         return max(0.0, end - begin) if begin and end else None
@@ -144,7 +144,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value that two runs do not share; None: at the recipe's default."""
+    """A value that differs between two runs; None stands for the recipe's default."""
 
     path: str
     before: str | None
@@ -152,7 +152,7 @@ class Difference:
 
 
 def differences(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
-    """What the later of two runs changed, by path."""
+    """The values that differ between two runs, by path."""
     left, right = dict(flatten_values(before.values)), dict(flatten_values(after.values))
     if before.recipe != after.recipe:
         left["recipe"], right["recipe"] = before.recipe, after.recipe
@@ -171,7 +171,7 @@ def flatten_values(values: Mapping[str, Value], above: str = "") -> Iterator[tup
 
 
 def format_value(value: Value) -> str:
-    """A value in one line, as a person would type it."""
+    """A value on one line, as a person would type it."""
     if value is None:
         return "(removed)"
     if isinstance(value, bool):
@@ -191,7 +191,7 @@ def last_success(runs: Iterable[RunRecord], run: RunRecord) -> RunRecord | None:
 
 
 def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
-    """The run of that number, else the latest of that name."""
+    """The run with that number, else the latest with that name."""
     known = sorted(runs, key=lambda each: (each.launched, each.number), reverse=True)
     numbered = next((each for each in known if word.isascii() and word.isdigit() and each.number == int(word)), None)
     return numbered or next((each for each in known if each.name == word), None)
@@ -201,7 +201,7 @@ def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
 
 
 def with_cluster_state(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
-    """The record with what its JobSet, as it is in that snapshot, adds to it."""
+    """The record updated from its JobSet in that snapshot."""
     suspended = condition(jobset.conditions, "Suspended")
     resumed = suspended.since if suspended and not suspended.is_true else 0.0 if jobset.queue else jobset.created
     state = jobset.state
@@ -224,7 +224,7 @@ def with_cluster_state(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecor
 
 
 def with_final_outcome(run: RunRecord, *, late: str = "") -> RunRecord:
-    """A run that is over, by what was wrong with it in the end; `late`: that its next step was late, in words.
+    """The record of an ended run with its outcome judged by its alarms; `late` says how overdue its next step was.
 
     One that diverged did not succeed, whatever its program says; one that was stopped while an alarm rang was stopped
     for it.
@@ -249,14 +249,14 @@ def with_final_outcome(run: RunRecord, *, late: str = "") -> RunRecord:
 
 
 def _stalled_words(run: RunRecord, alarm: Alarm) -> str:
-    """Who stopped a run that had stalled, since which step it had, and what else was known of that."""
+    """Why a stalled run ended: who stopped it, since which step it had stalled, and other known causes."""
     by = run.why.rstrip(".").removeprefix("It was ") or "stopped by a person"
     since = f"stalled since step {run.step:,}" if run.step is not None else alarm.words
     return f"{by}, {since}" + (f"; {alarm.more}" if alarm.more else "")
 
 
 def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]:
-    """The alarms of a run as two consoles heard them, each once, the oldest first; of one the later words count."""
+    """The alarms of a run from two consoles without duplicates, the oldest first; the later text wins."""
     found: list[Alarm] = []
     for alarm in (*before, *after):
         same = next((at for at, each in enumerate(found) if each.kind is alarm.kind and _is_same(each, alarm)), None)
@@ -268,14 +268,14 @@ def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm
 
 
 def _is_same(one: Alarm, other: Alarm) -> bool:
-    """Whether two alarms of a kind are of the same cause: they begin together, or in the time in which one lasts."""
+    """Whether two alarms of a kind have the same cause: they begin together, or one begins while the other lasts."""
     first, second = sorted((one, other), key=lambda each: each.time)
     within = first.kind.is_lasting and second.time <= (first.over or second.time)
     return within or second.time - first.time < _TOGETHER
 
 
 def is_of(run: RunRecord, jobset: JobSet) -> bool:
-    """Whether that JobSet is this run's, and not another of the same name."""
+    """Whether the JobSet belongs to this run, and not to another run of the same name."""
     if run.key != jobset.key:
         return False
     return run.uid == jobset.uid if run.uid else jobset.created >= run.launched - _CLOCKS

@@ -1,4 +1,4 @@
-"""The runs that were launched, with their end and last figures as soon as anybody sees them."""
+"""Records launched runs and completes their records with outcome and last figures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ READING = 10.0  # seconds that reading such a log may take
 
 
 async def read_last_figures(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> tuple[dict[str, Any], str]:
-    """What the log of the first pod, else of the last, says in the end; most programs print on one of the two.
+    """The final figures in the log of the first pod, else of the last one; most programs print on one of the two.
 
     By the names of the fields of RunRecord; and that the next step is late, in words, by the times in that log.
     """
@@ -89,7 +89,7 @@ async def _read(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]
 
 
 def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
-    """The best bus bandwidth of some tests, and the last average."""
+    """The best bus bandwidth of these tests, and the last average."""
     peaks = [test.peak_busbw for test in tests if test.peak_busbw is not None]
     means = [test.avg_busbw for test in tests if test.avg_busbw is not None]
     found = {"peak_busbw": max(peaks, default=None), "average_busbw": means[-1] if means else None}
@@ -97,7 +97,7 @@ def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
 
 
 def training_figures(where: RunPosition) -> dict[str, Any]:
-    """Where a training is: its last step, the last loss with its own step, and since when it is no number."""
+    """The position of a training: its last step, its last loss with the step, and since when the loss is NaN."""
     return {
         "step": where.step, "loss": where.loss, "loss_step": where.loss_step, "nan": where.nan,
         "nan_from": where.nan_from, "nan_by": where.nan_by,
@@ -112,7 +112,7 @@ SETTLING = 30.0  # seconds in which the watch will have told of a job that was j
 
 
 class Runs:
-    """The memory of one session: real clusters share a file, each practice cluster has its own."""
+    """The run history of one session: real clusters share a file, each practice cluster has its own."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Runs:
         launcher: Callable[[], Launcher],
         alarms: Callable[[str, str, float], tuple[Alarm, ...]] = lambda *_: (),
     ) -> None:
-        """`alarms`: those that this session heard of a job (namespace, name) since a moment."""
+        """`alarms`: returns the alarms of a job (namespace, name) in this session since a given time."""
         self._alarms = alarms
         self._cluster, self._catalogue, self._launcher = cluster, catalogue, launcher
         self._histories: dict[Path, History] = {}
@@ -143,7 +143,7 @@ class Runs:
 
     @property
     def note(self) -> str:
-        """What is wrong with the memory, in one sentence; empty: nothing."""
+        """The problem of the history file, as a sentence; empty if there is none."""
         return next((each.note for each in self._histories.values() if each.note), "")
 
     def on_context_changed(self) -> None:
@@ -152,11 +152,11 @@ class Runs:
     # what was
 
     async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
-        """Every run that is remembered, newest first, of all clusters."""
+        """All recorded runs of all clusters (of a recipe if one is given), newest first."""
         return await self.history.runs(recipe)
 
     async def find(self, word: str) -> RunRecord:
-        """The run of that number, else the latest of that name; BadInput names those there are."""
+        """The run with that number, else the latest with that name; BadInput lists the known ones."""
         known = await self.all()
         found = find_run(known, word)
         if found is None:
@@ -166,7 +166,7 @@ class Runs:
         return found
 
     async def last_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
-        """Name and values of the last launch of a recipe; None if it was never launched."""
+        """Name and values of the last launch of a recipe; None if there was none."""
         return next(((run.name, run.values) for run in await self.all(recipe)), None)
 
     async def forget(self, numbers: Iterable[int]) -> int:
@@ -176,7 +176,7 @@ class Runs:
         return await self.history.forget(wanted)
 
     async def any_open(self) -> bool:
-        """Whether something may still become of a run on this cluster."""
+        """Whether a run on this cluster has not ended."""
         return bool(await self._following())
 
     # what happens
@@ -211,7 +211,7 @@ class Runs:
         return kept
 
     async def before_stop(self, namespace: str, name: str) -> str:
-        """Keep what the log of a job says before it goes; that its next step is late, in words, by that log."""
+        """Record the last figures in a job's log before it is deleted; returns how overdue its next step was."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get((namespace, name))
         if jobset is None or not await self._following(jobset.key, fresh=True):
@@ -225,7 +225,7 @@ class Runs:
         return late
 
     async def stopped(self, namespace: str, name: str, late: str = "") -> None:
-        """A job was stopped from here: an end that needs no guess. `late`: that its next step was, in words."""
+        """Record that a job was stopped here; `late` says how overdue its next step was."""
         for run in await self._following((namespace, name), fresh=True):
             ended = replace(self._with_alarms(run), outcome=Outcome.STOPPED, why="", ended=time.time())
             await self._write(run, with_final_outcome(ended, late=late))
@@ -240,11 +240,11 @@ class Runs:
             await self._write(run, replace(run, values=values, left_out=left_out))
 
     async def note_training(self, namespace: str, name: str, where: RunPosition) -> None:
-        """Keep how far the training of a job is, if it was launched from here."""
+        """Record how far the training of a job is, if it was launched here."""
         await self._note(namespace, name, training_figures(where))
 
     async def note_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
-        """Keep what NCCL tests of a job came to so far: the best bus bandwidth, and the last average."""
+        """Record the results of a job's NCCL tests so far: the best bus bandwidth and the last average."""
         await self._note(namespace, name, bandwidth_figures(tests))
 
     async def _note(self, namespace: str, name: str, known: dict[str, Any]) -> None:
@@ -254,7 +254,7 @@ class Runs:
     # the keeper
 
     async def keep(self) -> None:
-        """Complete the records of open runs again and again, until it is cancelled."""
+        """Complete the records of open runs at intervals, until cancelled."""
         while True:
             try:
                 await self.settle()
@@ -264,7 +264,7 @@ class Runs:
             await asyncio.sleep(PAUSE)
 
     async def settle(self) -> None:
-        """Complete what is open with the snapshot of now, as far as jobs can be seen."""
+        """Complete open records from the current snapshot, as far as jobs are visible."""
         link, pods = (self._cluster.fleet.links.get(kind) for kind in ("jobsets", "pods"))
         if not link or link.state is not WatchState.LIVE or not pods or pods.state is WatchState.LISTING:
             return  # why a job failed stands in its pods
@@ -280,7 +280,7 @@ class Runs:
                     await self._write(run, with_final_outcome(ended))
 
     async def _following(self, key: tuple[str, str] | None = None, *, fresh: bool = False) -> tuple[RunRecord, ...]:
-        """Open runs of this cluster (of that job only); what other consoles launched is among them a little later."""
+        """Open runs of this cluster (of one job if given); launches of other consoles appear with a delay."""
         if fresh or not self._asked or time.monotonic() - self._asked > AGAIN:
             self._asked = time.monotonic()
             found = await self.history.open_runs(self._target.cluster.server)
@@ -298,7 +298,7 @@ class Runs:
         await self._write(run, now)
 
     def _is_gone(self, run: RunRecord, listed: float) -> bool:
-        """Whether a job that is not in the snapshot is no longer there, and not only not seen yet."""
+        """Whether a job that is missing in the snapshot was deleted, and is not just too new to be listed."""
         if run.number not in self._alive:
             return run.launched < listed and time.time() > run.launched + SETTLING
         missed = self._missed.setdefault(run.number, time.monotonic())
@@ -308,7 +308,7 @@ class Runs:
         return True
 
     async def _end_of(self, run: RunRecord) -> dict[str, Any]:
-        """What can still be said of a job that is gone."""
+        """The outcome to record for a job that is gone."""
         if run.number in self._alive:
             return {"outcome": Outcome.STOPPED, "why": "It was deleted outside this console."}
         why = "The job was deleted while the console was closed"
@@ -332,7 +332,7 @@ class Runs:
             self._open.pop(after.number, None)
 
     async def close(self) -> None:
-        """See once more what became of what is open, and let go of the files."""
+        """Complete open records once more and close the files."""
         try:
             await self.settle()
         except ConsoleError:

@@ -1,4 +1,4 @@
-"""The chart's values.schema.json: recipes and form fields out of it, and values checked against it.
+"""Derives recipes and form fields from the chart's values.schema.json, and checks values against it.
 
 Nothing else in the console knows a field by name: a property added to the schema is a field of the form.
 """
@@ -28,7 +28,7 @@ def parse_recipes(schema: Schema) -> tuple[Recipe, ...]:
 
 
 def parse_defaults(schema: Schema) -> dict[str, Value]:
-    """Every value's default in the chart, nested; without what the console passes by itself (launchers)."""
+    """The chart's default values, nested, without those that this program passes itself (launchers)."""
     return {
         name: parse_defaults(part) if "properties" in part else part["default"]
         for name, part in schema["properties"].items()
@@ -37,7 +37,7 @@ def parse_defaults(schema: Schema) -> dict[str, Value]:
 
 
 def recipe_changes(schema: Schema, recipe: str) -> dict[str, Value]:
-    """What a recipe changes of the chart's defaults, its own name among them."""
+    """How a recipe changes the chart's defaults, including its own name."""
     options = _recipe_options(schema)
     return merge_values(options[recipe].get("defaults", {}), {"recipe": {"id": recipe}})
 
@@ -47,7 +47,7 @@ def recipe_launchers(schema: Schema, recipe: str) -> tuple[str, ...]:
 
 
 def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
-    """The fields a recipe's form has, section by section; a section stands where its first field stands."""
+    """The form fields of a recipe by section; a section is placed where its first field is."""
     defaults = merge_values(parse_defaults(schema), recipe_changes(schema, recipe))
     fields = [
         _field(path, part, get_path(defaults, path))
@@ -61,7 +61,7 @@ def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
 
 
 def leaves(schema: Schema, above: str = "") -> Iterator[tuple[str, Schema]]:
-    """Dotted path and schema of every property that is one value, however that value is built."""
+    """Yield path and schema of every property that is one form field; maps and lists count as one."""
     for name, part in schema["properties"].items():
         path = f"{above}.{name}" if above else name
         if "properties" in part:
@@ -137,7 +137,7 @@ _KINDS = {
 
 
 class ValuesChecker:
-    """A schema made ready to check values again and again, as a form does on every key."""
+    """A compiled schema, to check values at every keystroke."""
 
     def __init__(self, schema: Schema) -> None:
         from jsonschema import Draft202012Validator  # only launching pays for it
@@ -148,7 +148,7 @@ class ValuesChecker:
         self._places = {path: place for place, path in enumerate(self._parts)}
 
     def problems(self, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
-        """What is wrong with complete values, at most one sentence a field, in the schema's order."""
+        """What is wrong with complete values: at most one sentence per field, in the schema's order."""
         found: dict[str, FieldProblem] = {}
         for error in self._validator.iter_errors(values):
             for problem in _problems(error, self._schema, self._parts):
@@ -156,7 +156,7 @@ class ValuesChecker:
         return tuple(sorted(found.values(), key=lambda problem: self._places.get(problem.path, -1)))
 
     def misplaced_nulls(self, changes: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
-        """Values given as null: they remove a name from a map, and mean nothing for any other field."""
+        """Problems with null values: only in a map does null mean something, the removal of a name."""
         return tuple(
             FieldProblem(path, f"{part['title']} may not be null; leave it out to have its default.")
             for path, part in self._parts.items()
@@ -165,7 +165,8 @@ class ValuesChecker:
 
 
 def parse_sets(fields: Sequence[Field], settings: Iterable[str], whose: str = "this recipe") -> dict[str, Value]:
-    """Nested values of `path=value` lines, read as each field says; a path may go on into a map (env.MAX_JOBS=8).
+    """Parse `path=value` lines to nested values by the types of the fields; a path may lead into a map
+    (env.MAX_JOBS=8).
 
     Unlike Helm's, a comma does not begin another setting. `{a,b}` and `a,b` both are a list; `null` removes a name of
     a map.
@@ -181,7 +182,7 @@ def parse_sets(fields: Sequence[Field], settings: Iterable[str], whose: str = "t
 
 
 def _set(values: dict[str, Value], fields: Sequence[Field], path: str, text: str) -> bool:
-    """Put the text into the field that holds the path; False if none does."""
+    """Set the text at the path, in the field that contains it; False if no field does."""
     for field in fields:
         if path == field.path:
             if field.kind is FieldKind.LIST and (inside := re.fullmatch(r"\s*\{(.*)\}\s*", text, re.DOTALL)):
@@ -222,7 +223,7 @@ def _problems(error: ValidationError, schema: Schema, parts: Mapping[str, Schema
 
 
 def _place(keys: Iterable[str | int], parts: Mapping[str, Schema]) -> tuple[str, list[str | int]]:
-    """The field's dotted path, and what is left of the way when the fault lies inside the field's value."""
+    """The field's dotted path, and the rest of the path if the error lies inside its value."""
     path = ""
     way = list(keys)
     while way and path not in parts:
@@ -269,7 +270,7 @@ def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -
 
 
 def nearest(path: str, known: Sequence[str]) -> str:
-    """The end of a sentence about an unknown path: what was meant, else the names that there are beside it."""
+    """The end of a sentence about an unknown path: the closest known path, else the names on that level."""
     group, _, name = path.rpartition(".")
     names = [one.rpartition(".")[2] for one in known if one.rpartition(".")[0] == group]
     above = f"{group}." if group else ""
@@ -296,7 +297,7 @@ _ASSIGNED = re.compile(r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?!\$)([^\s\
 
 
 def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
-    """Secrets given as plain values: they would stand in the release, in the pods and in every history."""
+    """Problems with secrets given as plain values: they would be visible in the release, pods and histories."""
     found: dict[str, FieldProblem] = {}
     env = values.get("env")
     for name, value in env.items() if isinstance(env, Mapping) else ():
@@ -315,7 +316,7 @@ def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ..
 
 
 def leaves_of(value: Value, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Value]]:
-    """Every single value and the way to it; nulls left out."""
+    """Yield every scalar value with its path; nulls are left out."""
     if isinstance(value, Mapping) and value:
         for name, item in value.items():
             yield from leaves_of(item, (*keys, str(name)))
@@ -327,7 +328,7 @@ def leaves_of(value: Value, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple
 
 
 def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tuple[dict[str, Value], tuple[str, ...]]:
-    """The values that may be kept, and the paths of those that may not."""
+    """The values without secrets, and the paths of the secrets."""
     known = {field.path: field for field in fields}
     references = {field.path for field in fields if field.choices_from == "secrets"}
     left_out: list[str] = []

@@ -1,4 +1,4 @@
-"""Stopping jobs: what would go and what would stay, the deletion, and what is left of releases that are gone.
+"""Stops jobs: previews what is removed and kept, deletes it, and finds orphaned resources.
 
 Trainings made by hand are found too: the guide for SWIFT makes a Pod training-master, Pods training-worker-N and a
 headless Service for each of these two, or a StatefulSet and a Service called megatron. None of them has an owner that
@@ -35,7 +35,7 @@ CHART_LABEL = {"labelSelector": "app.kubernetes.io/name=a4,app.kubernetes.io/man
 
 @dataclass(frozen=True, slots=True)
 class StopPlan:
-    """What stopping a job would remove, and what it would leave."""
+    """What stopping a job would remove and what it would keep."""
 
     namespace: str
     name: str
@@ -50,7 +50,7 @@ class StopPlan:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """An object of the chart whose release is gone, a release whose job is, or a Pod or Service made by hand."""
+    """An orphaned object: a chart object without its release, a release without a job, or a hand-made one."""
 
     kind: str  # "Release", or the kind of the object
     namespace: str  # empty for what belongs to none
@@ -64,14 +64,14 @@ class Leftover:
 
 
 def plan_from_snapshot(jobset: JobSet, fleet: Fleet) -> StopPlan:
-    """What stopping a job usually removes and leaves: Helm's record of its release is not asked."""
+    """A StopPlan from the snapshot alone, which shows what is usually removed; Helm is not asked."""
     goes = (f"JobSet {jobset.name}", *(("its Service", "its ConfigMap", "its Secret") if jobset.release else ()))
     stays = ("what it wrote to buckets and volumes", "volume claims")
     return StopPlan(jobset.namespace, jobset.name, jobset.release, goes, stays, *_held(jobset, fleet))
 
 
 def _held(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str]:
-    """Pods of a JobSet, the GPUs they hold, and who launched it."""
+    """Number of pods of a JobSet, the GPUs they hold, and its owner."""
     if jobset is None:
         return 0, 0, ""
     pods = fleet.pods_by_jobset.get(jobset.uid, ())
@@ -83,7 +83,7 @@ class Stopping:
         self._cluster, self._launcher = cluster, launcher
 
     async def plan(self, namespace: str, name: str) -> StopPlan:
-        """What stopping a job would remove and leave, from Helm's record of its release; NotFound if there is none.
+        """A StopPlan from Helm's record of the job's release; NotFound if there is no such job.
 
         Raises as `stop` does where the release names objects of others: nobody is asked about those.
         """
@@ -99,7 +99,7 @@ class Stopping:
         return StopPlan(namespace, name, release, removal.goes, (*removal.stays, *data), *held)
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
-        """Remove the release that made a job, or the JobSet alone if none of ours did; NotFound if there is neither.
+        """Remove the release of a job, or just the JobSet if this chart did not make it; NotFound if neither exists.
 
         `only` is what was named when somebody was asked: Conflict if by now more would go.
         """
@@ -113,7 +113,7 @@ class Stopping:
         return StopReport(namespace, name, deleted=(f"JobSet {name}",))
 
     async def _found(self, namespace: str, name: str) -> tuple[JobSet | None, str]:
-        """The JobSet, and the release of ours to which it or its name belongs; a job may be gone before its release."""
+        """The JobSet (None if it is gone) and the name of its release; empty if this chart made none."""
         connection = self._cluster.current_connection
         try:
             jobset = await read_jobset(connection.client, connection.catalogue, namespace, name)
@@ -129,7 +129,7 @@ class Stopping:
     # what is left of others
 
     async def leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
-        """What releases and people left behind (empty: in all namespaces), and the kinds that may not be listed."""
+        """Orphaned resources (an empty namespace means all), and the kinds that may not be listed."""
         found, hidden = await list_chart_objects(self._cluster.current_connection.client, namespace)
         releases = {(each.namespace, each.name): each for each in await self._launcher().releases(namespace)}
         left = []
@@ -146,7 +146,7 @@ class Stopping:
         return (*left, *made), tuple(dict.fromkeys((*hidden, *unseen)))
 
     async def _of_release(self, namespace: str, name: str, status: str) -> Leftover:
-        """A release whose job is gone, with what is left of it where that is known."""
+        """The Leftover for a release whose job is gone, with its remaining objects if known."""
         try:
             goes = (await self._launcher().removal(namespace, name)).goes
         except ConsoleError as error:
@@ -179,7 +179,7 @@ class ChartObject:
 
 
 async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[ChartObject, ...], tuple[str, ...]]:
-    """Objects with the chart's labels in a namespace (empty: in all), and the kinds that may not be listed."""
+    """Objects with the chart's labels (an empty namespace means all), and the kinds that may not be listed."""
     found: list[ChartObject] = []
     hidden: list[str] = []
     for kind in KINDS:
@@ -208,7 +208,7 @@ async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[Char
 
 
 async def require_own(client: Client, namespace: str, release: str, objects: Iterable[str]) -> None:
-    """Conflict if one of these ("Kind name") exists and is not that release's, by what is written on it there."""
+    """Raise Conflict if one of these objects ("Kind name") exists and its labels name another release."""
     found, _ = await list_chart_objects(client, namespace)
     mine = (each for each in found if (each.release_namespace, each.release) == (namespace, release))
     own = {f"{each.kind} {each.name}" for each in mine}
@@ -229,7 +229,7 @@ async def require_own(client: Client, namespace: str, release: str, objects: Ite
 
 @contextmanager
 def _as_made() -> Iterator[None]:
-    """Whoever may write a Secret can write down a release: an object of it that this chart never makes is said so."""
+    """Raise Unreadable for objects that this chart never makes: whoever may write a Secret can forge a release."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -241,14 +241,14 @@ def _as_made() -> Iterator[None]:
 
 @_as_made()
 def pods_of(manifest: str) -> Any:
-    """The part of a JobSet's YAML that its pods are made from; None for other kinds."""
+    """The replicatedJobs of a JobSet's YAML; None for other kinds."""
     made = load_manifest(manifest)
     return made["spec"]["replicatedJobs"] if made.get("kind") == "JobSet" else None
 
 
 @_as_made()
 def data_of(manifests: Iterable[str]) -> tuple[str, ...]:
-    """Where the pods of these objects write what outlives them: buckets, shares, claims and folders of nodes."""
+    """Where the pods of these objects write persistent data: buckets, shares, claims and host folders."""
     found: dict[str, None] = {}
     for manifest in manifests:
         made = load_manifest(manifest)
@@ -305,7 +305,7 @@ class _Item(ObjectWire):
 
 
 async def hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
-    """These Pods and Services in a namespace (empty: in all), and the kinds that may not be listed."""
+    """Pods and Services made by hand (an empty namespace means all), and the kinds that may not be listed."""
     lists: dict[str, list[_Item]] = {}
     hidden = []
     for kind in ("Pod", "Service"):
@@ -346,7 +346,7 @@ def _pod(item: _Item) -> Leftover:
 
 
 def _service(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover:
-    """`seen` says whether Pods may be listed: without that nobody knows whether one still answers."""
+    """The Leftover for a Service; `seen`: whether Pods may be listed, without which its use is unknown."""
     if not seen:
         return _leftover("Service", item, "Made by hand; no permission to list its Pods.", runs=True)
     selector = (item.spec.selector or {}).items()

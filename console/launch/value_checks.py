@@ -1,4 +1,4 @@
-"""Checks of the values of a recipe against each other before a launch, and notes on what they result in."""
+"""Checks of a recipe's values against each other before a launch, and notes on what they result in."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ONE_POD = {
 
 
 def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
-    """What does not fit among complete values of a recipe whose form has these paths; the values obey the schema."""
+    """Conflicts between complete, schema-valid values of a recipe whose form has these paths."""
     found = [*_pods(recipe, values), *_mounts(values), *_claims(values), *_logs(values)]
     for path, rules in _RULES:
         if path in paths:
@@ -48,7 +48,7 @@ def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[F
 
 
 def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
-    """What the values come to, one sentence each: iterations, parallel sizes, and what has no effect."""
+    """What the values result in, one sentence each: iterations, parallel sizes, and settings without effect."""
     notes: list[str] = []
     if "recipe.train.tp" in paths:
         notes += _training_notes(values)
@@ -66,7 +66,7 @@ def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
 
 
 def model_id(values: Values) -> str:
-    """The model of a Pai-Megatron-Patch recipe, as the chart reads the values: the one named, else that of the size."""
+    """The model of a Pai-Megatron-Patch recipe as the chart chooses it: the named one, else by size."""
     if named := get_path(values, "recipe.model.id"):
         return str(named)
     if str(get_path(values, "recipe.id")).startswith("qwen3-next-"):
@@ -76,7 +76,7 @@ def model_id(values: Values) -> str:
 
 
 def iterations(values: Values) -> int:
-    """Iterations that a Pai-Megatron-Patch training makes: its amount is tokens when it pretrains."""
+    """The number of iterations of a Pai-Megatron-Patch training; its amount is in tokens for pretraining."""
     amount = _int(values, "recipe.train.amount")
     if get_path(values, "recipe.train.sft"):
         return amount
@@ -122,7 +122,7 @@ def _reserved(values: Values) -> tuple[str, ...]:
 
 
 def _mounted(values: Values) -> Iterator[tuple[str, str]]:
-    """Field and folder of everything that is mounted."""
+    """Yield (field, folder) of every mount."""
     for path in ("storage.nfs", "storage.lustre"):
         if get_path(values, f"{path}.claim"):
             yield f"{path}.path", str(get_path(values, f"{path}.path"))
@@ -179,7 +179,7 @@ def _is_shared(folder: str, values: Values) -> bool:
 
 
 def _shared(values: Values) -> list[str]:
-    """Mounts that every pod sees alike."""
+    """Mount folders that all pods share."""
     return [folder for path, folder in _mounted(values) if path not in ("storage.ssd", "storage.host")]
 
 
@@ -196,7 +196,7 @@ def _code(_: str, values: Values) -> Found:
 
 
 def _named_model(recipe: str, values: Values) -> Found:
-    """A name of the hub tells the size, and often the family; one that tells neither is taken at its word."""
+    """Problems if a model name contradicts the size or family; a name that shows neither is accepted."""
     if recipe in _ANY_MODEL:
         return
     named, following = str(get_path(values, "recipe.model.id")), recipe.startswith("qwen3-next-")
@@ -210,7 +210,7 @@ def _named_model(recipe: str, values: Values) -> Found:
 
 
 def _conversion(_: str, values: Values) -> Found:
-    """The script for the largest model spreads it over 16 GPUs, unless it is told otherwise."""
+    """Problems with conversion: the largest model's script uses 16 GPUs unless configured otherwise."""
     gpus, given = _int(values, "gpus"), get_path(values, "recipe.convert.parallel")
     converts = get_path(values, "recipe.model.size") == "A22B" and not get_path(values, "recipe.skip.conversion")
     if converts and not given and gpus % 16:
@@ -274,7 +274,7 @@ def _swift(recipe: str, values: Values) -> Found:
 
 
 def _swift_image(_: str, values: Values) -> Found:
-    """The tags of ModelScope's images name both versions; other images are taken at their word."""
+    """Problems if the tag of a ModelScope image contradicts the versions; other images are accepted."""
     image, version = str(get_path(values, "image")), str(get_path(values, "recipe.swift.version"))
     cuda = re.search(r"cuda(\d+)\.(\d+)", image)
     if (

@@ -1,4 +1,4 @@
-"""YAML that people write, read into values as the schema says, with the line that each stands in.
+"""Parses YAML that people write into values of the schema's types, with line numbers.
 
 Values are read from the parser's events, never built by it: references, tags and other ways to make a few lines into
 gigabytes or objects are refused where they stand, and a number keeps its spelling until its field says what it is.
@@ -34,7 +34,7 @@ _LONGEST = 40  # characters of a number; longer ones are text
 
 @dataclass(slots=True)
 class Readout:
-    """What a text gives, with everything to say of it."""
+    """The parsed values of a text, and all remarks on it."""
 
     known: Sequence[str]  # paths that the schema has
     values: dict[str, Value] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class Readout:
     notes: list[Remark] = field(default_factory=list)
 
     def line(self, keys: Keys) -> int:
-        """The line of the nearest thing that has one on the way there; 0 if nothing has."""
+        """The line of the closest enclosing key with a known line; 0 if there is none."""
         for length in range(len(keys), 0, -1):
             if keys[:length] in self.lines:
                 return self.lines[keys[:length]]
         return 0
 
     def group(self, node: Node, part: Schema, keys: Keys, kept: Mapping[str, Value]) -> dict[str, Value]:
-        """A map whose names the schema knows one by one."""
+        """Parse a map whose names are properties in the schema."""
         values: dict[str, Value] = {}
         for entry in node.entries or ():
             way = (*keys, entry.name)
@@ -75,7 +75,7 @@ class Readout:
         return values
 
     def _value(self, node: Node, part: Schema, keys: Keys, kept: Value) -> Value:
-        """Any other value; `kept` is what was there before."""
+        """Parse any other value; `kept` is the previous value, for `(hidden)`."""
         self.lines.setdefault(keys, node.line)
         if node.entries is not None:
             made: dict[str, Value] = {}
@@ -97,7 +97,7 @@ class Readout:
 
 
 def read_values(root: Node | None, schema: Schema, kept: Mapping[str, Value]) -> Readout:
-    """The values that a map of the text gives; `kept` holds what `(hidden)` stands for."""
+    """Parse the values of a YAML map; `kept` has the values behind `(hidden)`."""
     out = Readout([path for path, part in leaves(schema) if not part.get("x-hidden")])
     if root is not None:
         out.values = out.group(root, schema, (), kept)
@@ -110,7 +110,7 @@ def read_values(root: Node | None, schema: Schema, kept: Mapping[str, Value]) ->
 
 
 def schema_at(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
-    """The schema of the value at the end of that way; `*` is any entry of a list. None: the schema has no such name."""
+    """The schema at that path; `*` is any entry of a list. None if the schema has no such name."""
     part = schema
     for key in keys:
         if "properties" in part:
@@ -123,7 +123,7 @@ def schema_at(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
 
 
 def plain_value(node: Node, part: Schema) -> Value:
-    """The value of a node as its part of the schema reads it, whatever else may be wrong with it."""
+    """The value of a node in its schema's type, even if it is otherwise invalid."""
     if node.entries is not None:
         return {entry.name: plain_value(entry.value, _inner(part, entry.name)) for entry in node.entries}
     if node.items is not None:
@@ -139,7 +139,7 @@ def _inner(part: Schema, key: str | int) -> Schema:
 
 
 def single(node: Node, part: Schema) -> Value:
-    """A single value as its field reads it: text keeps its spelling, 1e-5 and yes included."""
+    """A scalar in its field's type: for a text field it keeps its spelling, also 1e-5 and yes."""
     text, kind = node.text, part.get("type")
     if node.plain and text in _NULL:
         return None
@@ -170,7 +170,7 @@ DEEPEST = 20  # levels of lists and maps within each other
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value in the text; places are indexes of its characters."""
+    """One value in the text; positions are character offsets."""
 
     start: int
     end: int
@@ -191,7 +191,7 @@ class Entry:
 
 
 class TextFault(BadInput):
-    """A text that is not YAML, or not a map of values; `remark` says where."""
+    """A text that is not YAML or not a map of values; `remark` has the position."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(f"Line {line}: {message}" if line else message)

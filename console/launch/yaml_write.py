@@ -1,4 +1,4 @@
-"""Values as YAML: a new file with what each value means, or changes put into a text that a person wrote.
+"""Writes values as YAML: as a new file with explanations, or as edits of a person's text.
 
 The text is edited in place, since every YAML library that keeps comments ties them to the value before them and drops
 them with it.
@@ -38,7 +38,7 @@ _BLOCK = re.compile(r"(?:[^ \t\n\x00-\x1f\x7f-\x9f\ufeff][^\x00-\x09\x0b-\x1f\x7
 
 
 def write_values(values: Mapping[str, Value]) -> str:
-    """A map as YAML, in its own order, which YAML 1.1 and 1.2 read alike; empty for no values."""
+    """A map as YAML that YAML 1.1 and 1.2 parse alike, in the map's order; empty for no values."""
     return "".join(f"{line}\n" for line in _map_lines(values)) if values else ""
 
 
@@ -130,7 +130,7 @@ class _Edits:
 
 
 def rewrite(before: str, values: Mapping[str, Value], same: Same, spare: Spare) -> str | None:
-    """The person's text with these values in it; None where it cannot be edited and has to be written anew.
+    """The person's text edited to contain these values; None if it has to be written anew.
 
     Comments, order, quotes and blank lines stay. Whoever calls this reads the answer again to be sure.
     """
@@ -151,7 +151,7 @@ def rewrite(before: str, values: Mapping[str, Value], same: Same, spare: Spare) 
 
 
 def _edit_map(edits: _Edits, node: Node, values: Mapping[str, Value], keys: tuple[str, ...]) -> None:
-    """Every entry as the values say; new names after the last entry that stays."""
+    """Edit every entry to its value; new names are added after the last remaining entry."""
     entries = node.entries or ()
     there = {entry.name for entry in entries}
     last: Entry | None = None
@@ -167,7 +167,7 @@ def _edit_map(edits: _Edits, node: Node, values: Mapping[str, Value], keys: tupl
 
 
 def _edit_entry(edits: _Edits, entry: Entry, values: Mapping[str, Value], keys: tuple[str, ...]) -> bool:
-    """Whether the entry is still there afterwards."""
+    """Edit or remove one entry; returns whether it still exists."""
     node = entry.value
     if entry.name not in values:
         if _spared(edits, node, keys):
@@ -210,7 +210,7 @@ def _is_list(value: Value) -> TypeGuard[Sequence[Value]]:
 
 
 def _edit_list(edits: _Edits, node: Node, value: Sequence[Value], keys: tuple[str, ...]) -> None:
-    """Entries that stay, in their order, keep their lines and comments; the others go, and new ones come between."""
+    """Edit a list: remaining entries keep their lines and comments, others are removed or inserted."""
     old = node.items or ()
     column, place = node.column, edits.text.rfind("\n", 0, node.start) + 1
     taken = 0
@@ -234,7 +234,7 @@ _WIDTH = 110
 
 
 def write_defaults(recipe: Recipe, fields: Sequence[Field]) -> str:
-    """YAML that changes nothing, and that says of each value its title, unit and meaning."""
+    """A commented YAML template that changes nothing: title, unit and meaning of each value."""
     head = [
         f"# {recipe.title}: {recipe.summary}",
         f"# Needs {recipe.needs}.",

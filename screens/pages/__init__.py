@@ -1,1 +1,1 @@
-"""Pages a person can open, one a module."""
+"""One module per page of the app."""

@@ -1,4 +1,4 @@
-"""The alarms of this session, the newest first."""
+"""The page of this session's alarms, newest first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AlarmTable(ResourceTable[Alarm]):
 
 
 class AlarmsScreen(LiveScreen):
-    """What is watched, the table, and the alarm under the cursor in full; Enter opens its job."""
+    """What is being watched, the alarms, and the selected alarm in full; Enter opens its job."""
 
     crumb = "alarms"
     KINDS = ("jobsets",)
@@ -89,7 +89,7 @@ class AlarmsScreen(LiveScreen):
 
     @on(AlarmTable.Opened)
     def open_job(self, event: AlarmTable.Opened) -> None:
-        """Its job, at the tab that shows the cause; a stall is what the X-ray is for."""
+        """Open the alarm's job at the tab that shows the cause, which for a stall is the hang report."""
         event.stop()
         alarm = self.table.row
         if alarm is not None:

@@ -1,4 +1,4 @@
-"""One folder of a bucket: result trees, checkpoints, logs; and their way to this machine."""
+"""The page of one bucket folder: results, checkpoints, logs, and copying to and from this machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ObjectTable(ResourceTable["StoredObject"]):
 
 
 def ended(path: str, room: int) -> str:
-    """A path of at most `room` columns: its end says where one is, so what is cut is its middle."""
+    """A path shortened in the middle to at most `room` columns."""
     if len(path) <= room:
         return path
     head = path[: path.index("/", len("gs://")) + 1]
@@ -58,7 +58,7 @@ def ended(path: str, room: int) -> str:
 
 
 class BucketScreen(InGoogleScreen):
-    """Enter goes into a folder, Esc out of it."""
+    """The contents of a bucket folder; Enter opens a folder, Esc goes up."""
 
     KINDS = ("jobsets",)
     CHANGES_CLUSTER = NEEDS_CLUSTER = frozenset({"store"})
@@ -93,7 +93,7 @@ class BucketScreen(InGoogleScreen):
 
     @work(group="bucket", exclusive=True)
     async def read(self, back_to: str = "") -> None:
-        """What is in the folder; the cursor on `back_to`."""
+        """Read the folder; puts the cursor on `back_to`."""
         place = self.place
         self.summary.runs = (Span(str(place), "strong"), Span("   looking …", "dim"))
         try:
@@ -130,7 +130,7 @@ class BucketScreen(InGoogleScreen):
             self.action_fetch()
 
     def action_back(self) -> None:
-        """Out of the folder; out of the bucket."""
+        """Go up one folder, or leave the bucket."""
         if self.app.close_alarms():
             return
         if self.table.filter_text or self.table.marks or not self.place.path:
@@ -146,7 +146,7 @@ class BucketScreen(InGoogleScreen):
 
     @work(group="actions")
     async def action_fetch(self) -> None:
-        """Ask where to, then bring it; what is there already is kept, what broke off is gone on with."""
+        """Ask for a target and download; existing files are kept, interrupted downloads are resumed."""
         chosen = self.table.chosen_rows
         if not chosen:
             return
@@ -171,7 +171,7 @@ class BucketScreen(InGoogleScreen):
 
     @work(group="actions")
     async def action_store(self) -> None:
-        """Ask whose logs, and where to; what is there already is replaced only after a question."""
+        """Ask for job and target and upload its logs; existing objects are replaced only if confirmed."""
         jobs = sorted(self.app.fleet.jobsets, key=lambda key: -self.app.fleet.jobsets[key].created)
         picked = await self.app.push_screen_wait(
             Pick("Store the logs of which job?", [Choice(f"{namespace}/{name}") for namespace, name in jobs])

@@ -1,4 +1,4 @@
-"""One build: how far it is, and its log as it is written."""
+"""The page of one image build: its progress and its growing log."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class BuildScreen(InGoogleScreen):
         self.read()
 
     def read(self) -> None:
-        """How far it is, and what its log has beyond what was shown."""
+        """Read the build's state and the new part of its log."""
         self.look()
         if not self._read_all:
             self.follow()

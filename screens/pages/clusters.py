@@ -1,4 +1,4 @@
-"""Google's clusters that the login may see, and the way into one."""
+"""The page of Google's clusters that this login may see, to connect to one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ClusterTable(ResourceTable[ClusterRow]):
 
 
 def sentence_of(row: ClusterRow, *, may_enable: bool = False) -> list[Span]:
-    """What there is to know of a row; `may_enable`: a key enables what the project lacks."""
+    """Details of a row; `may_enable`: a key can enable a missing API of the project."""
     if row.error is not None:
         hint = "E enables it." if may_enable and isinstance(row.error, ApiDisabled) else row.error.hint
         return [Span(f"{row.project}: ", "strong"), Span(row.error.message), Span(f" {hint}", "dim")]
@@ -91,7 +91,7 @@ class ClustersScreen(AskingScreen):
         self._show()
 
     def _trouble_changed(self) -> None:
-        """That no cluster is connected is no trouble here: this is where one is chosen."""
+        """Only update the title: this page also works without a connected cluster."""
         self._show_title()
 
     async def cloud(self) -> Cloud:
@@ -109,7 +109,7 @@ class ClustersScreen(AskingScreen):
 
     @work(group="clusters", exclusive=True)
     async def read(self) -> None:
-        """What there is, as it comes; again and again while somebody looks."""
+        """Read the clusters as they arrive, again at intervals while the page is visible."""
         pause = AGAIN
         while True:
             if self.is_current:
@@ -182,7 +182,7 @@ class ClustersScreen(AskingScreen):
 
     @work(group="actions", exclusive=True)
     async def connect(self, cluster: GkeCluster) -> None:
-        """Go there; whatever stands in the way leaves everything as it is."""
+        """Connect to that cluster; on failure the current connection stays."""
         self.notify(f"Connecting to {cluster.path} …", timeout=2)
         with self.report_errors(f"Could not connect to {cluster.name}"):
             cloud = await self.cloud()

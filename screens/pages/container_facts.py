@@ -1,4 +1,4 @@
-"""What a container says of itself: GPUs, disks, mounts, NCCL environment, InfiniBand, C library, Python."""
+"""The page of facts read inside a container: GPUs, disks, mounts, NCCL variables, InfiniBand, libc, Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def facts_of_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 
 
 class ContainerFactsScreen(LiveScreen):
-    """The page of one container's facts; each answer appears as it comes."""
+    """The facts about one container; each appears as it is read."""
 
     KINDS = ("pods",)
     OF_CLUSTER = True

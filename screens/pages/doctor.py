@@ -1,4 +1,4 @@
-"""The doctor of one rank: each step from the token to an editor in the pod, as it ends."""
+"""The page that checks every step of connecting to a rank, from the token to an editor in the pod."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class DoctorScreen(LiveScreen):
         self.action_again()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """The steps do not come from the snapshot."""
+        """Only redraw: the steps do not come from the snapshot."""
         self._draw()
 
     def action_again(self) -> None:

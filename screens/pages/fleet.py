@@ -1,4 +1,4 @@
-"""Fleet: what hardware there is, what of it is free, and what is broken."""
+"""The fleet page: all GPU hardware, what is free, and what is broken."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class FleetScreen(PoolsScreen):
         return {"google": self._can_ask()}
 
     def _can_ask(self) -> bool:
-        """Where the nodes are of pools, and Google is not being asked."""
+        """Whether to ask Google for node pools: nodes have some, and there is no answer or request yet."""
         known = self.pools is not None or self._asking
         return not known and any(node.pool for node in self.app.fleet.nodes.values())
 

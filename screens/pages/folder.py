@@ -1,4 +1,4 @@
-"""One folder of a pod: what is in it, how full its disk is, and what can be deleted."""
+"""The page of a folder in a pod: its contents, disk usage, and deletion."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class EntryTable(ResourceTable[FileEntry]):
 
 
 class FolderScreen(LiveScreen):
-    """Enter goes into a folder, backspace out of it."""
+    """The contents of a pod's folder; Enter opens a folder, Backspace goes up."""
 
     KINDS = ("pods",)
     OF_CLUSTER = True
@@ -93,7 +93,7 @@ class FolderScreen(LiveScreen):
 
     @work(group="folder", exclusive=True)
     async def read(self, back_to: str = "") -> None:
-        """What is in the folder; the cursor on `back_to`."""
+        """Read the folder; puts the cursor on `back_to`."""
         self.summary.runs = (Span(self.path, "strong"), Span("   looking …", "dim"))
         try:
             found = await self._files().listed(self.path)

@@ -1,4 +1,4 @@
-"""Help: every key that works where it was called, from the bindings themselves, and all of one field of a form."""
+"""The help page: every key that works on a screen, taken from its bindings, and details of a form field."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeyGroup:
 
 
 def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
-    """The keys that work on that screen, by where they come from: this screen, its list, everywhere, an editor."""
+    """The keys that work on that screen, grouped by origin: screen, list, app, editor."""
     found: dict[str, dict[str, tuple[list[str], str]]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding

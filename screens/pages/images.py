@@ -1,4 +1,4 @@
-"""Images: builds as they run, and what the registries hold."""
+"""The page of image builds and registry contents."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
 
     @work(group="images", exclusive=True)
     async def read(self) -> None:
-        """Builds again and again; images whenever a build has ended."""
+        """Read builds at intervals, and images whenever a build has ended."""
         ended: set[str] | None = None
         if not await self._know_where():
             return
@@ -100,7 +100,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
             await asyncio.sleep(pause if able else 0.5)
 
     async def _know_where(self) -> bool:
-        """Whether project and region are known; the tables say why not."""
+        """Whether project and region are known; if not, the tables say why."""
         try:
             if await self.placed(region=True):
                 return True

@@ -1,4 +1,4 @@
-"""One job: what it is, why it is as it is, and its tabs over one chosen rank."""
+"""The page of one job: header, explanation, and tabs for a selected rank."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BY_NAME = {action.name: action for action in RANK_ACTIONS}
 
 
 class JobScreen(LiveScreen):
-    """Header, why, and tabs; it keeps working while pods are replaced, and says what it waits for."""
+    """A job's header, explanation and tabs; it stays open while pods are replaced."""
 
     CSS_PATH = "job.tcss"
     KINDS = ("jobsets", "pods", "workloads", "events")
@@ -98,13 +98,13 @@ class JobScreen(LiveScreen):
 
     @property
     def rank(self) -> int:
-        """Rank whose log is shown and whose pod a shell opens in; at first the one that failed first, if any did."""
+        """The selected rank, whose log is shown; at first the one that failed first, if any."""
         return self._rank or 0
 
     # the snapshot
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """A job that is gone is shown as it last was."""
+        """Show the job; one that is gone is shown as it last was."""
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None:
             connection = self.app.connection
@@ -126,7 +126,7 @@ class JobScreen(LiveScreen):
 
     @work(group="end", exclusive=True)
     async def _find_end(self) -> None:
-        """Of a job that is gone, what is remembered: a run that is over, else alarms of this session."""
+        """Look up how a vanished job ended: in the run history, else in this session's alarms."""
         with self.report_errors("The history could not be read"):
             runs = [run for run in await self.session.launch.runs.all() if run.key == self.key]
         if self.key in self.app.fleet.jobsets:

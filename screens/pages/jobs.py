@@ -1,4 +1,4 @@
-"""Jobs: what runs, how far it is, whether it is healthy."""
+"""The jobs page: state, progress and health of all jobs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class JobTable(ResourceTable[JobLine]):
 
 
 class JobsScreen(PanedScreen):
-    """All JobSets; the whole reason of the one under the cursor at the bottom."""
+    """All JobSets, with the full explanation of the selected one below."""
 
     CSS_PATH = "jobs.tcss"
     KINDS = ("jobsets", "pods", "workloads")
@@ -113,7 +113,7 @@ class JobsScreen(PanedScreen):
 
     @work(group="glance", exclusive=True)
     async def _glance(self) -> None:
-        """The latest figures of the jobs in the list; a look costs nothing while another screen is in front."""
+        """Update the progress figures of the listed jobs at intervals, only while this page is in front."""
         while True:
             if self.app.screen is self and self.app.connected:
                 keys = [(key[0], key[1]) for key in self.table.shown]

@@ -1,4 +1,4 @@
-"""Launch: start something. A recipe, a form made from its fields, a look at what will be created, and off."""
+"""The launch page: choose a recipe, fill in its form, review what will be created, launch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RELIST = 30.0  # seconds after which claims, Secrets and such are listed again w
 
 
 class LaunchScreen(LiveScreen):
-    """Recipes left, the form beside them, views of what it makes beside that where there is room."""
+    """Recipes on the left, the form beside them, and views of the result where there is room."""
 
     CSS_PATH = "launch.tcss"
     KINDS = ("localqueues", "clusterqueues", "jobsets")
@@ -116,7 +116,7 @@ class LaunchScreen(LiveScreen):
         self.set_interval(RELIST, self._relist)
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """What the cluster offers may have changed; what was typed stays."""
+        """Update the choices from the cluster; typed text stays."""
         if not self.app.connected:
             return
         if not self.recipes.listing.rows:
@@ -134,7 +134,7 @@ class LaunchScreen(LiveScreen):
 
     @work(group="forms", exclusive=True)
     async def _read_forms(self, recipes: list[str]) -> None:
-        """Before anybody comes to them: each takes a while the first time."""
+        """Build all recipes' forms in the background, since each takes a while the first time."""
         session = self.session
         await asyncio.to_thread(lambda: [session.launch.fields(recipe) for recipe in recipes])
 
@@ -148,7 +148,7 @@ class LaunchScreen(LiveScreen):
 
     @work(group="choices", exclusive=True)
     async def _relist(self) -> None:
-        """Lists what no watch brings: claims, Secrets, service accounts, priority classes, images used before."""
+        """List what is not watched: claims, Secrets, service accounts, priority classes, used images."""
         if not (self.app.connected and self.is_current):
             return
         self._listed_in = self.session.namespace
@@ -157,7 +157,7 @@ class LaunchScreen(LiveScreen):
 
     @on(Form.Asked)
     def ask_google(self, event: Form.Asked) -> None:
-        """What only Google has a list of: for whoever wants to choose from it."""
+        """Fetch choices that only Google has when the person opens them."""
         event.stop()
         if self._google.wants(event.kind):
             self._offer()
@@ -178,18 +178,18 @@ class LaunchScreen(LiveScreen):
 
     @on(ResourceTable.Highlighted, "RecipeTable")
     def look_at_recipe(self, event: ResourceTable.Highlighted) -> None:
-        """The form beside the list is that of the recipe under the cursor."""
+        """Show the form of the recipe under the cursor."""
         event.stop()
         self.take_recipe()
 
     def take_recipe(self) -> None:
-        """The form of the recipe under the cursor, now."""
+        """Switch to the form of the recipe under the cursor at once."""
         recipe = self.recipes.row
         if recipe is not None and self.app.connected and (self.draft is None or recipe != self.draft.recipe):
             self.show_draft(self.draft_of(recipe))
 
     def draft_of(self, recipe: Recipe) -> LaunchDraft:
-        """What was typed for that recipe so far: at first a free name, and the queue that `a4 launch` takes too."""
+        """The draft of that recipe; a new one has an unused name and the queue that `a4 launch` would choose."""
         if recipe.id not in self._drafts:
             draft = self._drafts[recipe.id] = LaunchDraft(
                 recipe, self.session.launch.fields(recipe.id), self.suggest(recipe.id)
@@ -199,12 +199,12 @@ class LaunchScreen(LiveScreen):
         return self._drafts[recipe.id]
 
     def _follow_queue(self, draft: LaunchDraft) -> bool:
-        """The queue of a form that nobody typed one into goes with what is asked for, and with what is free."""
+        """Fill in the recommended queue unless the person typed one; returns whether it changed."""
         ask = self.session.launch.drafting.ask(draft.plan(self.session.namespace)[0])
         return draft.follow_queue(choose_queue(self.app.fleet, ask))
 
     def show_draft(self, draft: LaunchDraft) -> None:
-        """That one in the form and in the views."""
+        """Show that draft in the form and the views."""
         self.draft = draft
         self._tell_recipe()
         self.form.show(draft.model)
@@ -218,14 +218,14 @@ class LaunchScreen(LiveScreen):
             self.head.tell_recipe(self.draft.recipe, brief=typing, read_only=read_only)
 
     def suggest(self, recipe: str, wanted: str = "") -> str:
-        """A name that is free."""
+        """An unused name for the launch."""
         wanted = wanted or self.session.launch.suggest_name(recipe)
         return free_name(wanted, self.app.fleet, self.session.namespace, self.launched)
 
     # what is typed
 
     def plan(self) -> tuple[LaunchPlan, tuple[FieldProblem, ...]] | None:
-        """The plan as it is typed, and everything that is wrong with it."""
+        """The plan as typed and all its problems; None without a form or a connection."""
         if self.draft is None or not self.app.connected:
             return None
         self.form.take()
@@ -241,7 +241,7 @@ class LaunchScreen(LiveScreen):
 
     @on(Form.Changed)
     def take_typing(self, event: Form.Changed) -> None:
-        """What was typed is judged once its key is done with; the views follow when the keys rest."""
+        """Validate after the key press is handled; the views follow when typing pauses."""
         event.stop()
         if self.draft is not None:
             self.draft.server_says = {}
@@ -251,7 +251,7 @@ class LaunchScreen(LiveScreen):
             self.call_later(self.judge)
 
     def judge(self) -> None:
-        """Says what is wrong with what is typed, whether it fits, and what it comes to."""
+        """Show problems, forecast and notes for the typed values."""
         self._judging = False
         planned = self.plan()
         if planned is None or self.draft is None:
@@ -267,7 +267,7 @@ class LaunchScreen(LiveScreen):
         self._views_due = self.set_timer(SETTLE, self.pane.draw)
 
     def _check_soon(self) -> None:
-        """While somebody fills the form in, what its launch needs is looked at."""
+        """Schedule the preflight checks while the form is being filled in."""
         planned = self.plan() if self.has_class("-typing") else None
         if planned is not None and not planned[1]:
             self.query_one(PreflightLine).look_soon(self.session, planned[0])
@@ -286,14 +286,14 @@ class LaunchScreen(LiveScreen):
 
     @on(Form.Entered)
     def tell_field(self, event: Form.Entered) -> None:
-        """Help for the field with the keys, and all of what is wrong with it."""
+        """Show help and problems of the focused field."""
         event.stop()
         self.note.runs = tuple(help_words(event.field, event.problem))
         self.query_one(PreflightLine).wait()
 
     @on(ResourceTable.Opened, "RecipeTable")
     def enter_form(self, event: ResourceTable.Opened) -> None:
-        """Enter on a recipe goes into its form."""
+        """Enter on a recipe focuses its form."""
         event.stop()
         self.take_recipe()
         self.form.go(NAME)
@@ -303,12 +303,12 @@ class LaunchScreen(LiveScreen):
         self.form.action_search()
 
     def action_advanced(self) -> None:
-        """Shows or hides the advanced fields; what was typed stays."""
+        """Show or hide the advanced fields; typed text stays."""
         self.take_recipe()
         self.form.set_advanced(not self.form.model.advanced)
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """The field with the cursor in full."""
+        """Details of the focused field."""
         field = self.form.model.by_path.get(self.form.here)
         if field is None:
             return super().help_about()
@@ -328,7 +328,7 @@ class LaunchScreen(LiveScreen):
         self.pane.turn_against()
 
     def action_preflight(self) -> None:
-        """The checks of this launch, on a page of their own."""
+        """Open the preflight checks of this launch as a page."""
         self.take_recipe()
         planned = self.plan()
         if planned is not None:
@@ -338,12 +338,12 @@ class LaunchScreen(LiveScreen):
 
     @on(Pasted)
     def take_paste(self, event: Pasted) -> None:
-        """A values.yaml or a helm line, pasted where a value goes."""
+        """Take a values file or helm command that was pasted into a field."""
         event.stop()
         self._paste(event.text)
 
     def on_paste(self, event: events.Paste) -> None:
-        """As above, while the list of recipes has the keys."""
+        """Take a pasted values file or helm command while the recipe list is focused."""
         if self.focused is self.recipes:
             event.stop()
             self._paste(event.text)
@@ -368,7 +368,7 @@ class LaunchScreen(LiveScreen):
         await pick_profile(self)
 
     def pick_recipe(self, recipe: str) -> LaunchDraft | None:
-        """That recipe's form, with the cursor of the list on it; None if there is no such recipe."""
+        """Select that recipe and return its draft; None if it does not exist."""
         found = self.recipes.listing.rows.get((recipe,))
         if found is None:
             return None
@@ -381,7 +381,7 @@ class LaunchScreen(LiveScreen):
         return draft
 
     def _take_wish(self) -> None:
-        """What another screen asked for, once there are recipes."""
+        """Fill in the launch that another screen requested, once the recipes are loaded."""
         wish = self.app.launch_wish
         if wish is None or not self.recipes.listing.rows:
             return
@@ -392,7 +392,7 @@ class LaunchScreen(LiveScreen):
     # off
 
     def action_launch(self) -> None:
-        """Checks with the server, shows what will be created, launches: of the form that is shown."""
+        """Dry-run the shown form, ask for confirmation, and launch."""
         if self.recipes.has_focus:
             self.take_recipe()
         planned = self.plan()
@@ -415,7 +415,7 @@ class LaunchScreen(LiveScreen):
     # the way back
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """On a narrow screen the recipes make room for the form."""
+        """On a narrow screen, hide the recipes while the form is focused."""
         self.set_class(event.widget is not self.recipes, "-typing")
         if event.widget is self.recipes:
             self.note.runs = (LIST_HELP,)
@@ -424,17 +424,17 @@ class LaunchScreen(LiveScreen):
 
     @on(Form.Left)
     def back_to_recipes(self, event: Form.Left) -> None:
-        """From the form back to the recipes."""
+        """Go from the form back to the recipes."""
         event.stop()
         if not self.app.close_alarms():
             self.leave_form()
 
     def leave_form(self) -> None:
-        """What is typed next is for the list of recipes, not for a field."""
+        """Focus the recipe list."""
         self.set_focus(self.recipes)
 
     def action_back(self) -> None:
-        """From a view to the form; from the recipes as everywhere."""
+        """Go from a view to the form; on the recipes as on other pages."""
         if self.app.close_alarms():
             return
         if self.pane.has_focus_within:
@@ -443,7 +443,7 @@ class LaunchScreen(LiveScreen):
             super().action_back()
 
     def on_resize(self, event: events.Resize) -> None:
-        """A third column where there is room."""
+        """Show the views as a third column on wide screens."""
         self.set_class(event.size.width >= 170, "-wide")
         self.set_class(event.size.width < 100, "-narrow")
         self.set_class(event.size.height < 30, "-low")

@@ -1,4 +1,4 @@
-"""Leftovers: what releases that are gone left in the cluster, and what was made by hand."""
+"""The page of orphaned resources: objects of deleted releases, and hand-made ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LeftoverTable(ResourceTable["Leftover"]):
 
 
 class LeftoversScreen(LiveScreen):
-    """The list, read when it is opened and after each removal."""
+    """Orphaned resources, read on opening and after each removal."""
 
     crumb = "orphaned resources"
     OF_CLUSTER = True
@@ -66,7 +66,7 @@ class LeftoversScreen(LiveScreen):
 
     @on(ResourceTable.Opened)
     def open_object(self, event: ResourceTable.Opened) -> None:
-        """The object as YAML; a release is shown by its revisions."""
+        """Open the object as YAML; for a release, say which command shows its revisions."""
         event.stop()
         kind, namespace, name = event.key
         if kind == "Release":

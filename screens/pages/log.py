@@ -1,4 +1,4 @@
-"""The log of one container, followed."""
+"""The page of one container's log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TAIL = 10_000  # lines read at first
 
 
 class LogScreen(LiveScreen):
-    """Lines as they come; the one before a restart by `p`."""
+    """The followed log of a container; `p` shows that of the previous container."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "previous", "Previous run", id="log.previous_run",
@@ -50,7 +50,7 @@ class LogScreen(LiveScreen):
         self.view.over = WAITING
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Follow from the start, and go on where it was left as soon as there is another connection."""
+        """Follow the log, and continue where it stopped after a reconnection."""
         if (connection := self.app.connection) not in {None, self._connection}:
             self._connection = connection
             self.follow()

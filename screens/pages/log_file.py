@@ -1,4 +1,4 @@
-"""`a4 view FILE`: a file in the log view, of any size, also while it grows."""
+"""The app of `a4 view FILE`: shows a file of any size in the log view, also while it grows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LogFileApp(KeyOrderedApp):
                      classes="log-foot", markup=False)  # fmt: skip
 
     def on_mount(self) -> None:
-        """From the beginning: a file is read, a log is followed."""
+        """Start at the beginning of the file, not at its end as for a log."""
         self.view.lines.show_text(self.text)
         self.view.lines.action_top()
         self.view.lines.focus()

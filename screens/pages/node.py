@@ -1,4 +1,4 @@
-"""One node: its place, its health, and the pods on it."""
+"""The page of one node: topology, health and pods."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _fault(fault: NodeFault, now: float) -> list[Span]:
 
 
 def _scan(node: Node, now: float) -> str:
-    """What Google's Cluster Health Scanner wrote into the node's labels: its own NCCL test between two nodes.
+    """The result of Google's Cluster Health Scanner in the node's labels: an NCCL test between two nodes.
 
     Its limits are those of its profiles: 250 GB/s on A4, as an average over 2 to 8 GiB.
     """
@@ -79,7 +79,7 @@ def _scan(node: Node, now: float) -> str:
 
 
 def events_of_node(node: Node, fleet: Fleet) -> list[Event]:
-    """Newest first. Kubelets name the node, not its uid, as the uid of their events' object."""
+    """Events of a node, newest first; kubelets use the node's name as the object's uid."""
     told = [event for name in {node.name, node.uid} for event in fleet.events_by_object.get(name, ())]
     return sorted(told, key=lambda event: -event.last)
 
@@ -139,7 +139,7 @@ class NodeScreen(NodeActions, PodActions):
         self._focused().action_copy(self)
 
     def _focused(self) -> type[PodActions | NodeActions]:
-        """What keys are about: the pod under the cursor if the pods have the focus, else the node."""
+        """What the action keys apply to: the selected pod if the pod table has the focus, else the node."""
         return PodActions if self.pods() and self.pods_here.has_focus else NodeActions
 
     def action_node_yaml(self) -> None:

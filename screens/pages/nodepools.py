@@ -1,4 +1,4 @@
-"""Node pools as Google has them: also those without a machine now, and everything under way in the cluster."""
+"""The page of node pools as Google reports them, including empty ones, and running operations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FactsTable(ResourceTable[PoolStatus]):
 
 
 class NodepoolsScreen(PoolSizes):
-    """Pools above, what is under way below; Enter opens a pool, R and L change the one under the cursor."""
+    """Pools above, operations below; Enter opens a pool, R and L change the selected one."""
 
     crumb = "node pools"
     KINDS = ("nodes",)

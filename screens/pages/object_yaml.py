@@ -1,4 +1,4 @@
-"""One object as YAML, as the API server has it."""
+"""The page of one API object as YAML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ObjectYamlScreen(LiveScreen):
-    """The object's YAML; it does not follow the snapshot: text under one's eyes must not move."""
+    """The object's YAML, read once: it does not change while it is being read."""
 
     OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [

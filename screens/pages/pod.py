@@ -1,4 +1,4 @@
-"""One pod: what it is, its containers, its conditions and what was reported of it."""
+"""The page of one pod: state, containers, conditions and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods: where everything is, exactly."""
+"""The page of all pods."""
 
 from __future__ import annotations
 
@@ -33,16 +33,14 @@ AT_ONCE, AT_ONCE_AMONG_KEYS = 4_000, 2_000
 
 
 class Tally:
-    """How many pods are in which status, kept by what changes: counting all of them four times a second costs more
-    than everything else a snapshot costs.
-    """
+    """Counts pods by status, updated by changes."""
 
     def __init__(self) -> None:
         self._numbers: Counter[str] = Counter()
         self._ready: dict[str, bool] = {}
 
     def take(self, changes: Iterable[tuple[Pod | None, Pod | None]]) -> None:
-        """Pods before and after; None: there was or is none."""
+        """Update the counts by (old, new) pairs; None stands for a missing pod."""
         for old, new in changes:
             if old is not None:
                 self._numbers[old.status] -= 1
@@ -52,7 +50,7 @@ class Tally:
 
     @property
     def runs(self) -> tuple[Span, ...]:
-        """All of them, then by status, most frequent first."""
+        """The counts as spans: the total, then by status, most frequent first."""
         total = self._numbers.total()
         if not total:
             return ()
@@ -63,7 +61,7 @@ class Tally:
 
 
 class PodTable(ResourceTable["Pod"]):
-    """Pods of the whole cluster, or of one node."""
+    """Pods of the whole cluster or of one node."""
 
     LIST = "pods"
     NOUN = "pod"
@@ -79,7 +77,7 @@ class AllPods(PodTable):
 
 
 class PodsScreen(PanedScreen, PodActions):
-    """All pods, found by typing."""
+    """All pods, with a filter by typing."""
 
     KINDS = ("pods",)
     table = getters.query_one(AllPods)

@@ -1,4 +1,4 @@
-"""The nodes of one pool."""
+"""The page of one node pool."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NodeTable(ResourceTable[NodeRow]):
 
 
 class PoolScreen(PanedScreen, PoolSizes, NodeActions):
-    """A pool's page: what Google says of it, what is being done to it, its nodes."""
+    """Google's state of a node pool, its operations, and its nodes."""
 
     DEFAULT_CSS = "PoolScreen #of-google { padding: 0 2; }"
     KINDS = ("nodes", "pods")
@@ -90,7 +90,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             self.google.runs = (Span("Google: ", "dim"), Span(f"{error.message} ", "waits"), Span(error.hint, "dim"))
 
     def _show_google(self) -> None:
-        """Google's side, with the nodes of now."""
+        """Show Google's data merged with the current nodes."""
         if self.pools is None:
             return
         self.pools = self.session.google.node_pools.again(self.pools)
@@ -202,7 +202,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
 
 def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
-    """State, sizes and settings of a pool, the most urgent first."""
+    """State, sizes and settings of a pool as spans, the most urgent first."""
     pool = facts.pool
     runs = [POOL_GLYPHS[facts.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
     if facts.target is not None:
@@ -225,7 +225,7 @@ def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
 
 
 def rows_of(facts: PoolStatus, picture: PoolsSnapshot, now: float) -> list[tuple[Span, ...]]:
-    """What is under way in this pool, then what is done to the cluster as a whole, then what failed last."""
+    """Rows for operations on this pool, then on the whole cluster, then the last failures."""
     name = facts.pool.name
     rows = [
         operation_row(each, operation_sentence(each, name, facts.nodes).removeprefix(f"{name}: "), now)

@@ -1,4 +1,4 @@
-"""Preflight: what a launch needs of cluster and project, each check with what was seen, why, and what fixes it."""
+"""The preflight page: what a launch needs of cluster and project, with result, reason and fix of each check."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CheckTable(ResourceTable["Check"]):
 
 
 class PreflightScreen(LiveScreen):
-    """All checks; the whole of the one under the cursor below."""
+    """All checks, with the selected one in full below."""
 
     CSS = """
     PreflightScreen #summary { margin-bottom: 1; }
@@ -117,7 +117,7 @@ class PreflightScreen(LiveScreen):
         self.action_all_again()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Checks look when they are told to, not with every snapshot; at once where they could not yet."""
+        """Run the checks once a cluster is connected; new snapshots do not repeat them."""
         if self.app.connected and not self._begun:
             self.action_all_again()
         self._draw()
@@ -130,7 +130,7 @@ class PreflightScreen(LiveScreen):
         self._look(tuple(key[0] for key in self.table.chosen))
 
     def action_all_again(self) -> None:
-        """Look at all; while no cluster is connected the table says why."""
+        """Run all checks again; without a connected cluster the table says why not."""
         if self.app.connected:
             self._begun = True
             self._look(())

@@ -1,4 +1,4 @@
-"""Queues and the workloads in them: who waits for what, why, and what would unblock it."""
+"""The queues page: Kueue's queues and workloads, and why each workload waits."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class WorkloadTable(ResourceTable[WorkloadLine]):
 
 
 class QueuesScreen(PanedScreen):
-    """ClusterQueues and LocalQueues above, workloads in order below, the whole reason at the bottom."""
+    """ClusterQueues and LocalQueues above, workloads in order, and the selected one's explanation below."""
 
     CSS_PATH = "queues.tcss"
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
@@ -123,7 +123,7 @@ class QueuesScreen(PanedScreen):
         self.pane.renew()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
-        """The job of the workload under the cursor; of what is not a JobSet why it waits."""
+        """The job of the selected workload; for other kinds than JobSet why it waits."""
         row = self.workloads.row
         if row is None:
             return []
@@ -137,7 +137,7 @@ class QueuesScreen(PanedScreen):
         return [[Span(name_of(row.workload), "strong")], *folded_runs(said, width), [], *waits]
 
     def _lines(self, fleet: Fleet) -> Iterable[WorkloadLine]:
-        """What waits, and what holds quota; what was deactivated does neither."""
+        """Yield the workloads that wait or hold quota; deactivated ones do neither."""
         for line in workload_lines(fleet, self.app.only_namespace or None, self.app.whose):
             if line.workload.state is not WorkloadState.DEACTIVATED and self._wanted(line.workload, line.queue):
                 jobset = fleet.jobset_by_uid.get(line.workload.owner_uid)
@@ -191,7 +191,7 @@ class QueuesScreen(PanedScreen):
             self.notify(f"{what} is not a JobSet; y shows the Workload itself.")
 
     def action_back(self) -> None:
-        """All queues again, before anything else is left."""
+        """Show all queues again; if all are shown already, leave the page."""
         if self.app.close_alarms():
             return
         if self.only is not None and not self.workloads.filter_text:
@@ -201,7 +201,7 @@ class QueuesScreen(PanedScreen):
             super().action_back()
 
     def action_mine(self) -> None:
-        """Only what whoever looks has launched: of the workloads, wherever the keys are."""
+        """Toggle between all workloads and those that this person launched."""
         self.set_focus(self.workloads)
         super().action_mine()
 

@@ -1,4 +1,4 @@
-"""One release: its revisions, what going back to one would change, other values for it."""
+"""The page of one release: revisions, preview of a rollback, and changing values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ChangeLook(Question[bool]):
-    """Shows it; y or ctrl+s does it where the cluster would let it happen, Esc leaves everything as it is."""
+    """Shows a change of a release; y or ctrl+s applies it if the cluster allows it, Esc cancels."""
 
     DEFAULT_CSS: ClassVar[str] = """
     ChangeLook > Vertical { height: 90%; }
@@ -53,7 +53,7 @@ class ChangeLook(Question[bool]):
 
     @property
     def can_be(self) -> bool:
-        """Whether there is something to do, and the cluster lets it be done."""
+        """Whether the change does something and the cluster allows it."""
         return not (self._change.refused or self._change.idle)
 
     def compose(self) -> ComposeResult:
@@ -71,14 +71,14 @@ class ChangeLook(Question[bool]):
         text.focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What the cluster refuses is not done."""
+        """A change that the cluster refuses cannot be confirmed."""
         if action == "dismiss" and parameters == (True,):
             return self.can_be
         return super().check_action(action, parameters)
 
 
 class EditValues(Question[str | None]):
-    """Gives the text once all of it can be taken; None: everything stays as it is."""
+    """Asks for edited values; returns the text once it is valid, None if cancelled."""
 
     DEFAULT_CSS: ClassVar[str] = """
     EditValues > Vertical { max-width: 110; height: 90%; }
@@ -108,7 +108,7 @@ class EditValues(Question[str | None]):
 
     @on(TextArea.Changed)
     def judge(self) -> bool:
-        """Says what is wrong, at its line; whether nothing is."""
+        """Show the problems of the text at their lines; returns whether there are none."""
         editor = self.query_one(YamlEditor)
         remarks = self._judge(editor.text)
         editor.mark({each.line for each in remarks})
@@ -121,13 +121,13 @@ class EditValues(Question[str | None]):
         return not remarks
 
     def action_take(self) -> None:
-        """On with it, once nothing is wrong."""
+        """Return the text if it is valid."""
         if self.judge():
             self.dismiss(self.query_one(YamlEditor).text)
 
 
 async def change_values(screen: LiveScreen, namespace: str, name: str) -> bool:
-    """Asks for the values as YAML, shows what they change, and changes it; whether it was done."""
+    """Edit a release's values as YAML, confirm the change, and apply it; returns whether it was applied."""
     session = screen.session
     plan = await session.launch.releases.plan(namespace, name)
     drafting = session.launch.drafting
@@ -152,7 +152,7 @@ async def change_values(screen: LiveScreen, namespace: str, name: str) -> bool:
 
 
 async def roll_back(screen: LiveScreen, namespace: str, name: str, revision: int) -> bool:
-    """Shows what going back changes, and goes; whether it was done."""
+    """Confirm and apply a rollback; returns whether it was applied."""
     with screen.report_errors(f"{name} was not rolled back"):
         releases = screen.session.launch.releases
         change = await releases.try_rollback(namespace, name, revision)
@@ -169,7 +169,7 @@ _INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 
 def change_lines(change: ReleaseChange) -> list[str]:
-    """A head for each object that does not stay as it is, and its lines."""
+    """The changed objects as diff lines, each with a heading."""
     lines: list[str] = []
     for each in change.objects:
         if each.fate in {ObjectFate.SAME, ObjectFate.KEPT}:
@@ -180,7 +180,7 @@ def change_lines(change: ReleaseChange) -> list[str]:
 
 
 def change_words(change: ReleaseChange) -> list[Span]:
-    """The change of a release in one sentence."""
+    """The change of a release as one sentence."""
     if change.idle:
         return [Span("Nothing would change.", "dim")]
     if change.refused:
@@ -195,10 +195,10 @@ def change_words(change: ReleaseChange) -> list[Span]:
 
 
 class ChangeText(YamlText):
-    """The lines; the mark says it, the colour says it again."""
+    """A diff; added and removed lines have a mark and a colour."""
 
     def paint(self, text: str, whole: str) -> list[Span]:
-        """Lines that came and went, and heads; all else is YAML."""
+        """Style a line: added, removed or heading by its mark, others as YAML."""
         ink = _INKS.get(whole[:1], "")
         return [Span(text, ink)] if ink else yaml_runs(text)
 
@@ -212,12 +212,12 @@ class RevisionTable(ResourceTable["Release"]):
     COLUMNS: ClassVar = REVISIONS
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """There is nothing to go into."""
+        """Rows cannot be opened."""
         return False if action == "open" else super().check_action(action, parameters)
 
 
 class ReleaseScreen(LiveScreen):
-    """Revisions above; below, what going back to the one under the cursor would change."""
+    """Revisions above; below, what a rollback to the selected one would change."""
 
     DEFAULT_CSS = """
     ReleaseScreen RevisionTable { height: 3; }
@@ -253,7 +253,7 @@ class ReleaseScreen(LiveScreen):
         yield ChangeText()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Does not follow the snapshot: revisions change by what is done here, and by `u`."""
+        """Read the revisions once: they change only by actions here, or by `u`."""
         if self.app.connected and not self.table.listing.rows:
             self.action_read()
 
@@ -302,7 +302,7 @@ class ReleaseScreen(LiveScreen):
 
     @property
     def older(self) -> int:
-        """The revision under the cursor, if it is not the latest; else 0."""
+        """The selected revision if it is not the latest, else 0."""
         row = self.table.row
         return row.revision if row is not None and row.revision != self._latest else 0
 
@@ -325,7 +325,7 @@ class ReleaseScreen(LiveScreen):
         self.text.show_change(change)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """There has to be something to change, and something older to go back to."""
+        """Changing needs a revision; rolling back needs an older one."""
         if (action == "change" and not self._latest) or (action == "back_to" and not self.older):
             return False
         return super().check_action(action, parameters)

@@ -1,4 +1,4 @@
-"""One run: what it was, its values, and in what they differ from another's."""
+"""The page of one past run: its outcome, values, and differences from another run."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 
 def value_run(text: str | None) -> Span:
-    """A value, or the words that it was not changed."""
+    """A value as a span; None is shown as the default."""
     return Span("default", "dim") if text is None else Span(wording.one_line(text))
 
 
 class DifferenceTable(ResourceTable["Difference"]):
-    """Values in which two runs differ."""
+    """The values that differ between two runs."""
 
     NOUN = "value"
     EMPTY = Notice("The same values.")
 
     def name_runs(self, before: RunRecord, after: RunRecord) -> None:
-        """Show these two names over the values."""
+        """Set the two runs' names as column titles."""
         self.set_columns((
             Column("VALUE", lambda each: Span(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
             Column(f"RUN {before.number}", lambda each: value_run(each.before), least=8, most=60),
@@ -59,7 +59,7 @@ class DifferenceTable(ResourceTable["Difference"]):
 
 
 class RunScreen(LiveScreen):
-    """Facts, values as YAML, and the differences to the last successful run of the recipe, or to one that is picked."""
+    """A run's facts, values as YAML, and differences from the last successful or a chosen run."""
 
     DEFAULT_CSS = """
     RunScreen Facts { margin: 1 0 0 0; }
@@ -114,18 +114,18 @@ class RunScreen(LiveScreen):
 
     @property
     def run(self) -> RunRecord | None:
-        """This run; None before it was read, or when it was forgotten."""
+        """This run's record; None before it is read or after it was deleted."""
         return next((run for run in self._runs if run.number == self._number), None)
 
     @property
     def other(self) -> RunRecord | None:
-        """The run it is compared with: the one that was picked, else the last that succeeded before it."""
+        """The run to compare with: the chosen one, else the last successful one before it."""
         if self._other_number:
             return next((run for run in self._runs if run.number == self._other_number), None)
         return last_success(self._runs, self.run) if self.run is not None else None
 
     def body(self) -> ComposeResult:
-        """What it was, how it went, what it printed last, its values, the differences."""
+        """Facts, curves, last log lines, values and differences."""
         yield SentenceLine(id="head")
         yield Facts()
         yield TrainingPanel()
@@ -138,14 +138,14 @@ class RunScreen(LiveScreen):
         yield DifferenceTable()
 
     def on_mount(self) -> None:
-        """The differences have the keys, if there are any."""
+        """Focus the differences if there are any."""
         title = (Span("── ", "faint"), Span("values that were changed", "head"))
         self.query_one("#values-title", SentenceLine).runs = title
         self.values.focus()
         self.set_interval(AGAIN, self.read)
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """An end that is seen is written to the memory a moment later."""
+        """Read the record again, since an observed end is recorded shortly after."""
         self.read()
 
     @work(group="memory", exclusive=True)
@@ -177,7 +177,7 @@ class RunScreen(LiveScreen):
 
     @work(group="log", exclusive=True)
     async def _read_log(self, run: RunRecord) -> None:
-        """Its curve and its lines, from the log that is kept; of a run of which none is, why there is neither."""
+        """Show curve and log from the stored log; without one, say why."""
         with self.report_errors(f"The log of {run.name} could not be read"):
             kept = await self.session.measures.from_stored_log(run.namespace, run.name, run.uid)
             self.set_class(kept is None, "-unkept")
@@ -202,7 +202,7 @@ class RunScreen(LiveScreen):
             self.refresh_bindings()
 
     def _without_log(self, run: RunRecord) -> list[Span]:
-        """Why there is no curve and no log, and what helps."""
+        """Why there is no curve and no log, and what to do."""
         jobset = self.app.fleet.jobsets.get(run.key)
         if not run.uid and jobset is None:
             return [Span("No curve and no log: its job was never seen in the cluster.", "dim")]
@@ -215,7 +215,7 @@ class RunScreen(LiveScreen):
                          " or set storage.logs at launch, which keeps it beside the job.")]  # fmt: skip
 
     def on_resize(self, event: events.Resize) -> None:
-        """On a low screen the curve has no room."""
+        """Hide the curve on low screens."""
         self.set_class(event.size.height < 34, "-low")
 
     def action_log(self) -> None:
@@ -223,7 +223,7 @@ class RunScreen(LiveScreen):
         self.set_focus(self.log_view.lines if self.has_class("-log") else self.values)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Without lines there is no log."""
+        """The log key needs a stored log."""
         if action == "log":
             return self.is_mounted and self.has_class("-logged")
         return super().check_action(action, parameters)
@@ -258,7 +258,7 @@ class RunScreen(LiveScreen):
             open_job(self, self.run)
 
     def action_release(self) -> None:
-        """Its release, while it is there."""
+        """Open the run's release, if it exists."""
         if self.run is not None:
             open_job(self, self.run, "release")
 
@@ -268,7 +268,7 @@ class RunScreen(LiveScreen):
 
     @work(group="actions")
     async def action_compare(self) -> None:
-        """Pick the run to compare with; those of the same recipe come first."""
+        """Choose the run to compare with; runs of the same recipe come first."""
         run = self.run
         if run is None:
             return
@@ -287,7 +287,7 @@ class RunScreen(LiveScreen):
 
 
 def yaml_of(run: RunRecord) -> str:
-    """Its values as YAML, a comment where there are none."""
+    """The run's values as YAML; a comment if there are none."""
     import yaml  # only this page needs it
 
     if not run.values:

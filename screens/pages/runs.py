@@ -1,4 +1,4 @@
-"""Runs: what was launched before, how it ended, and launching it again."""
+"""The page of past runs: outcome, and launching one again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RunTable(ResourceTable["RunRecord"]):
 
 
 class RunsScreen(PanedScreen):
-    """All runs; what became of the one under the cursor at the bottom."""
+    """All recorded runs, with the selected one's outcome below."""
 
     DEFAULT_CSS = """
     RunsScreen #told { dock: bottom; margin-bottom: 1; }
@@ -73,11 +73,11 @@ class RunsScreen(PanedScreen):
         yield SentenceLine(id="told")
 
     def on_mount(self) -> None:
-        """Other consoles write the memory too."""
+        """Read at intervals, since other consoles write the history too."""
         self.set_interval(AGAIN, self.read)
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """An end that is seen is written to the memory a moment later."""
+        """Read the records again, since an observed end is recorded shortly after."""
         self.read()
 
     @work(group="memory", exclusive=True)
@@ -92,7 +92,7 @@ class RunsScreen(PanedScreen):
             self._tell()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
-        """What became of the run, and the values that were changed for it."""
+        """The run's outcome and its changed values."""
         run = self.table.row
         if run is None:
             return []
@@ -104,7 +104,7 @@ class RunsScreen(PanedScreen):
         return found
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys for a run only while there is one."""
+        """Keys for a run need a run."""
         if action in ON_RUNS and self.table.row is None:
             return False
         return super().check_action(action, parameters)
@@ -124,13 +124,13 @@ class RunsScreen(PanedScreen):
         self.app.open_page("run", *event.key)
 
     def action_again(self) -> None:
-        """The launch form with the values of the run under the cursor."""
+        """Open the launch form with the values of the selected run."""
         run = self.table.row
         if run is not None:
             launch_like(self, run, last_success(self.table.listing.rows.values(), run))
 
     def action_difference(self) -> None:
-        """The later of two marked runs beside the earlier; one alone beside the last that succeeded."""
+        """Compare two marked runs, or one with the last successful one before it."""
         chosen = sorted((int(key[0]) for key in self.table.chosen), reverse=True)
         if len(chosen) > 2:
             self.notify("Mark two runs to compare them.", severity="warning", timeout=4)
@@ -143,7 +143,7 @@ class RunsScreen(PanedScreen):
             open_job(self, run)
 
     def action_forget(self) -> None:
-        """Drop the marked runs, or the one under the cursor."""
+        """Delete the marked runs, or the selected one, from the history."""
         chosen = self.table.chosen_rows
         if chosen:
             self._forget(chosen)
@@ -169,5 +169,5 @@ class RunsScreen(PanedScreen):
         self.app.open_page("leftovers")
 
     def on_resize(self, event: events.Resize) -> None:
-        """On a low screen the sentence has one line."""
+        """Shorten the sentence to one line on low screens."""
         self.set_class(event.size.height < 30, "-low")

@@ -1,4 +1,4 @@
-"""Storage: buckets, Lustre and Filestore around the cluster, those nearest to it first."""
+"""The page of buckets, Lustre and Filestore instances, nearest to the cluster first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PlaceTable(ResourceTable[Place]):
 
 
 class StorageScreen(PlacedScreen, AskingScreen):
-    """Enter looks into a bucket, and mounts a file system."""
+    """All storage; Enter opens a bucket or mounts a file system."""
 
     crumb = "storage"
     KINDS = ("jobsets",)
@@ -55,7 +55,7 @@ class StorageScreen(PlacedScreen, AskingScreen):
 
     @work(group="storage", exclusive=True)
     async def read(self) -> None:
-        """All three kinds; one that cannot be read keeps none of the others away."""
+        """Read all three kinds; one that fails does not hide the others."""
         try:
             if not await self.placed(region=False):
                 raise BadInput("No cluster is connected, and no project was named.", "w asks for it.")

@@ -1,4 +1,4 @@
-"""Tunnels: what this machine is attached to, whether it is alive, and why the last connection broke."""
+"""The page of port-forward tunnels: state, and why the last connection broke."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Parts that several screens show; attributes go down into them, messages come up."""
+"""Widgets that several screens use; they get attributes from their screen and send it messages."""

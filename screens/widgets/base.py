@@ -1,4 +1,4 @@
-"""What all widgets and the app rest on: abstract widgets, steady scroll bars, and the gate before the terminal.
+"""Base classes of all widgets and the app: abstract widgets, stable scroll bars, and a filter of terminal output.
 
 Whatever a widget draws, no letter in it can be obeyed as a command; and no error that ends the app tells values.
 """
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class Abstract(_MessagePumpMeta, ABCMeta):
-    """The metaclass of a widget with abstract methods: as long as one is missing, none of its kind can be made."""
+    """Metaclass of widgets with abstract methods: a class that lacks one cannot be instantiated."""
 
 
 class FixedHeightView(ScrollView):
-    """A view that knows its own height.
+    """A scroll view that sets its own height.
 
     Textual tells such a view its size at every layout, whatever moved, with a height that is not its own; it then
     repaints its bar, and with it everything between this bar and what did move.
@@ -50,7 +50,7 @@ class FixedHeightView(ScrollView):
 
 
 class ControlCharFilter(LineFilter):
-    """Takes what is left of control characters out of every line, without changing its width.
+    """Removes control characters that are left in a line, without changing its width.
 
     Widgets make them visible where they format a text (`wording.one_line`); this is for those that forgot.
     """
@@ -82,7 +82,7 @@ class SanitizingApp(App[int]):
         self.theme = DARK.name
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our inks, for themes that do not have them."""
+        """This app's text styles, for themes that do not define them."""
         return (DARK if self.current_theme.dark else LIGHT).variables
 
     def action_theme(self) -> None:
@@ -100,12 +100,12 @@ class SanitizingApp(App[int]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """A toast; what it says may come from a cluster, so it is cleaned and never read as markup."""
+        """Show a toast; its text may come from a cluster, so it is sanitized and never parsed as markup."""
         clean = "\n".join(map(one_line, message.split("\n")))
         super().notify(clean, title=one_line(title), severity=severity, timeout=timeout, markup=False)
 
     def panic(self, *renderables: Any) -> None:
-        """Ends the app with our report: what libraries draw of their own errors has the lines with their values."""
+        """End the app with this program's crash report: libraries' reports show source lines with variable values."""
         if (error := sys.exc_info()[1] or self._exception) is not None:
             renderables = (Text(report(error)),)
         super().panic(*renderables)

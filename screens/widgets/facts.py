@@ -1,4 +1,4 @@
-"""Facts: names and values in as many columns as fit, nothing that is unknown."""
+"""A widget for names and values in as many columns as fit; unknown values are left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GAP = 3
 
 
 def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
-    """The facts in lines: as many side by side as have room for a name and a value each."""
+    """The facts in lines, as many per line as fit."""
     width = max(1, width)
     known = [fact for fact in facts if cell_width(fact[1])]
     if not known:

@@ -1,4 +1,4 @@
-"""The floor map: blocks, subblocks and hosts of the pools, a pip per GPU in the colour of the job that holds it."""
+"""The floor map: blocks, subblocks and hosts of the node pools, one mark per GPU in the colour of its job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLACE = 10  # most columns of a block's or subblock's name
 
 @dataclass(frozen=True, slots=True)
 class FloorLine:
-    """One line of the map: a pool's heading, or what stands left of the hosts and the hosts."""
+    """One line of the map: a pool's heading, or place names followed by hosts."""
 
     block: str = ""
     subblock: str = ""
@@ -43,12 +43,12 @@ class FloorLine:
 
 
 def short_name(name: str) -> str:
-    """What tells a node from its neighbours: the last part of its name."""
+    """The last part of a node's name, which distinguishes it from its neighbours."""
     return name.rsplit("-", 1)[-1][-LABEL:]
 
 
 def floor_lines(floor: Floor, per_line: int) -> list[FloorLine]:
-    """The floor in lines of at most that many hosts; every subblock starts a line, names stand where they change."""
+    """The floor in lines of at most `per_line` hosts; each subblock starts a line, names appear when they change."""
     lines: list[FloorLine] = []
     for block in floor.blocks:
         name = block.name or "─"
@@ -61,12 +61,12 @@ def floor_lines(floor: Floor, per_line: int) -> list[FloorLine]:
 
 
 def widest(names: Sequence[str]) -> int:
-    """Columns that the longest of these names of places takes."""
+    """Number of columns that the longest of these place names takes."""
     return min(PLACE, max((cell_len(name) for name in names), default=0) or 1)
 
 
 def host_mark(host: Host) -> Span:
-    """The one thing to know of a host besides its GPUs."""
+    """The most important fact about a host besides its GPUs, as one character."""
     node = host.node
     if host.out_of_use == host.total:
         return Span(" ")  # its pips say it
@@ -78,7 +78,7 @@ def host_mark(host: Host) -> Span:
 
 
 def host_caption(host: Host) -> str:
-    """What stands under a host where there is room: its job, or why it has none."""
+    """The text below a host: its job, or why it has none."""
     names = list(dict.fromkeys(pip.holder.name for pip in host.pips if pip.holder))
     if len(names) > 1:
         return f"{len(names)} jobs"
@@ -98,7 +98,7 @@ def legend(
     glyph_of: Callable[[str], str],
     whose: Callable[[str], str],
 ) -> list[Span]:
-    """One line naming the holders and whose they are, most GPUs first; those that do not fit are counted."""
+    """One line with the GPU holders and their owners, most GPUs first; those that do not fit are counted."""
     runs: list[Span] = []
     left = width
     for number, (holder, gpus) in enumerate(holders):
@@ -141,7 +141,7 @@ class Spot(NamedTuple):
 
 
 class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
-    """Hosts of the pools; arrow keys go from host to host, Enter opens the node."""
+    """The hosts of the node pools; arrow keys move between hosts, Enter opens the node."""
 
     DEFAULT_CSS = "FloorMap { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -177,14 +177,14 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._painted: dict[int, Strip] = {}
 
     def show_floors(self, floors: Sequence[tuple[tuple[Span, ...], Floor]], ink_of: Callable[[str], str]) -> None:
-        """Show these pools' floors under their headings; `ink_of` gives the ink of a holder's uid."""
+        """Show these pools' floors; `ink_of` gives the style for a holder's uid."""
         self._inks = {holder.uid: ink_of(holder.uid) for _, floor in floors for holder, _ in floor.holders}
         self._floors = tuple(floors)
         self._arrange()
         self._repaint_changed()
 
     def move_to(self, floor: int) -> None:
-        """Bring the floor of that number into view, its first host under the cursor."""
+        """Scroll to the floor with that index and put the cursor on its first host."""
         headings = [y for y, line in enumerate(self._lines) if line.heading]
         if floor < len(headings):
             first = next((n for n, spot in enumerate(self._spots) if spot.y > self._starts[headings[floor]]), None)
@@ -207,7 +207,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         return Span(self.glyph(uid), self._inks.get(uid, "dim"))
 
     def glyph(self, uid: str) -> str:
-        """The mark of a holder: without colours a letter of its own tells it from others."""
+        """The character for a holder; without colours each holder gets its own letter."""
         if not self.app.no_color:
             return "■"
         order = list(self._inks)
@@ -280,7 +280,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         return strip
 
     def _repaint_changed(self) -> None:
-        """Only what would now look different: on a large floor a snapshot changes a few pips."""
+        """Repaint only the columns that changed: a snapshot changes few marks of a large floor."""
         for y in range(self.size.height):
             old, new = self._painted.get(y), self._line(y)
             left, end = changed_columns(old, new) if old is not None else (0, self.size.width)

@@ -1,4 +1,4 @@
-"""A job in a pane: how it is, its curve, its pods, what it waits for, and its last lines."""
+"""The side pane for a job: health, curve, pods, what it waits for, and its last log lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PODS_MOST = 3
 def job_lines(
     job: JobLine, measures: JobMeasures | None, width: int, height: int, now: float, whose: Callable[[str], str] = str
 ) -> Lines:
-    """What the pane shows in that many columns and lines, most important first; `whose`: how an owner is named."""
+    """The pane's text in that many columns and lines, most important first; `whose` formats an owner."""
     found = [_title(job, width, now)]
     state = runs_of(state_cell(job))
     sentence, quoted = reasons(job)
@@ -77,7 +77,7 @@ def _title(job: JobLine, width: int, now: float) -> list[Span]:
 
 
 def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_known: bool = False) -> Lines:
-    """The arithmetic of its queue, unfolded; who is in front, and whose end would free quota.
+    """Why the job waits: its queue's quota, the workloads before it, and which jobs' end would free quota.
 
     Who is in front may take that quota: where the expected start is known, it alone is told.
     """
@@ -112,7 +112,7 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_kn
 
 
 def _figures(job: JobLine, measures: JobMeasures | None, width: int, high: int) -> Lines:
-    """How far it is, in a bar and in figures, and its curve."""
+    """The progress of the job as bar and figures, and its curve."""
     glance, found = job.glance, list[list[Span]]()
     if glance is not None and glance.step is not None and glance.total and not job.jobset.finished:
         left = f"   {wording.age(glance.eta)} left" if glance.eta else ""
@@ -136,7 +136,7 @@ def _figures(job: JobLine, measures: JobMeasures | None, width: int, high: int) 
 
 
 def _draw_busbw(canvas: Canvas, test: MeasuredTest) -> None:
-    """Bandwidth over message size, evenly spaced as the test doubles them."""
+    """Draw bandwidth over message size, with sizes at even distances because tests double them."""
     values = [(row.size, row.best_busbw) for row in test.test.rows if row.best_busbw is not None]
     if len(values) < 2:
         return
@@ -154,7 +154,7 @@ def _draw_busbw(canvas: Canvas, test: MeasuredTest) -> None:
 
 
 def _pods(job: JobLine, width: int) -> Lines:
-    """A glyph for each pod, in their order; of very many the numbers of each state."""
+    """One glyph per pod in index order; for very many pods the count of each state."""
     ready = f"{job.up}/{len(job.ranks)} pods"
     where = place_words(job)
     tries = [Span("   attempt ", "dim"), *runs_of(attempt_cell(job))] if job.jobset.max_restarts else []
@@ -168,7 +168,7 @@ def _pods(job: JobLine, width: int) -> Lines:
 
 
 def _cost(job: JobLine, now: float) -> list[Span]:
-    """GPU-hours since Kueue admitted it, of a job that it admitted."""
+    """GPU-hours since Kueue admitted the job; empty if it was not admitted."""
     workload = job.fleet.workload_of(job.jobset)
     admitted = condition(workload.conditions, "Admitted") if workload else None
     if admitted is None or not admitted.is_true or not admitted.since:
@@ -178,6 +178,6 @@ def _cost(job: JobLine, now: float) -> list[Span]:
 
 
 def _last_lines(measures: JobMeasures | None, room: int) -> Lines:
-    """The last lines of the pod that tells of its steps, as many as there is room for; the newest at the bottom."""
+    """The last log lines of the pod that prints the steps, newest at the bottom."""
     lines = measures.last_lines(max(0, min(room - 2, 12))) if measures is not None else []
     return [[], [Span("last lines", "head")], *([Span(redact(text), "dim")] for text in lines)] if lines else []

@@ -1,4 +1,4 @@
-"""The line at the bottom: the keys that work here and now, most likely first."""
+"""The bottom line with the keys that work at present, the most likely first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READING = (
 
 
 class KeyHint(NamedTuple):
-    """A key, what it does, and the action a click runs."""
+    """A key, its meaning, and the action that a click runs."""
 
     key: str
     verb: str

@@ -1,4 +1,4 @@
-"""Lines: runs of text cut, padded and coloured into one strip of a widget, and the named colours of text.
+"""Formats runs of styled text into one line of a widget, and defines the named text styles.
 
 Data never carries markup: a theme gives every ink a colour as a variable of its own name. Glyphs say the same as
 colours, so a terminal without colours loses nothing.
@@ -22,7 +22,7 @@ InkOf = Callable[[str], Style]
 
 
 def fit(text: str, width: int) -> str:
-    """The text in exactly that many columns; what does not fit ends in an ellipsis."""
+    """The text padded or cut (with an ellipsis) to exactly that many columns."""
     if text.isascii() and text.isprintable():
         length = len(text)
         if length <= width:
@@ -39,7 +39,7 @@ def fit(text: str, width: int) -> str:
 
 
 def beginning(text: str, width: int) -> str:
-    """As much of a cleaned text as goes into that many columns."""
+    """The beginning of a sanitized text, cut to that many columns."""
     if text.isascii():
         return text[: max(width, 0)]
     for at, letter in enumerate(text):
@@ -50,7 +50,7 @@ def beginning(text: str, width: int) -> str:
 
 
 def fit_runs(runs: Iterable[Span], width: int, ink_of: InkOf, *, right: bool = False, after: int = 0) -> list[Segment]:
-    """Segments in exactly that many columns, and `after` blank ones behind them.
+    """Segments padded or cut to exactly that many columns, followed by `after` blanks.
 
     Blanks join the text beside them: a change of colour costs more bytes than most words.
     """
@@ -77,7 +77,7 @@ def fit_runs(runs: Iterable[Span], width: int, ink_of: InkOf, *, right: bool = F
 
 
 def cut_name(runs: list[Span], width: int, *, node: bool) -> list[Span]:
-    """A name too long for that many columns without its middle, since its end is what tells it apart.
+    """A name shortened in the middle to that many columns, since its end is distinctive.
 
     Of a `node` of GKE the pool and the last part of its name stay: "a4-pool/0010".
     """
@@ -93,7 +93,7 @@ def cut_name(runs: list[Span], width: int, *, node: bool) -> list[Span]:
 
 
 def joined(segments: Iterable[Segment]) -> list[Segment]:
-    """The same line in fewer segments: neighbours of one style are one, and blanks belong to what they follow."""
+    """The same line in fewer segments: equal styles are merged, blanks join the text before them."""
     found: list[Segment] = []
     for segment in segments:
         own, before = segment.style, found[-1].style if found else None
@@ -106,7 +106,7 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def changed_columns(old: Strip, new: Strip) -> tuple[int, int]:
-    """First column that looks different and the one after the last; equal numbers if none does."""
+    """The range of columns that differ, as (first, end); equal numbers if none do."""
     olds, news = list(old), list(new)
     left = right = 0
     while olds and news and olds[0] == news[0]:
@@ -125,7 +125,7 @@ def line(runs: Iterable[Span], width: int, ink_of: InkOf) -> Strip:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The text in lines of at most that many columns, broken at spaces where there are any."""
+    """The text in lines of at most that many columns, broken at spaces if possible."""
     lines: list[str] = []
     rest = ""
     for word in one_line(text).split(" "):
@@ -200,14 +200,14 @@ LIGHT = Theme(
 
 
 class Inked(Widget):
-    """A widget that draws its lines itself, in inks of the present theme."""
+    """A widget that draws its own lines in the named styles of the theme."""
 
     def ink(self, name: str) -> Style:
-        """An ink's colour and weight, without a background; an unknown name is plain text."""
+        """The style of that name without a background; plain text for an unknown name."""
         return self._style(name, "ink-")
 
     def ground(self, name: str) -> Style:
-        """A background: "cursor", "cursor-blurred", "marked", "head", "bar", "here", "practice"."""
+        """The background style "cursor", "cursor-blurred", "marked", "head", "bar", "here" or "practice"."""
         return self._style(name, "ground-")
 
     def notify_style_update(self) -> None:
@@ -229,7 +229,7 @@ class Inked(Widget):
 
 
 class CutLines(Inked):
-    """Lines, each cut at the end of the widget."""
+    """Shows lines, each cut at the widget's width."""
 
     lines: reactive[tuple[tuple[Span, ...], ...]] = reactive(())
 

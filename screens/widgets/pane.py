@@ -1,4 +1,4 @@
-"""The pane beside a list: what is known of the row under its cursor, line by line; nothing in it moves the list."""
+"""The pane beside a list, with details of the row under the cursor; it never moves the list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LABELS = 13
 
 
 def fact_lines(facts: Iterable[Fact], width: int) -> Lines:
-    """A name and its value in a line, folded where it is long; empty values are left out."""
+    """One line per name and value, wrapped if long; empty values are left out."""
     found: Lines = []
     for name, cell in facts:
         if not any(run.text for run in runs_of(cell)):
@@ -35,7 +35,7 @@ def fact_lines(facts: Iterable[Fact], width: int) -> Lines:
 
 
 def event_lines(events: Iterable[Event], now: float, room: int) -> Lines:
-    """What was reported, newest first, as much as there is room for, under its heading."""
+    """Events under a heading, newest first, as many as fit."""
     rows = [
         [
             Span(f"{wording.age(now - each.last):>6}  ", "dim"),
@@ -48,7 +48,7 @@ def event_lines(events: Iterable[Event], now: float, room: int) -> Lines:
 
 
 class Pane(Inked):
-    """Draws what `lines` gives for so many columns and lines at a moment; it is asked again when `renew` is called."""
+    """Shows the lines that its function returns for (width, height, now); `renew` calls it again."""
 
     DEFAULT_CSS: ClassVar[str] = "Pane { padding: 0 1; }"
 
@@ -58,7 +58,7 @@ class Pane(Inked):
         self._lines: Lines = []
 
     def renew(self) -> None:
-        """Ask anew, and repaint if that says something else; a pane that is off asks nothing."""
+        """Get the lines again and repaint if they changed; a hidden pane does nothing."""
         width, height = self.content_size
         if self.display and width and height:
             before, lines = self._lines, self._ask(width, height, time.time())

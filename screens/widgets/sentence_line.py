@@ -1,4 +1,4 @@
-"""A sentence folded over as many lines as it needs, the line of figures over a table, and bars for quota."""
+"""A sentence wrapped over as many lines as it needs, the figures above a table, and quota bars."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def folded_runs(runs: Sequence[Span], width: int) -> list[list[Span]]:
-    """The runs in lines of at most that many columns, broken at spaces; what no space parts stays together."""
+    """The spans in lines of at most that many columns, broken at spaces only."""
     lines: list[list[Span]] = [[]]
     used = 0
     for gap, word in _words(runs):
@@ -34,7 +34,7 @@ def folded_runs(runs: Sequence[Span], width: int) -> list[list[Span]]:
 
 
 def cut_runs(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
-    """One line that ends in the mark, words dropped to make room for it."""
+    """One line of spans cut at a word, with the mark at its end."""
     left = width - cell_len(mark)
     kept: list[Span] = []
     for run in runs:
@@ -48,7 +48,7 @@ def cut_runs(runs: Sequence[Span], width: int, mark: str) -> list[Span]:
 
 
 def _words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
-    """Words (a word may change its ink inside), each with the number of spaces before it."""
+    """Words as spans (a word may have several styles), each with the number of spaces before it."""
     words: list[tuple[int, list[Span]]] = []
     gap, fresh = 0, True
     for run in runs:
@@ -72,7 +72,7 @@ class SentenceLine(Inked):
     _high = -1
 
     def watch_runs(self, runs: tuple[Span, ...]) -> None:
-        """Only another number of lines moves what stands below."""
+        """Request a layout only if the number of lines changed."""
         if self.styles.is_auto_height and self.lines_at(self.size.width) != self._high:
             self.refresh(layout=True)
 
@@ -81,7 +81,7 @@ class SentenceLine(Inked):
         return self._high
 
     def lines_at(self, width: int) -> int:
-        """As many as the sentence folds into at that width."""
+        """Number of lines that the sentence takes at that width."""
         return len(folded_runs(self.runs, width))
 
     def render_line(self, y: int) -> Strip:
@@ -98,7 +98,7 @@ class SentenceLine(Inked):
 
 
 def show_whole(screen: Screen[Any], told: SentenceLine) -> None:
-    """All of a sentence that is cut, again: as before; where nothing is cut, that is said."""
+    """Toggle a cut sentence between short and full; if nothing is cut, say so."""
     if not told.display:
         screen.notify("The pane shows it in full.", timeout=3)
     elif screen.has_class("-whole"):

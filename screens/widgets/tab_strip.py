@@ -1,4 +1,4 @@
-"""A line of tabs, each with the key that opens it."""
+"""A line of tabs, each with its key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Tab(NamedTuple):
-    """One tab: its name in code, its key, its title, and what it has to tell."""
+    """One tab: internal name, key, title, and a note."""
 
     name: str
     key: str
@@ -48,7 +48,7 @@ class TabStrip(Inked):
         name: str
 
     def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """What is drawn of each tab: on a narrow line without notes, then of most tabs the key alone."""
+        """The styled texts of each tab; on a narrow line without notes, or only with the keys."""
         full = [(tab, tab.title, tab.note) for tab in self.tabs]
         bare = [(tab, tab.title, "") for tab in self.tabs]
         keys = [(tab, tab.title if tab.name == self.here else "", "") for tab in self.tabs]

@@ -1,4 +1,4 @@
-"""The top line: screens as tabs, the trail, the cluster, and how fresh the snapshot is, per kind when kinds differ."""
+"""The top line: screen tabs, breadcrumbs, the cluster, and how fresh the snapshot is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GLYPHS = {
 
 
 def freshness_runs(links: Sequence[WatchStatus], now: float, *, trouble: str = "") -> list[Span]:
-    """One phrase for the worst state among those kinds; kinds the cluster does not have say so in their own list."""
+    """The worst watch state of those kinds, as one phrase; kinds that the cluster does not have are ignored."""
     if trouble:
         return [Span("✗ ", "bad"), Span(f"not connected: {sentence(trouble)}", "bad")]
     known = [link for link in links if link.state is not WatchState.ABSENT]
@@ -94,7 +94,7 @@ class TitleBar(Inked):
         return self._painted
 
     def tick(self) -> None:
-        """Let the age go on; painted only if the words change."""
+        """Update the age; repaints only if the text changed."""
         if self.is_mounted and self._strip() != self._painted:
             self.refresh()
 
@@ -136,7 +136,7 @@ class TitleBar(Inked):
         return f" {key} {name}{''.join(f' › {each}' for each in pages)} "
 
     def _left(self, room: int) -> list[tuple[Span, Style]]:
-        """The tabs with their names, else with their keys, else only the open one."""
+        """The tabs with names, else with keys only, else only the open one."""
         room -= len(self.NAME)
         shapes = [(True, False, False), (False, False, False), (False, False, True), (False, True, False)]
         if len(self.title.trail) <= 1:  # there is no way that could be left out
@@ -161,7 +161,7 @@ class TitleBar(Inked):
         return tabs
 
     def _right(self, width: int, *, brief: bool = False) -> list[Span]:
-        """Where, and how new it all is; `brief`: not why."""
+        """The cluster and the freshness; `brief` leaves out the reason."""
         title = self.title
         runs: list[Span] = []
         if title.practice:

@@ -1,4 +1,4 @@
-"""YAML to read and to type, coloured; only visible lines are drawn, and lines that cannot be used are underlined."""
+"""Views and editors for YAML with highlighting; faulty lines are underlined."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN_WORD = re.compile(r"\s*(?:-?\d[\d.]*|true|false|null)\s*")
 
 
 def yaml_runs(text: str) -> list[Span]:
-    """One line of YAML: keys, numbers and switches, strings, comments."""
+    """One line of YAML, highlighted."""
     if text.lstrip().startswith(("#", "---")):
         return [Span(text, "dim")]
     found = _LINE.fullmatch(text)
@@ -39,7 +39,7 @@ def yaml_runs(text: str) -> list[Span]:
 
 
 class YamlText(LogLines, FixedHeightView):
-    """The text; it begins at its first line and stays where it is."""
+    """A read-only YAML view; it starts at the first line and does not scroll by itself."""
 
     DEFAULT_CSS: ClassVar[str] = """
     YamlText { height: 1fr; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
@@ -47,7 +47,7 @@ class YamlText(LogLines, FixedHeightView):
     _whole: str | None = None
 
     def show(self, text: str) -> None:
-        """Shows this text instead, from its first line unless it is another form of the same."""
+        """Replace the text; the scroll position stays as far as possible."""
         if text == self._whole:
             return
         self._whole = text
@@ -70,7 +70,7 @@ WRONG = Style(underline=True, bold=True)
 
 
 class YamlEditor(TextArea, FixedHeightView, Inked, inherit_bindings=False):
-    """The text; Tab indents, Esc leaves."""
+    """A YAML editor; Tab indents, Esc leaves."""
 
     DEFAULT_CSS: ClassVar[str] = """
     YamlEditor { border: none; height: 1fr; padding: 0; background: $background; scrollbar-size-vertical: 1;
@@ -87,7 +87,7 @@ class YamlEditor(TextArea, FixedHeightView, Inked, inherit_bindings=False):
         self._wrong: frozenset[int] = frozenset()
 
     def show(self, text: str) -> None:
-        """Another text, as one edit that ctrl+z takes back."""
+        """Replace the text as one edit that ctrl+z undoes."""
         if text != self.text:
             place = self.cursor_location
             self.replace(text, (0, 0), self.document.end)
@@ -97,7 +97,7 @@ class YamlEditor(TextArea, FixedHeightView, Inked, inherit_bindings=False):
         self.load_text(text)
 
     def mark(self, lines: Collection[int]) -> None:
-        """Lines, counted from 1, in which something is wrong."""
+        """Underline these lines (counted from 1) as faulty."""
         wrong = frozenset(lines)
         if wrong != self._wrong:
             self._wrong = wrong
@@ -120,7 +120,7 @@ _INKS = {"✗": "bad", "≠": "waits", "⚠": "waits", "◐": "waits", "●": "o
 
 
 class OutputText(YamlText):
-    """What programs printed, under headings; it stays where it is when it is shown anew."""
+    """Program output under headings; keeps its scroll position when the text is replaced."""
 
     def paint(self, text: str, whole: str) -> list[Span]:
         if not text.startswith(RULE):

@@ -1,4 +1,4 @@
-"""A canvas of terminal cells to plot on, with lines of braille dots, marks, shading, text, and axes; each in an ink."""
+"""A canvas of terminal cells for plots: braille lines, marks, shading, text and axes, each with a style."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SPARSE = tuple(_BITS[0][side] | _BITS[2][side] for side in range(DOTS_WIDE))
 
 
 class Canvas:
-    """Cells of one plot; what is drawn later lies on top, and marks and text lie on dots, dots on shade."""
+    """The cells of one plot. Later drawing covers earlier; marks and text cover dots, dots cover shading."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width = max(0, width)
@@ -63,12 +63,12 @@ class Canvas:
         return found.text if found else ""
 
     def shade(self, x: int, y: int, ink: str = "faint", letter: str = SHADE) -> None:
-        """Puts a letter behind whatever is drawn in that cell."""
+        """Put a character behind whatever is drawn in that cell."""
         if 0 <= x < self.width and 0 <= y < self.height:
             self._shades[y][x] = Span(letter, ink)
 
     def dot(self, x: int, y: int, ink: str = "") -> None:
-        """Sets one braille dot; dots count from the top left, two to a cell across and four down."""
+        """Set one braille dot; dots count from the top left, two per cell across and four down."""
         column, row = x // DOTS_WIDE, y // DOTS_HIGH
         if 0 <= column < self.width and 0 <= row < self.height:
             cell = row * self.width + column
@@ -76,7 +76,7 @@ class Canvas:
             self._dot_inks[cell] = ink
 
     def upright(self, x: int, top: int, bottom: int, ink: str = "", *, sparse: bool = False) -> None:
-        """A line straight down from one dot to another; `sparse` sets every other dot between both ends."""
+        """Draw a vertical line between two dots; `sparse` sets only every other dot in between."""
         column, height = x // DOTS_WIDE, self.height * DOTS_HIGH
         top, bottom = max(0, top), min(height - 1, bottom)
         if not 0 <= column < self.width or top > bottom:
@@ -96,7 +96,7 @@ class Canvas:
             inks[cell] = ink
 
     def line(self, start: tuple[int, int], end: tuple[int, int], ink: str = "", *, every: int = 1) -> None:
-        """A straight line between two dots; with `every` above 1 only each so-many-th dot is set."""
+        """Draw a straight line between two dots; `every` sets only each n-th dot."""
         across, down = end[0] - start[0], end[1] - start[1]
         if not across and every == 1:
             self.upright(start[0], min(start[1], end[1]), max(start[1], end[1]), ink)
@@ -106,7 +106,7 @@ class Canvas:
             self.dot(start[0] + round(across * step / steps), start[1] + round(down * step / steps), ink)
 
     def path(self, dots: Sequence[tuple[int, int]], ink: str = "") -> None:
-        """A line through all of these, alone in its cells: what was drawn there before is taken away."""
+        """Draw a line through these dots, replacing what was drawn in its cells."""
         width, cells = self.width, set()
         for (_, y), (to_x, to_y) in pairwise(dots):
             low, high = y // DOTS_HIGH, to_y // DOTS_HIGH
@@ -125,7 +125,7 @@ class Canvas:
                 self.line((x, y), (to_x, to_y), ink)
 
     def rows(self) -> list[list[Span]]:
-        """The picture, line by line, neighbours of one ink joined."""
+        """The drawing as lines of spans; neighbours of one style are joined."""
         return [self._row(y) for y in range(self.height)]
 
     def _row(self, y: int) -> list[Span]:
@@ -146,7 +146,7 @@ class Canvas:
 
 
 def round_step(span: float, parts: int) -> float:
-    """The smallest of 1, 2, 2.5, 4, 5 times a power of ten that divides the span into at most so many parts."""
+    """The smallest step of 1, 2, 2.5, 4 or 5 times a power of ten that divides the span into at most `parts` parts."""
     if span <= 0 or parts <= 0:
         return 1.0
     raw = span / parts
@@ -155,19 +155,19 @@ def round_step(span: float, parts: int) -> float:
 
 
 def round_ticks(top: float, parts: int) -> list[float]:
-    """Ticks from 0 to at least `top`, at round distances, at most `parts` steps (and one step at least)."""
+    """Round tick values from 0 to at least `top` in at most `parts` steps."""
     step = round_step(top, parts)
     return [step * index for index in range(max(1, ceil(top / step - 1e-9)) + 1)]
 
 
 def round_values(low: float, high: float, parts: int) -> list[float]:
-    """Round values between both ends, at most so many steps and one more."""
+    """Round values between `low` and `high`, at most `parts` + 1 steps."""
     step = round_step(high - low, parts + 1)
     return [step * number for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
 def tick_words(value: float) -> str:
-    """A value of an axis in few letters: "2.5", "12,000", "3e-05"."""
+    """An axis value in few characters: "2.5", "12,000", "3e-05"."""
     if value == 0:
         return "0"
     if abs(value) >= 100_000 or abs(value) < 0.001:
@@ -176,7 +176,7 @@ def tick_words(value: float) -> str:
 
 
 class Box(NamedTuple):
-    """A part of the canvas, in cells."""
+    """A rectangle of the canvas, in cells."""
 
     x: int
     y: int
@@ -185,7 +185,7 @@ class Box(NamedTuple):
 
 
 class Frame:
-    """A plot in a box: its axes, and where values lie on the one that goes up."""
+    """A plot area with its axes; maps values to the y axis."""
 
     def __init__(
         self,
@@ -199,8 +199,8 @@ class Frame:
         gap: int = 0,
         margin: int = 0,
     ) -> None:
-        """`ticks`: round values unless given; `below`: lines below the plot; `gap`: cells between labels and axis;
-        `margin`: cells that stay free on the right.
+        """`ticks`: y values, round ones by default; `below`: lines kept below the plot; `gap`: cells between labels
+        and axis; `margin`: free cells on the right.
         """
         self.box, self.log = box, log and low > 0
         self.low, self.high = (log10(low), log10(high)) if self.log else (low, high)
@@ -229,7 +229,7 @@ class Frame:
         return round_values(self.low, self.high, parts)
 
     def row(self, value: float) -> int | None:
-        """Dots from the top of the canvas; None where the scale has no place for it."""
+        """The value's row in dots from the top of the canvas; None if it is outside the scale."""
         if self.log:
             if value <= 0:
                 return None
@@ -241,12 +241,12 @@ class Frame:
         return self.columns * DOTS_WIDE
 
     def upright(self, canvas: Canvas, x: int, ink: str, letter: str) -> None:
-        """A line through the plot, behind what is drawn."""
+        """Draw a vertical line through the plot, behind everything else."""
         for y in range(self.top, self.base):
             canvas.shade(x, y, ink, letter)
 
     def draw(self, canvas: Canvas, along: Iterable[tuple[int, str]] | None) -> None:
-        """Draw the axes; `along`: cells of the lower one and what stands below them, where it is drawn."""
+        """Draw the axes; `along` has (cell, label) pairs for the x axis."""
         for y in range(self.top, self.base):
             canvas.mark(self.left - 1, y, "│", "faint")
         for tick, words in zip(self.ticks, self._words, strict=True):

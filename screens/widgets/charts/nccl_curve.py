@@ -1,4 +1,4 @@
-"""The curve of a bandwidth test, busbw over message size beside the reference, and the test in sentences and cells."""
+"""The chart of a bandwidth test (busbw over message size, beside the reference), and its summary and table cells."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OUT_INK, IN_INK = "accent", "waits"
 
 
 class Point(NamedTuple):
-    """One message size: what each half reached, GB/s; None where it was not measured."""
+    """Bus bandwidth (GB/s) of both halves at one message size; None if not measured."""
 
     size: int
     out_of_place: float | None = None
@@ -46,7 +46,7 @@ class Point(NamedTuple):
 
 
 class Band(NamedTuple):
-    """What is expected at one size, GB/s, lowest and highest."""
+    """The expected range of bus bandwidth (GB/s) at one message size."""
 
     size: int
     low: float
@@ -54,7 +54,7 @@ class Band(NamedTuple):
 
 
 class Overlay(NamedTuple):
-    """Another curve to hold against: size and GB/s of each of its points."""
+    """Another test's curve for comparison: (size, GB/s) points."""
 
     name: str
     letter: str
@@ -63,7 +63,7 @@ class Overlay(NamedTuple):
 
 
 def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
-    """Lowest and highest expected at that size, between the known sizes along the logarithm; None outside them."""
+    """The expected range at that size, interpolated logarithmically between known sizes; None outside them."""
     for left, right in pairwise(band):
         if left.size <= size <= right.size:
             part = (log2(size) - log2(left.size)) / (log2(right.size) - log2(left.size))
@@ -72,7 +72,7 @@ def expected(band: Sequence[Band], size: float) -> tuple[float, float] | None:
 
 
 class SizeFrame(Frame):
-    """The axes of a curve: bandwidths from 0 on, and message sizes by their logarithm."""
+    """Axes of a bandwidth curve: linear from 0 for bandwidth, logarithmic for message size."""
 
     def __init__(
         self, points: Sequence[Point], band: Sequence[Band], width: int, height: int, overlays: Sequence[Overlay] = ()
@@ -87,7 +87,7 @@ class SizeFrame(Frame):
         super().__init__(Box(0, 0, width, height), 0.0, ticks[-1], ticks=ticks, gap=1, margin=1)
 
     def column(self, size: float) -> float:
-        """Dots from the y axis."""
+        """The size's column in dots from the y axis."""
         span = log2(self.last) - log2(self.first)
         part = (log2(size) - log2(self.first)) / span if span else 0.5
         return part * (self.dots() - 1)
@@ -110,7 +110,7 @@ def draw(
     marked: int | None = None,
     overlays: Sequence[Overlay] = (),
 ) -> Canvas:
-    """The whole picture: legend, axes with units, the band, then both halves as lines with a mark at each size."""
+    """Draw the chart: legend, axes with units, reference band, and both halves as lines with marks."""
     canvas = Canvas(width, height)
     if width < 24 or height < 6:
         canvas.text(0, 0, "too small for a curve", "dim")
@@ -190,7 +190,7 @@ def _draw_legend(canvas: Canvas, with_band: bool, overlays: Sequence[Overlay] = 
 
 
 class Curve(Plot):
-    """Draws the points it is given at whatever size it has; out-of-place is a full line, in-place a dotted one."""
+    """A widget that draws the curve at its own size: out-of-place as a full line, in-place dotted."""
 
     DEFAULT_CSS: ClassVar[str] = "Curve { height: 1fr; width: 1fr; min-height: 6; }"
 
@@ -251,7 +251,7 @@ def halves(row: Row) -> list[Half]:
 
 
 def summary(test: NcclTest, against: Against | None = None) -> list[Span]:
-    """The test in one sentence: verdict, best row, average, wrong values, what is usual."""
+    """The test as a sentence: verdict, best row, average, wrong values, and the usual value."""
     held = against or Against()
     best = max(
         (row for row in test.rows if row.best_busbw is not None), key=lambda row: row.best_busbw or 0, default=None
@@ -286,7 +286,7 @@ def _than_other(test: NcclTest, held: Against) -> list[Span]:
 
 
 def difference_words(share: float) -> str:
-    """By how many percent it is faster or slower, or that there is no difference to speak of."""
+    """By how many percent it is faster or slower; small differences count as none."""
     if abs(share) < NOTABLE:
         return "not notably faster or slower"
     return f"{100 * abs(share):.0f} % {'faster' if share > 0 else 'slower'}"
@@ -300,7 +300,7 @@ def difference_ink(share: float) -> str:
 
 
 def value_cell(half: str, name: str, ink: str = "") -> Callable[[Line], Cell]:
-    """A figure of one half: GB/s or microseconds."""
+    """A cell function for a figure of one half, in GB/s or microseconds."""
 
     def cell(line: Line) -> Cell:
         value: float | None = getattr(getattr(line.row, half), name, None)

@@ -1,4 +1,4 @@
-"""The panel of an NCCL test: one sentence, the curve, and the table, all growing row by row."""
+"""The panel of an NCCL test: summary, curve and table, which grow with each result row."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _OF_A4, _USUAL, _OTHER = "% OF A4", "USUAL", "EARLIER"
 
 
 class NcclTable(ResourceTable[Line]):
-    """The rows of one test; a column of what it cannot be held against is not there."""
+    """The rows of one test; comparison columns without data are hidden."""
 
     COLUMNS: ClassVar = (
         Column("SIZE", lambda line: wording.size(line.row.size), width=8, right=True),
@@ -136,7 +136,7 @@ class NcclPanel(MeasuresPanel):
 
     @property
     def earlier(self) -> list[MeasuredTest]:
-        """Tests that it may be compared with, the newest first."""
+        """Earlier tests that can be compared with the shown one, newest first."""
         others = {each.name: each for each in (*self.kept, *self.measured)}
         return comparable(others.values(), self.shown) if self.shown else []
 
@@ -204,12 +204,12 @@ class NcclPanel(MeasuresPanel):
         self.curve.marked = line.row.size if line else None
 
     def on_resize(self, event: events.Resize) -> None:
-        """Beside each other where there is room, else below; no curve where it would be a smudge."""
+        """Put table and curve side by side on wide screens; hide the curve if it would be too small."""
         self.set_class(event.size.width >= 116, "-wide")
         self.set_class(event.size.width >= 190, "-huge")
         self.set_class(event.size.width < 116 and event.size.height < 14, "-low")
 
 
 def reference_band(largest: int = 0) -> tuple[Band, ...]:
-    """What counts as reaching the reference at the sizes it is known for, and on to the largest that was measured."""
+    """The range that counts as reaching the reference, at its known sizes and extended to `largest`."""
     return tuple(Band(size, BAND[0] * value, BAND[1] * value) for size, value in reference_curve(largest))

@@ -1,4 +1,4 @@
-"""What panels of NCCL tests and of training runs share: a plot drawn once per change, and which of several is shown."""
+"""Base classes of the panels for NCCL tests and training runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Plot(Inked, metaclass=Abstract):
-    """Draws a canvas of its own size, once per change."""
+    """A widget that draws a canvas of its own size, once per change."""
 
     _rows: list[Strip] | None = None
     _drawn_at: tuple[int, int] = (0, 0)
@@ -48,7 +48,7 @@ class Plot(Inked, metaclass=Abstract):
 
 
 class MeasuresPanel(Container, metaclass=Abstract):
-    """Shows one of what a job has measured: the last one, unless another is chosen."""
+    """Shows one of a job's measurements: the latest, unless another is chosen."""
 
     waiting: reactive[str] = reactive("")
     """What stands there before the first."""
@@ -58,7 +58,7 @@ class MeasuresPanel(Container, metaclass=Abstract):
     @property
     @abstractmethod
     def number(self) -> int:
-        """How many there are."""
+        """Number of measurements."""
 
     @abstractmethod
     def draw(self) -> None: ...

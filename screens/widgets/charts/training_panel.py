@@ -1,4 +1,4 @@
-"""The panel of a training run: how far it is, what happened, and charts over one axis."""
+"""The panel of a training run: progress, events, and charts over one axis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ READS = (Span("◐ ", "waits"), Span("Reading the log up to now …"))
 
 
 def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = "", short: bool = False) -> list[Span]:
-    """How far it is, how well it learns, how fast it is, when it ends; `short` for narrow terminals.
+    """Progress, loss, speed and expected end in one line; `short` is for narrow terminals.
 
     `late`: that its next step is late, in words; then nobody knows when it ends.
     """
@@ -93,7 +93,7 @@ def _end(track: TrainingRun, now: float, *, short: bool) -> str:
 
 
 def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
-    """What happened, the weightiest kinds first, the last of each kind in words."""
+    """The events of the run, the most important kinds first, with the last of each kind in full."""
     runs: list[Span] = []
     kinds = [kind for kind in SIGNS if any(mark.kind is kind for mark in marks)]
     for kind in kinds[:TOLD]:
@@ -126,7 +126,7 @@ class TrainingChartData:
 
 
 def boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool) -> list[Box]:
-    """Where the charts of these metrics go, the large one first; those without room have none."""
+    """The rectangles of the charts, the large one first; metrics without room get none."""
     others = 0 if alone else len(metrics) - 1
     if width >= 110 and height >= 10 and others:
         beside = min(others, max(1, height // _SMALL_HIGH))
@@ -146,7 +146,7 @@ def boxes(width: int, height: int, metrics: Sequence[StepMetric], *, alone: bool
 def draw(
     picture: TrainingChartData, view: View, metrics: Sequence[StepMetric], width: int, height: int, *, alone: bool
 ) -> Canvas:
-    """All charts on one canvas; the first of the metrics is the large one."""
+    """Draw all charts on one canvas; the first metric gets the large chart."""
     canvas = Canvas(width, height)
     series = picture.track
     with series.lock:
@@ -179,7 +179,7 @@ def _title(picture: TrainingChartData, metric: StepMetric, view: View, *, large:
 
 
 class TrainingCharts(Plot, can_focus=True):
-    """Draws once per change; keys choose, zoom, scroll and point."""
+    """Draws the charts once per change; keys select, zoom, scroll and move the pointer."""
 
     DEFAULT_CSS: ClassVar[str] = "TrainingCharts { height: 1fr; width: 1fr; padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -237,7 +237,7 @@ class TrainingCharts(Plot, can_focus=True):
         self.chosen = told[(at + step) % len(told)].name
 
     def action_zoom(self, step: int) -> None:
-        """In or out, about the place that is pointed at, else about the latest steps or the middle."""
+        """Zoom in or out around the pointer, else around the latest steps or the middle."""
         view = self.view
         span = min(1.0, max(NARROWEST, view.span / _ZOOM if step > 0 else view.span * _ZOOM))
         about = view.end - view.span * (1 - view.cursor) if view.cursor is not None else None
@@ -268,7 +268,7 @@ class TrainingCharts(Plot, can_focus=True):
         self.view = replace(self.view, **{name: not getattr(self.view, name)})
 
     def on_click(self, event: events.Click) -> None:
-        """A click points, and makes a small chart the large one."""
+        """Move the pointer to the click, and enlarge a small chart."""
         found = boxes(self.size.width, self.size.height, self.metrics, alone=self.alone)
         x, y = event.get_content_offset_capture(self)
         for metric, box in zip(self.metrics, found, strict=False):

@@ -1,4 +1,4 @@
-"""One metric of a training run on a canvas: raw and smoothed values, earlier runs, events, and the axes (pure).
+"""Draws one metric of a training run: raw and smoothed values, earlier runs, events, axes (pure).
 
 Raw values are sparse dots, the smoothed ones a solid line, earlier runs dotted lines with a letter at their end: all of
 it can be told apart without colour. Each column of dots shows the lowest and the highest of its steps, so no spike is
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def span_words(seconds: float) -> str:
-    """Seconds since the start as an axis says it: "40s", "12m", "3h20"."""
+    """Seconds since the start as an axis label: "40s", "12m", "3h20"."""
     whole = round(seconds)
     if whole < 120:
         return f"{whole}s"
@@ -37,7 +37,7 @@ def span_words(seconds: float) -> str:
 
 
 def time_step(span: float) -> float:
-    """Seconds between two ticks of an axis that is so long."""
+    """Seconds between two ticks of a time axis of that length."""
     return next(
         (each for each in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200) if span / each <= 8), 86400.0
     )
@@ -81,14 +81,14 @@ class View:
 
 
 class Reach(NamedTuple):
-    """From where to where, on the axis of steps, or in seconds since the first."""
+    """A range of the x axis, in steps or in seconds since the first step."""
 
     low: float
     high: float
 
 
 def reach(tracks: Sequence[TrainingRun], view: View) -> Reach:
-    """The part of the axis that is in sight, long enough for all of these runs."""
+    """The visible range of the x axis, which covers all of these runs."""
     low, high = inf, -inf
     for track in tracks:
         axis = track.axis(by_time=view.by_time)
@@ -116,7 +116,7 @@ class Chart:
 
 
 def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -> None:
-    """Draws it into its box; `title` stands on its first line."""
+    """Draw the chart into its box; `title` is its first line."""
     series = chart.track
     column = series.columns.get(chart.metric.name)
     canvas.text(box.x, box.y, title[: box.width], "text" if chart.large else "dim")
@@ -150,7 +150,7 @@ def _edges(track: TrainingRun, sight: Reach, view: View, columns: int) -> list[i
 
 
 def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: Reach, view: View) -> tuple[float, float]:
-    """Lowest and highest value in sight of all these runs; on a log scale those above 0."""
+    """Lowest and highest visible value of all these runs; only positive values on a log scale."""
     low, high = inf, -inf
     for track, column in every:
         first, *_, last = _edges(track, sight, view, 2)
@@ -164,7 +164,7 @@ def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: Reach, view
 
 
 def _draw_raw(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequence[int], *, smooth: bool) -> None:
-    """From the lowest to the highest value of each column of dots, joined to the next; sparse beside a smooth line."""
+    """Draw each dot column from its lowest to its highest value, joined to the next; sparse beside a smooth line."""
     ink, every, row = ("dim", 2, frame.row) if smooth else ("accent", 1, frame.row)
     left = frame.left * DOTS_WIDE
     before: tuple[int, int, int, int | None] | None = None
@@ -208,7 +208,7 @@ def _draw_earlier(
 
 
 def _along(frame: Frame, sight: Reach, view: View) -> Iterator[tuple[int, str]]:
-    """Cells of the axis of steps or times that have a label, and what it says."""
+    """Yield (cell, label) for the ticks of the step or time axis."""
     words_of: Callable[[float], str] = span_words if view.by_time else tick_words
     span = sight.high - sight.low
     step = time_step(span) if view.by_time else round_step(span, max(2, frame.columns // 14))

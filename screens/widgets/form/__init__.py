@@ -1,1 +1,1 @@
-"""The form of a launch: fields, cursor, editors, and the views beside it."""
+"""The launch form: fields, cursor, editors, and the views beside it."""

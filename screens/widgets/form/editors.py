@@ -1,4 +1,4 @@
-"""Editors of one value each; a form has one of each kind and moves it to the line that has the keys."""
+"""The editors of single values; a form has one of each kind and moves it to the line with the cursor."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def kept_bindings(bindings: Iterable[BindingType], without: frozenset[str]) -> l
 
 
 class Line(Input, Inked, inherit_bindings=False):
-    """One line of a form: text, which typing completes; one of a few words; or only the cursor, on what is no value.
+    """The editor of one form line: text with completion, a choice of few words, or no value but a cursor.
 
     One widget for all three, because moving the focus to another one repaints the whole screen.
     """
@@ -96,7 +96,7 @@ class Line(Input, Inked, inherit_bindings=False):
         secret: bool = False,
         placeholder: str = "",
     ) -> None:
-        """This text from now on, completed by these names; or one of these words."""
+        """Edit this text, completed by these names, or a choice of these words."""
         self._words, self._handle = tuple(words), None
         self.password, self.placeholder = secret, placeholder
         self.complete(names)
@@ -104,18 +104,18 @@ class Line(Input, Inked, inherit_bindings=False):
         self.refresh()
 
     def choose_all(self) -> None:
-        """What is typed next takes the place of the whole text; an arrow, End or a click goes into it."""
+        """Select all, so that typing replaces the text; an arrow key, End or a click keeps it."""
         if not self._words and not self.is_handle:
             self.action_select_all()
 
     def load_handle(self, runs: Sequence[Span]) -> None:
-        """Only the cursor from now on, over a line that is no value."""
+        """Show only the cursor on a line that has no value."""
         self._words, self._handle = (), tuple(runs)
         self.refresh()
 
     @property
     def is_handle(self) -> bool:
-        """Whether there is nothing to type here."""
+        """Whether the line has no value to type."""
         return self._handle is not None
 
     def complete(self, names: Sequence[str]) -> None:
@@ -131,7 +131,7 @@ class Line(Input, Inked, inherit_bindings=False):
         self.cursor_position = len(text)
 
     def validate(self, value: str) -> None:
-        """Whoever shows the form judges; Textual's own judging restyles an editor at every key."""
+        """Does nothing: the form's screen validates, and Textual would restyle the editor at every key."""
 
     @on(Input.Changed)
     def tell(self, event: Input.Changed) -> None:
@@ -152,7 +152,7 @@ class Line(Input, Inked, inherit_bindings=False):
         self.typed = next(found, self.value)
 
     def on_key(self, event: events.Key) -> None:
-        """Where there is no text, letters pick a word, and are never commands."""
+        """On lines without text, letters choose a word and are not commands."""
         if not (self._words or self.is_handle) or (event.key not in EDITS and not event.is_printable):
             return
         event.stop()
@@ -173,7 +173,7 @@ class Line(Input, Inked, inherit_bindings=False):
         return super().check_action(action, parameters)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Several lines, or a command, are not for this line alone; and nothing is pasted into a word."""
+        """Pass several lines or a command on to the form, and any paste into a line without text."""
         many = len(event.text.strip().splitlines()) > 1 or event.text.lstrip().startswith(("helm ", "$ helm "))
         if many or self._words or self.is_handle:
             event.stop()
@@ -181,7 +181,7 @@ class Line(Input, Inked, inherit_bindings=False):
             self.post_message(Pasted(event.text))
 
     def action_paste(self) -> None:
-        """The console's own clipboard, as if the terminal had pasted it."""
+        """Paste the app's own clipboard as if the terminal had."""
         self.post_message(events.Paste(self.app.clipboard))
 
     def on_click(self, event: events.Click) -> None:
@@ -205,7 +205,7 @@ class Line(Input, Inked, inherit_bindings=False):
 
 
 class Lines(TextArea, inherit_bindings=False):
-    """Several lines of one text."""
+    """The editor of text with several lines."""
 
     DEFAULT_CSS: ClassVar[str] = """
     Lines { border: none; height: 1; padding: 0; scrollbar-size-horizontal: 0; background: $panel;
@@ -259,7 +259,7 @@ TALLEST = 8  # names in view at once
 
 
 class ChoiceList(Inked):
-    """Names that match what is typed, one under the cursor; without any, why there is none."""
+    """A list of names that match the typed text, with a cursor; if empty, it says why."""
 
     DEFAULT_CSS: ClassVar[str] = "ChoiceList { display: none; position: absolute; height: 1; background: $panel; }"
 
@@ -291,7 +291,7 @@ class ChoiceList(Inked):
         return wrap(why or "No choices.", max(10, width - 2))
 
     def open(self, offer: FieldChoices, typed: str = "", *, narrow: bool = False) -> None:
-        """Shows the names; `narrow`: only those that hold what is typed, those that begin with it first."""
+        """Show the names; `narrow` keeps only those that contain the typed text, sorted by prefix match."""
         wanted = typed.strip().lower()
         names = [name for name in offer.names if wanted in name.lower()] if narrow and wanted else list(offer.names)
         names.sort(key=lambda name: not name.lower().startswith(wanted) if narrow else False)
@@ -304,7 +304,7 @@ class ChoiceList(Inked):
         self.refresh()
 
     def renew(self, offer: FieldChoices) -> None:
-        """There are others to choose from now; the cursor stays on its name."""
+        """Replace the names; the cursor stays on its name."""
         if offer == self._offer:
             return
         here = self.chosen
@@ -356,7 +356,7 @@ BUCKET_AT = "/gcs"  # where a bucket is mounted unless somebody says otherwise
 
 
 def part_typed(field: Field, text: str) -> str:
-    """What is typed of the name: all of the text, but in NAME=text only one side of it."""
+    """The part of the text that completion replaces: all of it, or in NAME=text one side."""
     if field.kind is not FieldKind.MAP or field.choices_from == "nodelabels":
         return text
     before, _, after = text.partition("=")

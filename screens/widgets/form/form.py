@@ -1,4 +1,4 @@
-"""A form made from descriptions of fields alone: whatever the schema describes appears, with help and errors."""
+"""A form generated from field descriptions: every field of the schema appears, with help and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Form(Vertical):
-    """Fields in sections; whoever shows it decides what is wrong and what may be chosen."""
+    """Fields in sections; its screen validates them and supplies the choices."""
 
     DEFAULT_CSS: ClassVar[str] = "Form { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -53,33 +53,33 @@ class Form(Vertical):
 
     @dataclass
     class Asked(Message):
-        """Somebody wants to choose: whoever shows the form may know of more."""
+        """The person opened the choices of a field: the screen may add some."""
 
         kind: str  # as in `Field.choices_from`
 
     @dataclass
     class Filled(Message):
-        """What was chosen has filled several fields."""
+        """A choice has filled several fields."""
 
         name: str
         count: int
 
     @dataclass
     class Changed(Message):
-        """Something was typed; `path` is empty when many fields changed at once."""
+        """A text was changed; `path` is empty when many fields changed at once."""
 
         path: str
         text: str
 
     @dataclass
     class Entered(Message):
-        """The cursor is on another line now; no field: on the title of a section."""
+        """The cursor has moved to another line; `field` is None on a section title."""
 
         field: Field | None
         problem: str
 
     class Left(Message):
-        """Esc, with nothing in the form left to close."""
+        """Esc was pressed with nothing left to close in the form."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -92,7 +92,7 @@ class Form(Vertical):
 
     @property
     def model(self) -> FormModel:
-        """What is typed, up to the last key."""
+        """The form's model, including text typed just now."""
         self.take()
         return self.page.model
 
@@ -110,7 +110,7 @@ class Form(Vertical):
             self.tell()
 
     def settle(self, path: str = "", to: Row | None = None) -> None:
-        """The model has other lines: the cursor goes to that one, else to that field, else it stays where it is."""
+        """After the model's lines changed: move the cursor to line `to`, else to that field, else leave it."""
         model, row = self.page.model, self.page.row
         self.page.lines.measure()
         if to is None and row is None:
@@ -129,12 +129,12 @@ class Form(Vertical):
 
     @property
     def here(self) -> str:
-        """The path of the field that has the keys; empty if none has."""
+        """The path of the focused field; empty if the form has no focus."""
         field = self.page.field
         return field.path if field is not None and self.page.has_keys else ""
 
     def show(self, model: FormModel, *, leave: bool = False) -> None:
-        """Shows these fields; the keys, if they were in the form, go to the first one, unless they are to leave it."""
+        """Show these fields; a focus inside the form moves to the first one, unless `leave` is set."""
         keys = not leave and (self.page.has_keys or self.finder.input.has_focus)
         self.finder.close()
         self.page.show(model)
@@ -142,11 +142,11 @@ class Form(Vertical):
             self.resume()
 
     def offer(self, offers: Mapping[str, FieldChoices]) -> None:
-        """What the cluster has to choose from, by the name in `Field.choices_from`."""
+        """Set the choices that the cluster offers, by the name in `Field.choices_from`."""
         self.page.offered(offers)
 
     def show_problems(self, problems: Mapping[str, str]) -> None:
-        """Puts each sentence at its field, or at the field its path lies in, and takes all others away."""
+        """Show each problem at its field, or at the field that contains its path; others are removed."""
         model = self.model
         wrong: dict[str, str] = {}
         for path, sentence in problems.items():
@@ -162,7 +162,7 @@ class Form(Vertical):
         self.tell()
 
     def put_texts(self, texts: Mapping[str, str]) -> bool:
-        """Types all that in one step that can be taken back; whether anything is different."""
+        """Set many texts as one undo step; returns whether anything changed."""
         changed = self.model.put_all(texts)
         if changed:
             self.settle(self.here)
@@ -170,7 +170,7 @@ class Form(Vertical):
         return changed
 
     def go(self, path: str) -> None:
-        """Gives the keys to the field that holds that path, whether it is in sight or not."""
+        """Focus the field that contains that path, and reveal it if it is hidden."""
         model = self.model
         owner = model.owner(path)
         if owner and owner not in model.shown():
@@ -179,7 +179,7 @@ class Form(Vertical):
         self.go_to(model.row_of(owner) if owner else None)
 
     def resume(self) -> None:
-        """Gives the keys to the line that had them last, else to the first field."""
+        """Focus the line that last had the focus, else the first field."""
         self.go_to(self.page.row if self.page.row in self.stops else self._first())
 
     def set_advanced(self, advanced: bool) -> None:
@@ -214,7 +214,7 @@ class Form(Vertical):
     # Enter
 
     def action_enter(self) -> None:
-        """Takes the choice; opens what is folded; another entry; else the next field, as a form does."""
+        """Accept the choice, unfold a section, add an entry, or else go to the next field."""
         row, page = self.page.row, self.page
         self.take()
         if row is None or row not in page.model.rows:
@@ -259,7 +259,7 @@ class Form(Vertical):
     # choices
 
     def open_choices(self, *, narrow: bool = False) -> None:
-        """Drops down what the cluster has to choose from, or why there is nothing."""
+        """Open the list of choices, or show why there are none."""
         offer, row = self.page.offer, self.page.row
         field = self.page.field
         if offer is not None and row is not None and field is not None:
@@ -335,14 +335,14 @@ class Form(Vertical):
         self.finder.open()
 
     def search(self, wanted: str) -> None:
-        """Leaves only what has these words in sight."""
+        """Show only the fields that match these words."""
         self.page.choices.close()
         self.page.model.search(wanted, self.page.row.path if self.page.row else "")
         self.page.redraw(moved=True)
         self.finder.found.update(count(len(self.page.model.shown()), "field"))
 
     def leave_search(self, *, drop: bool) -> None:
-        """From the line to the first field that was found, or back to all of them."""
+        """Go from the search box to the first match, or with `drop` back to all fields."""
         row = self.page.row
         if drop:
             self.search("")
@@ -374,7 +374,7 @@ class Form(Vertical):
 
     @on(Pasted)
     def take_paste(self, event: Pasted) -> None:
-        """Several lines pasted into a list or map are its entries; all else is for whoever shows the form."""
+        """Paste several lines into a list or map as entries; pass anything else on to the screen."""
         row = self._entry()
         lines = [text.strip() for text in event.text.strip().splitlines() if text.strip()]
         other = any(text.startswith("helm ") or text.endswith(("\\", ":")) or ": " in text for text in lines)
@@ -390,7 +390,7 @@ class Form(Vertical):
         self.tell()
 
     def tell(self) -> None:
-        """Help follows the cursor; keys for entries work only on entries."""
+        """Show help for the field under the cursor, and enable the keys for entries only on entries."""
         if self.page.row is not None and self.page.has_keys:
             problem = self.page.model.problems.get(self.page.row.path, "")
             self.post_message(self.Entered(self.page.field, problem))
@@ -409,7 +409,7 @@ class Form(Vertical):
             self.changed()
 
     def action_leave(self) -> None:
-        """Closes the list of choices, then the search; then it is for whoever shows the form."""
+        """Close the list of choices, else the search, else leave the form."""
         if self.page.choices.is_open:
             self.page.choices.close()
         elif self.page.model.wanted:
@@ -443,6 +443,6 @@ class Form(Vertical):
         self.tell()
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
-        """A list of choices belongs to the keys."""
+        """Store the typed text and close the list of choices."""
         self.take()
         self.page.choices.close()

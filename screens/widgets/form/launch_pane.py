@@ -1,4 +1,4 @@
-"""Four views of one launch: its objects, values as YAML, differences, the helm command; and the checks' line.
+"""Four views of a launch plan (objects, values as YAML, differences, helm command), and the preflight summary.
 
 Text typed as YAML goes into the form. The checks run by themselves when keys rest.
 """
@@ -46,7 +46,7 @@ _DIFF_INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 
 class DiffText(YamlText):
-    """Objects side by side, lines that came and went marked."""
+    """Differences of objects, with added and removed lines marked."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b", "screen.against", "Beside the last launch", id="diff.against",
@@ -112,7 +112,7 @@ class CommandText(YamlText):
 
 
 class LaunchPane(Vertical):
-    """The views under their tabs; the one in front is kept up to date."""
+    """The four views as tabs; the visible one is kept up to date."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LaunchPane { height: 1fr; }
@@ -163,12 +163,12 @@ class LaunchPane(Vertical):
         self.query_one(ContentSwitcher).current = view
 
     def show_yaml(self, text: str, *, anew: bool = False) -> None:
-        """The values as the form has them; `anew`: of another recipe."""
+        """Show the form's values as YAML; `anew` starts a new document for another recipe."""
         self._shown = text
         (self.yaml.begin if anew else self.yaml.show)(text)
 
     def say_remarks(self, remarks: Sequence[Remark]) -> None:
-        """What is wrong with the YAML, at its lines and below it; nothing: what it is."""
+        """Mark the faulty lines of the YAML and list the problems; without problems, describe the text."""
         self.yaml.mark({remark.line for remark in remarks})
         self.yaml_said.runs = (Span("What differs from the defaults; typing here changes the form.", "dim"),)
         if remarks:
@@ -193,7 +193,7 @@ class LaunchPane(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether the views are in sight: on a wide screen unless they were put away."""
+        """Whether the views are visible: on a wide screen unless hidden."""
         wide = self._launch.has_class("-wide")
         return not self._launch.has_class("-no-pane") if wide else self._launch.has_class("-pane")
 
@@ -202,7 +202,7 @@ class LaunchPane(Vertical):
         self._launch.set_class(not shown, "-no-pane")
 
     def turn(self) -> None:
-        """In sight, then one after the other, then away; the keys stay where they are if that is in sight."""
+        """Show the views, then go to the next one, and after the last hide them; the focus stays if possible."""
         names = [view for view, _, _ in VIEWS]
         at = names.index(self.here)
         if not self.is_open:
@@ -235,7 +235,7 @@ class LaunchPane(Vertical):
     # what they hold
 
     def draw(self) -> None:
-        """Makes the view in front anew, off the keys' way."""
+        """Redraw the visible view in the background."""
         if self.is_open:
             self._draw()
 
@@ -276,7 +276,7 @@ class LaunchPane(Vertical):
 
     @work(group="views-against", exclusive=True)
     async def turn_against(self) -> None:
-        """Beside the last launch of the recipe, or beside its defaults again."""
+        """Compare with the last launch of the recipe, or again with its defaults."""
         draft = self._launch.draft
         if draft is None:
             return
@@ -292,7 +292,7 @@ class LaunchPane(Vertical):
     # YAML
 
     def _draw_yaml(self, plan: LaunchPlan) -> None:
-        """What the form holds, unless somebody is typing here, or what was typed last cannot be taken."""
+        """Show the form's values, unless the YAML is being edited or has problems."""
         draft = self._launch.draft
         if draft is None or ((self.yaml.has_focus or self.remarks) and not self._anew):
             return
@@ -303,7 +303,7 @@ class LaunchPane(Vertical):
         self.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
 
     def _read_yaml(self, text: str) -> None:
-        """Into the form, if all of it can be taken; else it says where not, and the form stays."""
+        """Copy the YAML into the form if it is valid; else show its problems and leave the form unchanged."""
         planned, draft = self._launch.plan(), self._launch.draft
         if planned is None or draft is None or self._anew:
             return
@@ -316,7 +316,7 @@ class LaunchPane(Vertical):
             self._launch.form.put_texts(draft.texts_for(read.values))
 
     def forget_yaml(self) -> None:
-        """The form goes on: what was typed as YAML and cannot be taken is written anew (ctrl+z there has it)."""
+        """Replace invalid YAML by the form's values when the form is edited (ctrl+z restores it)."""
         if self.remarks and not self.yaml.has_focus:
             self.remarks = ()
             self.say_remarks(())
@@ -327,7 +327,7 @@ BELIEVED = 60.0  # seconds for which what was found for a plan is believed
 
 
 class PreflightLine(SentenceLine):
-    """Nothing at first; then the tally of the plan that was checked last."""
+    """Empty at first; then the summary of checks for the last checked plan."""
 
     DEFAULT_CSS: ClassVar[str] = "PreflightLine { height: 1; max-height: 1; display: none; }"
 
@@ -339,7 +339,7 @@ class PreflightLine(SentenceLine):
         self._due: Timer | None = None
 
     def look_soon(self, session: Session, plan: LaunchPlan) -> None:
-        """Look at what this plan needs once the form rests; nothing to do for one that was just looked at."""
+        """Run the checks of this plan once typing pauses; a plan that was just checked is skipped."""
         if plan == self._plan and time.monotonic() < self._looked_at + BELIEVED:
             return
         if self._due is not None:
@@ -347,7 +347,7 @@ class PreflightLine(SentenceLine):
         self._due = self.set_timer(REST, lambda: self._look(session, plan))
 
     def wait(self) -> None:
-        """Somebody moves in the form: a look that is due begins that much later."""
+        """Postpone a pending check, because the person is moving in the form."""
         if self._due is not None:
             self._due.reset()
 

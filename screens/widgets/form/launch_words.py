@@ -1,4 +1,4 @@
-"""What the launch screen shows besides the form: the list of recipes, the head, plans, choices and free names."""
+"""Texts of the launch screen around the form: recipe list, header, plans, choices, unused names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "workloads", "no
 
 
 def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] = ()) -> str:
-    """The name, or the first of name-2, name-3, … that no JobSet of the namespace has."""
+    """The wanted name, or name-2, name-3 and so on: the first that no JobSet of the namespace has."""
     used = {name for where, name in fleet.jobsets if where == namespace} | set(taken)
     name, number = wanted, 1
     while name in used:
@@ -47,7 +47,7 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
 
 
 def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, FieldChoices]:
-    """What the snapshot has to choose from, by the name in `Field.choices_from`; what is most likely wanted first.
+    """Choices from the snapshot by the name in `Field.choices_from`, the most likely first.
 
     Queues say what would become of that `ask` in them.
     """
@@ -73,7 +73,7 @@ def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) ->
 
 
 def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
-    """Pools and reservations as labels that nodes can be chosen by, with what is free in them."""
+    """Labels of node pools and reservations to select nodes by, each with its free capacity."""
     labels: dict[str, list[Node]] = {}
     for label, attribute in (("gke-nodepool", "pool"), ("reservation-name", "reservation")):
         for node in nodes:
@@ -89,7 +89,7 @@ def _node_labels(fleet: Fleet, nodes: Sequence[Node]) -> dict[str, str]:
 def _offer(
     fleet: Fleet, kind: str, names: Sequence[str], none: str, about: Mapping[str, str] | None = None
 ) -> FieldChoices:
-    """Names of one kind; why there are none when the kind may not be listed, or there are none."""
+    """The choices of one kind; if empty, why: not listable, or none exist."""
     link = fleet.links.get(kind)
     states = {
         WatchState.FORBIDDEN: ChoicesState.NOT_ALLOWED,
@@ -102,7 +102,7 @@ def _offer(
 
 
 def recipe_words(recipe: Recipe, *, brief: bool = False) -> list[Span]:
-    """What a recipe does, needs and gives; brief: what it is called and how long it takes."""
+    """What a recipe does, needs and yields; `brief` gives only its title and duration."""
     head = [Span(recipe.title, "strong"), Span("  ")]
     if brief:
         return [*head, Span(f"{recipe.duration}.", "dim")]
@@ -135,7 +135,7 @@ def help_words(field: Field | None, problem: str) -> list[Span]:
 
 
 def field_facts(field: Field, problem: str) -> list[tuple[str, str]]:
-    """All that is known of one field, a line each: what it is about, and the words."""
+    """Everything known about one field as (name, text) lines."""
     default = "" if field.secret else spell(field, field.default)
     facts = [
         ("wrong", wording.sentence(problem)),
@@ -190,7 +190,7 @@ _LIGHTS = {
 
 
 def fit_words(fleet: Fleet, ask: LaunchDemand) -> list[Span]:
-    """The fit light: what would happen if it were launched now, with the reason."""
+    """The forecast of launching now, with the reason."""
     found = forecast(fleet, ask)
     light, word, ink = _LIGHTS[found.verdict]
     reason = found.sentence
@@ -226,7 +226,7 @@ READ_ONLY = Span("Read-only: nothing can be launched from here. ", "waits")
 
 
 class AboutLine(SentenceLine):
-    """What a recipe is, as high as the longest of all these sentences: nothing below moves from one to the next."""
+    """The description of a recipe, with the height of the longest one, so that nothing below moves."""
 
     all: tuple[tuple[Span, ...], ...] = ()
     _highest: tuple[int, int] = (0, 0)  # width, and the lines of the longest sentence at it
@@ -265,12 +265,12 @@ class LaunchHead(Vertical):
         self._about.runs = (*first, *recipe_words(recipe, brief=brief))
 
     def tell_fit(self, fleet: Fleet, ask: LaunchDemand | None) -> None:
-        """Whether it fits; nothing is asked while the values say nothing that can be."""
+        """Show the forecast; it is skipped while values are invalid."""
         words = [Span("○ Whether it fits is known once what is wrong is corrected.", "dim")]
         self._fit.runs = tuple(fit_words(fleet, ask) if ask is not None else words)
 
     def tell_notes(self, notes: Sequence[str], *, sound: bool) -> None:
-        """What the values come to; where there was something to say, its place stays while they are not sound.
+        """Show the notes on the plan; while values are invalid their space stays reserved.
 
         It also stays from one recipe of the list to the next: the form below would jump.
         """
@@ -281,7 +281,7 @@ class LaunchHead(Vertical):
 
 
 class RecipeTable(ResourceTable[Recipe]):
-    """Recipes; the filter also looks at what each does, needs and gives, and at its code."""
+    """The recipes; the filter also searches what each does, needs and yields, and its code."""
 
     NOUN = "recipe"
     EMPTY = Notice("No recipes.", "The chart lists them.")

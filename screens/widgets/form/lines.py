@@ -1,4 +1,4 @@
-"""The lines of a form: titles, values, notes; only those in view are drawn, so a form may have any number of fields."""
+"""The lines of a form (titles, values, notes); only visible ones are drawn, so the number of fields does not matter."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Columns:
 
 
 def room_for(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], columns: Columns) -> int:
-    """How wide the value of a line is: a sentence about what is wrong with it gets all that the value leaves."""
+    """Columns for the value on a line; a problem sentence gets the rest."""
     field = model.by_path[row.path]
     whole = columns.width - columns.value
     if row.number:
@@ -68,7 +68,7 @@ YES_OR_NO = ("true", "false")
 
 
 def picked_pieces(typed: str, words: Sequence[str], width: int) -> list[Span]:
-    """The chosen one of a few words: all of them if they fit, it marked."""
+    """A choice of few words as spans: all of them with the chosen one marked, if they fit."""
     if words == YES_OR_NO:
         return [Span("[✓] yes" if typed == "true" else "[ ] no")]
     if sum(len(word) + 3 for word in words) > width:
@@ -86,7 +86,7 @@ def placeholder(field: Field) -> str:
 
 
 def shown_text(field: Field, text: str) -> str:
-    """The text as it may be seen: a pair whose name or value is that of a secret shows its name only."""
+    """The text to show; for a secret NAME=value only the name."""
     name, pair, value = text.partition("=")
     if field.kind is FieldKind.MAP and pair and field.choices_from != "secrets" and is_confidential(name, value):
         return f"{name}={MASK * min(len(value), 12)}"
@@ -162,7 +162,7 @@ def _text_runs(model: FormModel, row: Row) -> list[Span]:
 
 
 def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:
-    """What stands beside a value: what is wrong, else what the cluster says of it, its unit and its default.
+    """The note beside a value: its problem, else what the cluster says about it, its unit and default.
 
     What a value must be stands there only if all of it fits.
     """
@@ -189,7 +189,7 @@ def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices],
 
 
 def offered(offer: FieldChoices) -> str:
-    """How much there is to choose from, or why there is nothing."""
+    """How many choices there are, or why there are none."""
     if offer.names:
         few = ", ".join(offer.names)
         return f"{NONE_LISTED} {few}" if len(few) < 24 else f"{NONE_LISTED} {len(offer.names)} to choose from"
@@ -223,7 +223,7 @@ def _cut(runs: Sequence[Span], width: int) -> list[Span]:
 
 
 class FormLines(FixedHeightView, Inked):
-    """Draws a model; whoever holds it moves the cursor."""
+    """Draws the model of a form; its owner moves the cursor."""
 
     DEFAULT_CSS: ClassVar[str] = "FormLines { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
 
@@ -236,7 +236,7 @@ class FormLines(FixedHeightView, Inked):
 
     @dataclass
     class Scrolled(Message):
-        """Other lines are in view."""
+        """The visible lines have changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -253,14 +253,14 @@ class FormLines(FixedHeightView, Inked):
         self.repaint_changed()
 
     def show_row(self, at: int, height: int = 1) -> None:
-        """Scrolls so far that these lines are in view, and the section's title above the first of them."""
+        """Scroll these lines into view, with the section title above the first if possible."""
         top = int(self.scroll_y)
         if at < top or at + height > top + self.size.height:
             wanted = at - 2 if at < top else at + height - self.size.height + 1
             self.scroll_to(y=max(0, wanted), animate=False, immediate=True, force=True)
 
     def repaint_changed(self) -> None:
-        """Repaints the lines in view that would now look different, once for all that one key changes."""
+        """Repaint the visible lines that have changed, once per key press."""
         if not self._looking:
             self._looking = True
             self.call_later(self._repaint)
@@ -292,7 +292,7 @@ class FormLines(FixedHeightView, Inked):
         return line(runs, width, self._on_ground)
 
     def _on_ground(self, name: str) -> Style:
-        """An ink on the ground; mixing costs more than the rest of a line."""
+        """A style with the form's background; cached, since mixing colours is slow."""
         name = name or "text"
         if name not in self._mixes:
             self._mixes[name] = self.rich_style + self.ink(name)
@@ -308,7 +308,7 @@ class FormLines(FixedHeightView, Inked):
             self.post_message(self.Clicked(self.model.rows[at]))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """What floats over the lines has to follow."""
+        """Tell the owner to move the floating editor along."""
         super().watch_scroll_y(old_value, new_value)
         if round(old_value) != round(new_value):
             self.post_message(self.Scrolled())

@@ -1,4 +1,4 @@
-"""The state of a form (typed text by path, undo, the lines in sight, section by section) and of a launch in it; pure.
+"""The state of a form (texts by path, undo, visible lines) and of a launch in it (pure).
 
 A list or a map is lines of text, one an entry.
 """
@@ -54,7 +54,7 @@ _Before = tuple[dict[str, str], tuple[str, int]]  # what stood in the form befor
 
 
 class FormModel:
-    """The fields of one recipe, what a person has typed into them, and the lines in which that is shown."""
+    """The fields of one recipe, the typed texts, and the lines that show them."""
 
     def __init__(self, fields: Sequence[Field] = (), texts: Mapping[str, str] | None = None) -> None:
         self.fields = tuple(fields)
@@ -77,14 +77,14 @@ class FormModel:
         return self.texts[path] != self.defaults[path]
 
     def entries(self, path: str) -> list[str]:
-        """The entries of a list or map; one empty one if there are none."""
+        """The entries of a list or map; one empty entry if it has none."""
         return self.texts[path].split("\n")
 
     def text_at(self, row: Row) -> str:
         return self.entries(row.path)[row.number] if row.kind is RowKind.ENTRY else self.texts[row.path]
 
     def put(self, row: Row, text: str) -> bool:
-        """Types that text there; whether anything is different. Letters after one another are one step."""
+        """Set the text of a line; returns whether it changed. Consecutive letters are one undo step."""
         if row.kind is RowKind.ENTRY:
             entries = self.entries(row.path)
             entries[row.number] = text
@@ -99,7 +99,7 @@ class FormModel:
         return True
 
     def put_all(self, texts: Mapping[str, str]) -> bool:
-        """Types many texts in one step; fields that are not named have their default. Whether anything is different."""
+        """Set many texts as one undo step and reset all others; returns whether anything changed."""
         whole = self.defaults | {path: text for path, text in texts.items() if path in self.by_path}
         if whole == self.texts:
             return False
@@ -109,7 +109,7 @@ class FormModel:
         return True
 
     def reset(self, path: str) -> bool:
-        """The default again; whether it was another."""
+        """Reset a field to its default; returns whether it changed."""
         if not self.is_changed(path):
             return False
         self._remember((path, -1))
@@ -118,16 +118,16 @@ class FormModel:
         return True
 
     def add_entry(self, row: Row) -> Row:
-        """An empty one below this one."""
+        """Insert an empty entry below this one."""
         return self._replace_entries(row, row.number + 1, row.number + 1, [""])
 
     def add_entries(self, row: Row, texts: Sequence[str]) -> Row:
-        """Entries in this one's place if it is empty, else below it."""
+        """Insert entries: in place of this one if it is empty, else below it."""
         start = row.number + bool(self.text_at(row).strip())
         return self._replace_entries(row, start, row.number + 1, texts)
 
     def remove_entry(self, row: Row) -> Row:
-        """Without that entry; where the cursor goes."""
+        """Remove an entry; returns the line for the cursor."""
         return self._replace_entries(row, row.number, row.number + 1, [])
 
     def _replace_entries(self, row: Row, start: int, end: int, texts: Sequence[str]) -> Row:
@@ -147,12 +147,12 @@ class FormModel:
         self._forth.clear()
 
     def rest(self) -> None:
-        """The next letter begins a step of its own."""
+        """End the current undo step."""
         if self._back:
             self._back[-1] = self._back[-1][0], ("", -1)
 
     def turn_back(self, step: int) -> str | None:
-        """Takes the last step back (-1), or makes it again (1); the path it was made at, None if there is none."""
+        """Undo (-1) or redo (1) a step; returns the path that it changed, None if there is no step."""
         source, other = (self._back, self._forth) if step < 0 else (self._forth, self._back)
         while source:
             before, _ = source.pop()
@@ -167,7 +167,7 @@ class FormModel:
     # the lines in which it is shown
 
     def toggle_text(self, path: str) -> None:
-        """Entries as one text, or one by one again."""
+        """Toggle between editing entries as one text and one by one."""
         self._as_text ^= {path}
         self.lay_out(path)
 
@@ -186,14 +186,14 @@ class FormModel:
         self.lay_out()
 
     def set_advanced(self, advanced: bool, keep: str = "") -> None:
-        """Every field in sight, or only those that people change; sections that were folded open."""
+        """Show all fields or only common ones, and unfold all sections."""
         self.advanced = advanced
         self._opened.clear()
         self._folded.clear()
         self.lay_out(keep)
 
     def search(self, wanted: str, keep: str = "") -> None:
-        """Only the fields whose title, path, section or help have all these words; empty: as before."""
+        """Show only fields whose title, path, section or help contain all these words; empty shows all."""
         self.wanted = wanted.strip().lower()
         self.lay_out(keep)
 
@@ -210,7 +210,7 @@ class FormModel:
         self.lay_out(path)
 
     def lay_out(self, keep: str = "") -> None:
-        """Makes the lines anew; the field `keep` stays in sight whatever it holds."""
+        """Rebuild the lines; the field `keep` stays visible in any case."""
         self.rows = list(self._search_rows() if self.wanted else self._section_rows(keep))
 
     def shown(self) -> tuple[str, ...]:
@@ -221,7 +221,7 @@ class FormModel:
         return next((row for row in self.rows if row.path == path and row.takes_keys), None)
 
     def owner(self, path: str) -> str:
-        """The path of the field that holds this path; empty if none does."""
+        """The path of the field that contains this path; empty if none does."""
         while path and path not in self.by_path:
             path = path.rpartition(".")[0]
         return path
@@ -294,7 +294,7 @@ NAME = "name"  # path of the release's name, which is no value of the chart
 
 
 class LaunchDraft:
-    """A recipe, its form, and what cannot be told from the form's texts alone."""
+    """A recipe with its form, and the part of its values that texts cannot express."""
 
     def __init__(self, recipe: Recipe, fields: Sequence[Field], name: str) -> None:
         self.recipe = recipe
@@ -313,17 +313,17 @@ class LaunchDraft:
 
     @property
     def queue_path(self) -> str:
-        """The field that names the LocalQueue; empty if there is none."""
+        """The path of the LocalQueue field; empty if there is none."""
         return next((field.path for field in self.fields if field.choices_from == "localqueues"), "")
 
     @property
     def filled_queue(self) -> str:
-        """The queue that stands there because the console chose it; empty if a person did, or there is none."""
+        """The queue that the console chose; empty if a person chose it, or if there is none."""
         path = self.queue_path
         return self.model.defaults[path] if path and not self.model.is_changed(path) else ""
 
     def follow_queue(self, choice: QueueChoice) -> bool:
-        """Puts the queue there that is chosen for it, unless somebody typed one; whether it is another one now."""
+        """Fill in the recommended queue unless a person typed one; returns whether it changed."""
         path, texts = self.queue_path, self.model.texts
         if not path or self.model.is_changed(path) or self.model.defaults[path] == choice.queue:
             return False
@@ -334,7 +334,7 @@ class LaunchDraft:
         self.model.texts[NAME] = self.model.defaults[NAME] = name
 
     def plan(self, namespace: str) -> tuple[LaunchPlan, tuple[FieldProblem, ...]]:
-        """What would be launched, and which texts cannot be read."""
+        """The plan from the current texts, and the problems of texts that cannot be parsed."""
         texts = self.model.texts
         exact = {path: value for path, (text, value) in self._exact.items() if texts[path] == text}
         values, unread = changed([field for field in self.fields if field.path not in exact], texts)
@@ -343,7 +343,7 @@ class LaunchDraft:
         return LaunchPlan(self.recipe.id, texts[NAME].strip(), namespace, values), unread
 
     def texts_for(self, values: Mapping[str, Value], name: str = "") -> dict[str, str]:
-        """The texts of a form that holds these values; they are known exactly from now on."""
+        """The form texts for these values; the exact values are remembered."""
         texts = {NAME: name or self.model.texts[NAME]}
         for field in self.fields:
             given = get_path(values, field.path)
@@ -364,7 +364,7 @@ class LaunchDraft:
         return texts
 
     def unknown_keys(self, values: Mapping[str, Value]) -> tuple[str, ...]:
-        """Paths of values that this recipe has no field for."""
+        """Paths of values for which this recipe has no field."""
         known = {field.path for field in self.fields}
         return tuple(path for path in _leaves(values, known) if path not in known)
 

@@ -1,4 +1,4 @@
-"""The lines of a form with the one editor that floats over the line with the keys."""
+"""The lines of a form and the editor that floats over the focused line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SearchInput(Input):
-    """The words; Enter goes to what was found, Esc to where one was."""
+    """The search box of a form; Enter goes to the first match, Esc back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave(True)", "All fields", id="form-search.drop"),
@@ -39,13 +39,13 @@ class SearchInput(Input):
         self._form = form
 
     def action_leave(self, drop: bool) -> None:
-        """Back to the fields; the last letters' own message may still be on its way."""
+        """Go back to the fields; applies the typed text first, as its message may be pending."""
         self._form.search("" if drop else self.value)
         self._form.leave_search(drop=drop)
 
 
 class FormSearch(Horizontal):
-    """A slash, the words, and how many fields they leave."""
+    """The search bar: a slash, the typed words, and the number of matches."""
 
     DEFAULT_CSS: ClassVar[str] = """
     FormSearch {
@@ -84,7 +84,7 @@ class FormSearch(Horizontal):
 
 
 class FormPage(Widget):
-    """Draws a model, and puts the right editor on the row with the keys."""
+    """Draws a form's model with the right editor on the focused line."""
 
     DEFAULT_CSS: ClassVar[str] = """
     FormPage { height: 1fr; layers: below above top; overflow: hidden;
@@ -116,12 +116,12 @@ class FormPage(Widget):
 
     @property
     def has_keys(self) -> bool:
-        """Whether what is typed goes into this form."""
+        """Whether typed keys go to this form."""
         return self._editor is not None and self._editor.has_focus
 
     @property
     def offer(self) -> FieldChoices | None:
-        """What the cluster has to choose from for the field with the cursor."""
+        """The choices for the field under the cursor."""
         return self.offers.get(self.field.choices_from) if self.field is not None else None
 
     def open_choices(self, offer: FieldChoices, typed: str, *, narrow: bool) -> None:
@@ -147,7 +147,7 @@ class FormPage(Widget):
             self._line.complete(self._names())
 
     def redraw(self, *, moved: bool = False) -> None:
-        """The model has changed; `moved`: it has other lines."""
+        """Redraw after the model has changed; `moved`: its lines have changed too."""
         if moved:
             self.lines.measure()
         else:
@@ -155,7 +155,7 @@ class FormPage(Widget):
         self.put_editor()
 
     def take(self) -> bool:
-        """What stands in the editor into the model; whether it is different."""
+        """Copy the editor's text to the model; returns whether it changed."""
         row, editor = self.row, self._editor
         if row is None or editor is None or row.path not in self.model.by_path or row not in self.model.rows:
             return False
@@ -167,7 +167,7 @@ class FormPage(Widget):
         return changed
 
     def go(self, row: Row, *, keys: bool = True) -> None:
-        """Puts the cursor there; `keys`: what is typed goes there too."""
+        """Put the cursor on that line; `keys` also focuses it."""
         self.choices.close()
         self.offer_was_shown = False
         self.model.rest()
@@ -218,7 +218,7 @@ class FormPage(Widget):
     # where the editor floats
 
     def put_editor(self) -> None:
-        """Over its line, wherever that is now."""
+        """Place the editor over its line."""
         row, editor = self.row, self._editor
         if row is None or editor is None:
             return

@@ -1,1 +1,1 @@
-"""The log view: lines, filter, search."""
+"""The log view: lines, filter and search."""

@@ -1,4 +1,4 @@
-"""A line of a log: fit for a terminal (no control codes), in its ink, folded, with what was searched for marked."""
+"""Formats a log line for the terminal: sanitized, coloured by severity, wrapped, with matches marked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEP = re.compile(r"step \d+ .*?: (?:run|skip|done)")
 
 
 def printable(text: str) -> str:
-    """The line as a person should see it: colours gone, tabs spread, what a carriage return overwrote gone."""
+    """The line without colour codes and overwritten text before a carriage return, tabs expanded."""
     if text.isprintable():
         return text
     plain = _ANSI.sub("", text).rstrip("\r\n")
@@ -36,7 +36,7 @@ def line_ink(text: str) -> str:
 
 
 def pattern(query: str) -> re.Pattern[str] | None:
-    """A search as typed: a regular expression, or the text itself where it is none; case counts if it has any."""
+    """The search as a regular expression, or literal if it is not valid; case matters if it has capitals."""
     if not query:
         return None
     flags = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE
@@ -47,13 +47,13 @@ def pattern(query: str) -> re.Pattern[str] | None:
 
 
 def byte_pattern(query: str) -> re.Pattern[bytes] | None:
-    """As `pattern`, for lines that are not decoded."""
+    """Like `pattern`, for lines that are not decoded."""
     found = pattern(query)
     return re.compile(found.pattern.encode(), found.flags & re.IGNORECASE) if found else None
 
 
 def marked(text: str, ink: str, wanted: re.Pattern[str] | None) -> list[Span]:
-    """The line in its ink, with every match in the ink of what was found."""
+    """The line as spans, with every match highlighted."""
     if wanted is None:
         return [Span(text, ink)]
     runs: list[Span] = []

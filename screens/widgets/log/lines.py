@@ -1,4 +1,4 @@
-"""Lines of text: only the visible ones are read and drawn, so they may be many; followed, paused, folded, searched."""
+"""A widget for millions of text lines, of which only visible ones are read: follow, pause, wrap, search."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LETTERS_A_CELL = 5  # at most, with the accents that one letter may carry
 
 
 class LogLines(ScrollView, Inked, can_focus=True):
-    """The lines of a text, its own or one given by `show_text`; a row of the scroll bar is a line, folded or not."""
+    """The lines of its own text or of one given by `show_text`; the scroll bar counts lines, wrapped or not."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "toggle('follow')", "Pause/follow", id="log.follow", tooltip="Stop here, or follow again"),
@@ -94,7 +94,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     # what comes in
 
     def show_text(self, text: Text) -> None:
-        """Another text, from its end on."""
+        """Show another text, from its end."""
         self.text = text
         self._fresh, self._widest, self.match = [], 0, -1
         self.follow = True
@@ -105,7 +105,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.renew()
 
     def take_over(self, text: Text) -> None:
-        """The same text from another source: the line at the top stays there, or the one printed next after it."""
+        """Replace the text by the same log from another source, keeping the top line in place."""
         follow, top = self.follow, round(self.scroll_y)
         first = next(iter(self.text.page(top, top + 1)), None)
         self.show_text(text)
@@ -120,7 +120,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self._jump(next(alike, low))
 
     def append(self, lines: Iterable[tuple[float, str]]) -> None:
-        """Adds lines (moment, text) to its own text; they are drawn together a moment later."""
+        """Append lines (time, text) to its own text; they are drawn together after a short delay."""
         self._fresh.extend(lines)
         if self._flush_due is None and self.is_attached:
             self._flush_due = self.set_timer(FLUSH, self.flush)
@@ -141,7 +141,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.renew()
 
     def renew(self) -> None:
-        """The text may have more lines, or others; goes to the end if following."""
+        """Update after the text has changed; scrolls to the end if following."""
         self._filter_new_lines()
         self.remeasure()
 
@@ -173,7 +173,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         return max(1, self.scrollable_content_region.width - self._margin())
 
     def _lines(self, start: int, stop: int) -> Sequence[TextRow]:
-        """These lines, from the page that was read last if they are all in it."""
+        """Lines start to stop, from the page read last if it contains them."""
         first, rows = self._page
         stop = min(stop, self.shown)
         if not (first <= start and stop <= first + len(rows)):
@@ -243,7 +243,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         return Strip(head)
 
     def paint(self, text: str, whole: str) -> list[Span]:
-        """A piece of a line in its inks; the words of the whole line decide."""
+        """Style a piece of a line; the severity is that of the whole line."""
         return marked(text, line_ink(whole), self.marks)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -254,13 +254,13 @@ class LogLines(ScrollView, Inked, can_focus=True):
     # following
 
     def _jump(self, row: float) -> None:
-        """Scrolls without taking it for the person's wish."""
+        """Scroll without pausing or resuming the follow mode."""
         self._jumping = True
         self.scroll_to(y=max(0, row), animate=False, immediate=True, force=True)
         self._jumping = False
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Whoever scrolls up wants to read; whoever comes back to the end wants to follow."""
+        """Scrolling up pauses following; scrolling to the end resumes it."""
         super().watch_scroll_y(old_value, new_value)
         self._fold()
         if self._jumping:
@@ -275,7 +275,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
             self._jump(self.max_scroll_y)
 
     def _show_columns(self) -> None:
-        """Scrolls sideways to what was found; where it stands in the first columns, back to these."""
+        """Scroll sideways to the match; back to the first columns if the match is there."""
         if self.wrap or self.marks is None or self.match_line < 0:
             return
         top = round(self.scroll_y)
@@ -312,7 +312,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.scroll_to(x=self.scroll_x + columns, animate=False, immediate=True, force=True)
 
     def watch_wrap(self) -> None:
-        """The lines are folded anew, and the first visible one stays first."""
+        """Wrap or unwrap the lines; the first visible line stays."""
         top = self.scroll_y
         self._measure()
         if not self.follow:
@@ -328,13 +328,13 @@ class LogLines(ScrollView, Inked, can_focus=True):
     # filter and search
 
     def watch_keep(self, keep: LineFilter | None) -> None:
-        """Other lines are shown; the search begins anew among them."""
+        """Apply another filter and restart the search."""
         self.text.apply_filter(keep)
         self._begin()
         self.remeasure()
 
     def watch_wanted(self, wanted: str) -> None:
-        """Another text to find: the nearest match from here on is shown."""
+        """Search for another text and show the nearest match from here."""
         self.marks = pattern(wanted)
         self._to_first &= bool(wanted)
         self.text.seek(byte_pattern(wanted))
@@ -358,7 +358,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
 
     @work(group="filter", exclusive=True)
     async def _filter_all(self) -> None:
-        """Look at all lines, in a thread, telling how far it has come by what is found."""
+        """Filter and search all lines in a thread, reporting progress."""
         text = self.text
         try:
             while await asyncio.to_thread(text.advance) and text is self.text:
@@ -379,7 +379,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
             self._go(min(self.text.nearest(round(self.scroll_y)), self.matches - 1))
 
     def find_first(self, wanted: str) -> None:
-        """Search for that, from the beginning: the first match is shown as soon as it is known."""
+        """Search from the beginning and show the first match as soon as it is found."""
         self._to_first = True
         if self.wanted == wanted:
             self._tell()
@@ -396,7 +396,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
                 self._go((at if step > 0 else at - 1) % self.matches)
 
     def _go(self, match: int) -> None:
-        """Shows the line of that match in the middle, and stays there."""
+        """Show the line of that match in the middle and pause following."""
         self.match = match
         self.match_line = self.text.place(match)
         self.follow = False
@@ -406,5 +406,5 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self._show_columns()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """`n` belongs to the search only while something is searched."""
+        """The key `n` is enabled only while there is a search."""
         return bool(self.wanted) if action == "match" else True

@@ -1,4 +1,4 @@
-"""A log with its status line, its alarm, its search box and its filters."""
+"""A log with its status line, alarms, search box and filters."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the line tells for a few seconds: in full, and so short that it fits beside anything."""
+    """A temporary message of the status line, in a full and a short form."""
 
     full: str
     short: str
 
 
 def beside(state: str, count: str, found: str, hits: str, told: Told, room: int) -> list[str]:
-    """The parts of the line that fit into `room` cells: the alarm in full, else shorter, else at the cost of the rest.
+    """The parts of the status line that fit into `room` cells: a full alarm, else a short one, else fewer parts.
 
     `found` and `hits` are what a search found, with and without what was searched for; empty: there is none.
     """
@@ -63,7 +63,7 @@ NCCL = ("", "without", "only")
 
 
 class SearchBox(Input):
-    """Where the search is typed; Enter gives the keys back before the next key is looked at."""
+    """The search input; Enter returns the focus before the next key is processed."""
 
     async def action_submit(self) -> None:
         assert isinstance(self.parent, LogView)
@@ -116,7 +116,7 @@ class LogView(Vertical):
 
     @dataclass
     class NoError(Message):
-        """No line of those that are shown tells of an error."""
+        """None of the visible lines is an error."""
 
     def compose(self) -> ComposeResult:
         yield Static(classes="log-empty", markup=False)
@@ -132,7 +132,7 @@ class LogView(Vertical):
         self._tell()
 
     def on_resize(self) -> None:
-        """How much of an alarm fits depends on the width, which is none before the log is in front."""
+        """Redraw the alarm, whose form depends on the width."""
         if self._alarm is not None:
             self._tell()
 
@@ -177,7 +177,7 @@ class LogView(Vertical):
         foot.update(GAP.join(words))
 
     def _why_none(self) -> str:
-        """Why a filter leaves nothing to see, and how to see something again; empty: there are lines, or no filter."""
+        """Why a filter shows no lines, and how to remove it; empty if there are lines or no filter."""
         lines, total = self.lines, self.lines.total
         if lines.keep is None or lines.shown or not total:
             return ""
@@ -188,16 +188,16 @@ class LogView(Vertical):
 
     @property
     def tells(self) -> bool:
-        """Whether the line below can be seen, and is about what happens now, not about a log that was kept."""
+        """Whether the status line is visible and the log is live, not a stored one."""
         there = all(each.display for each in self.ancestors_with_self if isinstance(each, Widget))
         return self.is_mounted and there and not self.kept and not self.has_class("-searching")
 
     def tell_alarm(self, alarm: Told, seconds: float) -> None:
-        """Tells it in the line below, where it covers no line of the log."""
+        """Show an alarm in the status line, where it covers no log line."""
         self.tell_answer("", seconds, alarm)
 
     def tell_answer(self, said: str, seconds: float = ANSWER, alarm: Told | None = None) -> None:
-        """Answers a key in the line below: a corner note would cover the lines it speaks of."""
+        """Show the response to a key in the status line: a toast would cover log lines."""
         self._answer, self._alarm = said, alarm
         self._tell()
         if self._answer_ends is not None:
@@ -239,7 +239,7 @@ class LogView(Vertical):
         self._close()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Escape is only taken while there is a search or a filter to end."""
+        """Escape is enabled only while there is a search or a filter."""
         lines = self.lines
         return action != "end_search" or self.has_class("-searching") or bool(lines.wanted) or lines.keep is not None
 
@@ -284,7 +284,7 @@ class LogView(Vertical):
         self._end_seeking()
 
     def _end_seeking(self) -> None:
-        """All lines have been looked at, and none tells of an error."""
+        """Report that no line is an error, once all lines have been searched."""
         if self._seeks_error and not self.lines.looking:
             self._seeks_error = False
             if not self.lines.matches and self.lines.wanted == FIRST_ERROR:
@@ -293,7 +293,7 @@ class LogView(Vertical):
                 self.post_message(self.NoError())
 
     def action_save(self) -> None:
-        """Says that these lines are to be saved; the page asks where. Without lines there is nothing to save."""
+        """Ask the page to save these lines; without lines, say why there are none."""
         if not len(self.lines.text):
             why = self._why_none() or "No log lines yet."
             self.notify(why, title="There is nothing to save", severity="warning")

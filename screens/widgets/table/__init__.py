@@ -1,1 +1,1 @@
-"""The table, its columns and rows, and the tables of single kinds."""
+"""The table widget with its columns and rows, and the tables of common kinds."""

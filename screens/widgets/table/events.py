@@ -1,4 +1,4 @@
-"""What controllers reported, newest first."""
+"""The table of Kubernetes events, newest first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _type(event: Event) -> Span:
 
 
 class EventTable(ResourceTable[Event]):
-    """Events of one job, or of anything; Enter shows the whole message in the corner."""
+    """The events of one job or of all objects; Enter shows the whole message as a toast."""
 
     NOUN = "event"
     EMPTY = Notice("No events.", "The API server forgets them after an hour.")
@@ -41,7 +41,7 @@ class EventTable(ResourceTable[Event]):
     )  # fmt: skip
 
     def show_rows(self, rows: Mapping[Any, Event], link: WatchStatus | None = None, at_once: int = sys.maxsize) -> None:
-        """Show these; a cursor on the newest event stays on the newest."""
+        """Show these events; a cursor on the newest event moves along to new ones."""
         newest = self.shown[:1] == [self.cursor]
         super().show_rows(rows, link, at_once)
         if newest and self.shown[:1] != [self.cursor]:

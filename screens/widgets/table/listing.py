@@ -1,4 +1,4 @@
-"""Which rows a table shows and in which order: sorting and filtering without drawing."""
+"""Sorts and filters the rows of a table, without drawing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = 2
 
 
 class Listing(Generic[RowT]):
-    """Rows by key, those that match the filter, in order.
+    """Rows by key, filtered and sorted.
 
     A table that grows without an end is arranged by what is new in it: nothing is called for each row there is.
     """
@@ -49,7 +49,7 @@ class Listing(Generic[RowT]):
         self._unwanted: list[str] = []
 
     def update(self, rows: Mapping[RowKey, RowT], at_once: int = sys.maxsize) -> bool:
-        """Take new rows; whether anything moved. Rows that are the same objects cost next to nothing.
+        """Take new rows; returns whether any moved. Rows that are the same objects are not compared.
 
         No more than `at_once` that are not are taken: the table is `behind` until it was told the others again.
         """
@@ -77,7 +77,7 @@ class Listing(Generic[RowT]):
         return bool(moves) and self._arrange_anew(touched, gone)
 
     def _compare(self, rows: Mapping[RowKey, RowT]) -> Set[RowKey]:
-        """Begin to take these rows; the keys that are not among them any more."""
+        """Start to take these rows; returns the keys that are gone."""
         before, self._given = self.rows, rows
         known = len(before)
         self._in_place = len(rows) >= known and list(islice(rows, known)) == list(before)
@@ -92,19 +92,19 @@ class Listing(Generic[RowT]):
         return set()
 
     def sort_by(self, sort: Callable[[RowT], Any] | None, *, descending: bool = False) -> None:
-        """Order by that value of a row; None keeps the order in which rows are given."""
+        """Sort by that value of a row; None keeps the given order."""
         self._sort, self._descending = sort, descending
         self._arrange()
 
     def filter_by(self, text: str) -> None:
-        """Keep rows that contain every word, and none of the words that start with "!"."""
+        """Show rows that contain every word, and none of the words prefixed with "!"."""
         words = text.casefold().split()
         self._wanted = [word for word in words if not word.startswith("!")]
         self._unwanted = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
         self._arrange()
 
     def index(self, key: RowKey) -> int | None:
-        """Its line."""
+        """The line number of a row; None if it is not shown."""
         try:
             if self._sort is None:
                 return self.keys.index(key)
@@ -116,7 +116,7 @@ class Listing(Generic[RowT]):
         return len(self.keys) - 1 - at if self._descending else at
 
     def matches(self, row: RowT) -> bool:
-        """Whether the filter lets that row through."""
+        """Whether the row passes the filter."""
         if not self._wanted and not self._unwanted:
             return True
         text = self._text(row).casefold()
@@ -128,7 +128,7 @@ class Listing(Generic[RowT]):
         return self._filters and self.matches(old) != self.matches(new)
 
     def _arrange(self) -> bool:
-        """All of them, as after another sort or filter."""
+        """Filter and sort all rows, as after another filter or order."""
         rows, sort = self.rows, self._sort
         keys = [key for key, row in rows.items() if self.matches(row)] if self._filters else list(rows)
         self._values = values = {key: sort(row) for key, row in rows.items()} if sort is not None else {}
@@ -141,7 +141,7 @@ class Listing(Generic[RowT]):
         return self._show_sorted()
 
     def _arrange_anew(self, touched: Sequence[tuple[RowKey, RowT | None, RowT]], gone: Set[RowKey]) -> bool:
-        """As before, but for these rows."""
+        """Filter and sort only the changed rows, if they are few."""
         if len(self.rows) < MANY or len(touched) > len(self.rows) // FEW:
             return self._arrange()
         if self._sort is None and not self._filters:
@@ -162,7 +162,7 @@ class Listing(Generic[RowT]):
         return self._show_sorted()
 
     def _insert(self, new: list[RowKey]) -> None:
-        """Put these keys where they belong: comparing all 100,000 rows anew takes as long as drawing four pictures."""
+        """Insert these keys in order: sorting 100,000 rows again takes as long as drawing four frames."""
         values, keys, order = self._values, self._ascending, self._order
         new.sort(key=values.__getitem__, reverse=self._descending)
         if self._descending:

@@ -1,4 +1,4 @@
-"""Rows about what is under way: a glyph, what it is, how far, and since when."""
+"""Rows on operations in progress: a glyph, the operation, its progress and start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REQUEST = {"provisioned": DONE, "failed": BAD, "revoked": BAD, "expired": BAD}
 
 
 def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Span, ...]:
-    """An operation under way, or one that failed."""
+    """A row for an operation that is running or has failed."""
     began = Span(f"  began {age(now - operation.started)} ago" if operation.started else "", "dim")
     if operation.error:
         return (BAD, Span(f" {words} {sentence(operation.error)}", "bad"), began)
@@ -35,7 +35,7 @@ def bar(operation: GkeOperation) -> list[Span]:
 
 
 def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
-    """A wish for machines of DWS."""
+    """A row for a ProvisioningRequest (DWS)."""
     glyph = _REQUEST.get(request.state, WAITS)
     pods = f"{request.pods} pod" if request.pods == 1 else f"{request.pods} pods"
     why = f"  {sentence(request.why)}" if request.why else ""
@@ -46,7 +46,7 @@ def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
 
 
 class ProgressRows(CutLines):
-    """As many lines as there are rows, the last one counting those that have no room."""
+    """Shows as many rows as fit, and counts the others in the last line."""
 
     DEFAULT_CSS = "ProgressRows { height: auto; max-height: 7; padding: 0 0; }"
 

@@ -1,4 +1,4 @@
-"""How a table draws its columns: how widths are shared, and rows kept as they were drawn last."""
+"""Draws the columns of a table: distributes widths and caches drawn rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cell_width(cell: Cell) -> int:
 
 
 def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> list[tuple[Column[RowT], int]]:
-    """The columns that fit in `room` and their widths; `wants` is the widest cell of each."""
+    """The columns that fit in `room` with their widths; `wants` is the widest cell of each."""
     kept = list(zip(columns, wants, strict=True))
     while kept:
         last = max(kept, key=lambda pair: pair[0].drop)
@@ -59,7 +59,7 @@ def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> l
 
 
 def _turn(pair: tuple[Column[RowT], int]) -> int:
-    """Text that is cut anywhere else takes its width first, then what fills the line, and bars take what is left."""
+    """The order in which columns get width: cuttable text first, then fill columns, then bars."""
     column, _ = pair
     return 2 if column.drawn else 1 if column.fill else 0
 
@@ -81,7 +81,7 @@ SAMPLE = 1000
 
 
 class RowPainter(Generic[RowT]):
-    """Draws rows under columns, as wide as a widget and in its inks."""
+    """Draws rows as columns, in the width and styles of a widget."""
 
     def __init__(self, widget: Inked) -> None:
         self._widget = widget
@@ -103,18 +103,18 @@ class RowPainter(Generic[RowT]):
         self.lay_out()
 
     def lay_out(self) -> None:
-        """Widths are shared out anew when the next line is drawn."""
+        """Redistribute the widths when the next line is drawn."""
         self._layout = []
         self._drawn.clear()
 
     def columns_now(self) -> list[tuple[Column[Any], int]]:
-        """Columns that have room, and their widths."""
+        """The columns that fit, with their widths."""
         if not self._layout:
             self._layout = share(self.columns, self._wants, self._widget.size.width - MARGIN - 1)
         return self._layout
 
     def measure(self, new: Sequence[RowT]) -> bool:
-        """Columns only ever grow, so nothing jumps while values change."""
+        """Widen columns for new rows; they never shrink, so that nothing jumps. Returns whether any grew."""
         if len(new) > SAMPLE:
             self._sampled = True
             new = new[:: -(-len(new) // SAMPLE)]
@@ -131,7 +131,7 @@ class RowPainter(Generic[RowT]):
     # lines
 
     def row(self, key: RowKey, row: RowT, *, here: bool, marked: bool) -> Strip:
-        """A row, under the cursor or not, marked or not."""
+        """A drawn row; `here`: the cursor is on it."""
         ground = ("cursor" if self._widget.has_focus else "cursor-blurred") if here else "marked" if marked else ""
         layout = self.columns_now()
         look = (here, marked, ground, self.stale, *(column.cell(row) for column in self._aging))
@@ -160,7 +160,7 @@ class RowPainter(Generic[RowT]):
         return strip
 
     def titles(self, sorted_by: str, *, descending: bool) -> Strip:
-        """The titles of the columns, with the one that orders the rows."""
+        """The drawn column titles, with the sort column marked."""
         ink_of = self._inks_on("head")
         segments = [Segment(" " * MARGIN, ink_of("head"))]
         for number, (column, width) in enumerate(self.columns_now()):
@@ -173,12 +173,12 @@ class RowPainter(Generic[RowT]):
         return Strip(segments).adjust_cell_length(self._widget.size.width, ink_of("head"))
 
     def notice(self, notice: Notice | None, y: int) -> Strip:
-        """One line of what stands in place of the rows."""
+        """A line of the notice shown when there are no rows."""
         runs = notice.line(y, max(1, self._widget.size.width - 2 * MARGIN)) if notice else []
         return line([Span(" " * MARGIN), *runs], self._widget.size.width, self._inks_on(""))
 
     def forget(self) -> None:
-        """The inks are others from here on."""
+        """Drop cached rows and styles after the theme changed."""
         self._mixes = {}
         self._drawn = {}
 
@@ -198,7 +198,7 @@ class RowPainter(Generic[RowT]):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One sentence on why there is nothing, and one on what to do about it."""
+    """A sentence on why there are no rows, and a hint on what to do."""
 
     text: str
     hint: str = ""
@@ -206,7 +206,7 @@ class Notice:
     ink: str = "dim"
 
     def line(self, y: int, width: int) -> list[Span]:
-        """Line `y` of the notice: an empty one, the sentence, the hint."""
+        """Line `y` of the notice: blank, sentence or hint."""
         inner = max(1, width - 2)
         lines = [[Span(f"{self.glyph if not number else ' '} ", self.ink), Span(text, "text")]
                  for number, text in enumerate(wrap(self.text, inner))]  # fmt: skip

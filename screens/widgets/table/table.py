@@ -41,7 +41,7 @@ _UNWATCHED = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
 
 
 class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bindings=False):
-    """Rows of one kind under declared columns."""
+    """A scrolling table of one kind of rows with declared columns."""
 
     DEFAULT_CSS = "ResourceTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,7 +70,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     @dataclass
     class Opened(Message):
-        """Enter or a double click on a row."""
+        """A row was opened by Enter or a double click."""
 
         table: ResourceTable[Any]
         key: RowKey
@@ -81,7 +81,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     @dataclass
     class Highlighted(Message):
-        """The cursor is on another row (or on none)."""
+        """The cursor has moved to another row, or to none."""
 
         table: ResourceTable[Any]
         key: RowKey | None
@@ -92,7 +92,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     @dataclass
     class Changed(Message):
-        """What is shown has changed by filter, sort or marks."""
+        """The shown rows changed by filter, sort or marks."""
 
         table: ResourceTable[Any]
 
@@ -122,7 +122,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
             self.sort_by(self.SORTED_BY)
 
     def row_text(self, row: RowT) -> str:
-        """What the filter looks at: by default every cell."""
+        """The text that the filter searches: by default all cells."""
         return " ".join(run.text for column in self._painter.columns for run in runs_of(column.cell(row)))
 
     @classmethod
@@ -130,7 +130,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         return [column for column in cls.COLUMNS if column.only in {"", PAGE}]
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
-        """Show these, those that the person has chosen in that order."""
+        """Set the columns; a person's own selection and order apply."""
         self._declared = columns
         shown = {column.title: column for column in columns if column.only in {"", PAGE}}
         chosen = [shown[title] for title in self._own.columns if title in shown]
@@ -139,7 +139,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self.refresh()
 
     def configure(self, own: ListConfig) -> None:
-        """Take the person's columns and order for this list."""
+        """Apply the person's columns and sort order for this list."""
         if own == self._own:
             return
         self._own = own
@@ -151,7 +151,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     def show_rows(
         self, rows: Mapping[Any, RowT], link: WatchStatus | None = _UNWATCHED, at_once: int = sys.maxsize
     ) -> None:
-        """Show these rows, whose kind's watch is in that state; cursor, marks and filter stay on their rows.
+        """Show these rows; `link` is the state of their watch. Cursor, marks and filter stay on their rows.
 
         Without a `link` they are all there is; None means that their watch has not begun.
         Where more than `at_once` are new, the screen is drawn again until all of them are shown.
@@ -175,12 +175,12 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
             self.repaint_changed()
 
     def show_trouble(self, trouble: Notice | None) -> None:
-        """A sentence in the rows' place while there are none, because nothing can be known."""
+        """Show this sentence in place of the rows while there are none."""
         self._trouble = trouble
         self.refresh()
 
     def repaint_changed(self) -> None:
-        """Repaint only the visible lines that would now look different; ages, for one, change by themselves."""
+        """Repaint only visible lines that have changed, for instance their ages."""
         for y in range(self.size.height):
             old, new = self._painted.get(y), self._strip(y)
             if old is new:
@@ -191,7 +191,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     @property
     def shown(self) -> list[RowKey]:
-        """Keys of the rows shown, top to bottom."""
+        """Keys of the shown rows, top to bottom."""
         return self.listing.keys
 
     @property
@@ -204,7 +204,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     @property
     def chosen(self) -> list[RowKey]:
-        """What an action is about: the marked rows in their order, else the row under the cursor."""
+        """The rows for an action: the marked ones in order, else the one under the cursor."""
         if self.marks:
             return [key for key in self.shown if key in self.marks] or sorted(self.marks)
         return [self._cursor] if self._cursor is not None else []
@@ -214,7 +214,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         return [self.listing.rows[key] for key in self.chosen if key in self.listing.rows]
 
     def move_to(self, key: RowKey) -> bool:
-        """Put the cursor on that row and bring it into view; False if it is not shown."""
+        """Move the cursor to that row and scroll it into view; False if it is not shown."""
         index = self.listing.index(key)
         if index is None:
             return False
@@ -231,7 +231,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self.post_message(self.Changed(self))
 
     def sort_by(self, name: str, *, descending: bool | None = None) -> None:
-        """Sort by the column of that name; "" is the order in which rows are given."""
+        """Sort by the column of that name; "" keeps the given order."""
         column = next((each for each in self._painter.columns if each.name == name), None)
         self.sorted_by = name if column else ""
         self.descending = (column.down if column else False) if descending is None else descending
@@ -308,7 +308,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     # what is drawn
 
     def on_resize(self) -> None:
-        """Widths follow the new size; the cursor stays in view."""
+        """Adapt the column widths; the cursor stays in view."""
         self._painter.lay_out()
         self._painted.clear()
         self._settle()
@@ -325,7 +325,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self._painter.forget()
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view: the titles, then the rows."""
+        """One visible line: titles or a row."""
         strip = self._strip(y)
         self._painted[y] = strip
         return strip
@@ -349,7 +349,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     # where things are
 
     def _settle(self) -> None:
-        """Keep the cursor on its row, or near where it was if that is gone, and the rows in view where they were."""
+        """Keep cursor and scroll position on their rows, or close to where they were."""
         old = self._cursor_index
         self._cursor_before = key = self._cursor or self._cursor_before
         found = self.listing.index(key) if key is not None else None
