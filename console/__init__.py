@@ -13,6 +13,6 @@ Each package knows only those named after it:
 - `scheduling`: Kueue's rules, and what follows: why a job waits, quota, topology, ranks, forecasts.
 - `kube`: the Kubernetes API: connections, requests and watches; each kind of object is a module of `kube.objects`.
 
-Beside them, `settings`, `assets` and `folders` say how a4 was started and where files are, and `errors` holds the
-failures that a person can act on.
+Beside them, `settings`, `assets` and `folders` say how a4 was started and where files are, `config` and `patterns`
+what a person has set, and `errors` holds the failures that a person can act on.
 """

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from console.errors import BadInput
 from console.folders import config_folder
+from console.patterns import LONGEST, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,6 +79,20 @@ class ThemeConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     colors: Annotated[dict[str, Color], Meta(description="colours by name")] = msgspec.field(default_factory=dict)
 
 
+class LogFormat(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How a training program of one's own prints a step."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=40, description="what the program is called")]
+    pattern: Annotated[
+        str,
+        Meta(
+            min_length=1, max_length=LONGEST,
+            description="a regular expression as RE2 takes it, with the group (?P<step>…) and any of total, loss, "
+            "grad_norm, lr, time, time_ms, steps_per_s, tflops, tokens; other groups are kept under their names",
+        ),
+    ]  # fmt: skip
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """What a person may set for the console."""
 
@@ -94,6 +109,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         default_factory=dict
     )
     commands: Annotated[tuple[OwnCommand, ...], Meta(description="commands of one's own")] = ()
+    formats: Annotated[tuple[LogFormat, ...], Meta(description="formats of one's own training logs")] = ()
     alarms: Annotated[Thresholds, Meta(description="thresholds of alarms")] = Thresholds()
 
 
@@ -239,7 +255,21 @@ def _checked_struct(
             said = f"{_dotted(path)} lacks {' and '.join(missing)}."
             problems.append(Problem(line_of(text, path), said, path))
         return None
-    return kind(**given)
+    made = kind(**given)
+    if isinstance(made, LogFormat) and (why := _wrong_pattern(made.pattern)):
+        at = (*path, "pattern")
+        problems.append(Problem(line_of(text, at), f"{_dotted(at)} {why}", at))
+        return None
+    return made
+
+
+def _wrong_pattern(pattern: str) -> str:
+    """Why a log format's pattern cannot be used, as the end of a sentence and what is allowed; empty if it can be."""
+    try:
+        groups = compiled(pattern).groups
+    except ValueError as error:
+        return f"is no pattern of RE2's: {error}. Look-around and backreferences are not among them."
+    return "" if "step" in groups else "has no group (?P<step>…), by which steps are counted."
 
 
 def _bare(kind: Any) -> tuple[Any, Meta | None]:

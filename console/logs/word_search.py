@@ -8,7 +8,7 @@ cannot mean anything to it, and sees only lines that hold one.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 _WINDOW = 1 << 16
 """Bytes that are searched at once: each place where a word stands is told, which may be every second byte."""
+
+
+class FindsLines(Protocol):
+    def lines(self, block: bytes) -> dict[int, int]:
+        """Where lines begin that are worth a look, and where each ends; in no order."""
 
 
 class WordSearch:
@@ -105,7 +110,7 @@ class LineBlocks:
         return rest
 
 
-def spans_with(words: WordSearch, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
+def spans_with(words: FindsLines, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of the lines that contain one of the words, in order; of all lines while `eager()` is true."""
     found = words.lines(block)
     at, size = 0, len(block)

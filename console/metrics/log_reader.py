@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.parser import NcclParser
 from console.metrics.training.formats.programs import checkpoint
-from console.metrics.training.parser import WORDS, TrainingParser
+from console.metrics.training.parser import TrainingParser
 from console.metrics.training.run import TrainingRun
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 ALL_OF = 16  # ranks up to which all are read
 _FEW = 16  # lines after which it is noted when they were printed
-_WORDS = tuple(word.decode() for word in WORDS.words)
 
 
 def ranks_to_read(number: int) -> set[int] | None:
@@ -93,7 +92,7 @@ class LogReader:
         for line in lines:
             name = line.rank, line.attempt, line.pod, line.container
             number = self._lines[name] = self._lines.get(name, 0) + 1
-            if any(word in line.text for word in _WORDS) or self._training.waiting():
+            if self._training.may_tell(line.text):
                 changed |= self._take_line(line, number)
             if "heckpoint" in line.text:
                 changed |= self._take_checkpoint(line)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from console.logs.filter import matching_lines
 from console.logs.line import NOT_A_NUMBER, XID
 from console.metrics.alarm_rules import AlarmKind
-from console.metrics.training.parser import WORDS, TrainingParser
+from console.metrics.training.parser import TrainingParser
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ def _last_step(part: LogSegment) -> float:
     parser, last = TrainingParser(), 0.0
     start = max(0, len(part) - TAIL)
     for number, text in enumerate(part.texts(start, len(part))):
-        if any(word in text for word in WORDS.words) and parser.read(text + b"\n", number + 1):
+        if parser.may_tell(text.decode("utf-8", "replace")) and parser.read(text + b"\n", number + 1):
             last = part.times[start + number]
     return last if any(run.steps for run in parser.runs) else 0.0
 

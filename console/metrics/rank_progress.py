@@ -8,6 +8,7 @@ from enum import Enum
 
 from msgspec import Struct
 
+from console.metrics.training.formats.own import own_formats
 from console.metrics.training.formats.programs import parse_step
 
 
@@ -56,6 +57,7 @@ class RankProgress:
     """Of each rank the moment of its last line, and the step it last told of."""
 
     def __init__(self) -> None:
+        self._own = own_formats()
         self.heard: dict[int, float] = {}
         self.steps: dict[int, int] = {}
         self.advances: Counter[int] = Counter()  # how often each rank told of another step
@@ -65,7 +67,7 @@ class RankProgress:
     def add(self, rank: int, moment: float, text: str) -> None:
         """A line, or the picture of a bar that is drawn."""
         self.heard[rank] = max(moment, self.heard.get(rank, 0.0))
-        found = parse_step(text) if launcher_step(text) is None else None
+        found = parse_step(text, self._own) if launcher_step(text) is None else None
         if found is None:
             return
         step, total = found

@@ -16,6 +16,7 @@ from console.logs.word_search import ANSI, LineBlocks, WordSearch, line_end, spa
 from console.metrics.training.formats import dictionaries as dicts
 from console.metrics.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
 from console.metrics.training.formats.megatron import bars, megatron, step_time
+from console.metrics.training.formats.own import LinesOfSteps, own_formats, read_own
 from console.metrics.training.formats.programs import drawn_bar, keras, parse_known_program, verl, verl_start
 from console.metrics.training.formats.unknown_programs import LearnedFormat
 from console.metrics.training.layout import LineLayout, find_layout
@@ -102,6 +103,7 @@ def add_rows(
 LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is dropped
 WORDS = WordSearch(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ")
 """A line without any of these says nothing of training."""
+_WORDS = tuple(word.decode() for word in WORDS.words)
 _LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})
 """Lines read by themselves after which the layout is looked for again."""
 _JOINED = 60  # lines of which one report may consist
@@ -119,6 +121,8 @@ class TrainingParser:
 
     def __init__(self) -> None:
         self._blocks = LineBlocks(LONGEST, returns=True)
+        self._own = own_formats()
+        self._lines = LinesOfSteps(WORDS, self._own) if self._own else WORDS
         self._runs: list[RunReader] = []
         self._open: dict[str, RunReader] = {}
         self._changed: list[RunReader] = []
@@ -189,7 +193,7 @@ class TrainingParser:
             block = block.replace(b"^M", b" \n")
         puzzle.begin(self._blocks.raw, line)
         for at, piece in pieces_without_layout(block, self._rows):
-            for start, end in spans_with(WORDS, piece, self.waiting):
+            for start, end in spans_with(self._lines, piece, self.waiting):
                 puzzle.at(at + start)
                 self._line(piece[start : min(end, start + LONGEST)])
         puzzle.end()
@@ -222,6 +226,10 @@ class TrainingParser:
         changed, self._changed = {id(run) for run in self._changed}, []
         return [run for run in self._runs if id(run) in changed]
 
+    def may_tell(self, text: str) -> bool:
+        """Whether a line may say anything of training, by itself or after the lines before it."""
+        return any(word in text for word in _WORDS) or self.waiting() or read_own(self._own, text) is not None
+
     def waiting(self) -> bool:
         """Whether a report has begun of which more lines may come."""
         return bool(self._parts or self._metrics or self._block or self._wrapped)
@@ -233,6 +241,9 @@ class TrainingParser:
 
     def _text(self, text: str, raw: bytes | None) -> None:
         """`raw`: its bytes, where lines like it may follow that can be read together."""
+        if self._own and (own := read_own(self._own, text)):
+            self._take(own, self._reporter(text, own.at))
+            return
         if self.waiting() and self._continues(text):
             return
         if "iteration" in text and "|" in text and (read := megatron(text)):

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.metrics.training.formats.megatron import nemo
+from console.metrics.training.formats.own import OwnFormat, read_own
 from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import (
     NUMBER,
@@ -322,12 +323,14 @@ _PLAIN = re.compile(
 )
 
 
-def parse_step(line: str) -> tuple[int, int] | None:
+def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | None:
     """The step, and the length of the bar that says so (0: it is no bar); None if the line tells of no step.
 
     For every line of every rank: one without any of the words above costs 0.4 microseconds, one that tells of a step 2
     to 6.
     """
+    if own and (described := read_own(own, line)) and described.step.step is not None:
+        return described.step.step, 0
     if not any(word in line for word in _STEP_WORDS):
         return None
     text = line[:_LONGEST]

@@ -1,0 +1,80 @@
+"""Lines of programs that a person described in the settings: a pattern whose named groups are a step's figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from console.config import config_in_force
+from console.metrics.training.steps import Step
+from console.metrics.training.values import (
+    StepReport,
+    figures,
+    finite_total,
+    inverse,
+    is_broken,
+    rounded,
+    thousandth,
+)
+from console.patterns import Pattern, compiled
+
+if TYPE_CHECKING:
+    from console.logs.word_search import WordSearch
+
+LONGEST = 2000
+"""Characters of a line that are looked at."""
+
+
+class OwnFormat(NamedTuple):
+    name: str
+    pattern: Pattern
+
+    def read(self, text: str) -> StepReport | None:
+        """The step that the line tells of; None if it is no such line."""
+        found = self.pattern.search(text[:LONGEST])
+        if found is None:
+            return None
+        at, groups = found
+        said = figures(groups.items())
+        number = rounded(said.pop("step", None))
+        if number is None:
+            return None
+        loss, grad_norm, rate = (said.pop(each, None) for each in ("loss", "grad_norm", "lr"))
+        times = said.pop("time", None), thousandth(said.pop("time_ms", None)), inverse(said.pop("steps_per_s", None))
+        step = Step(
+            step=number,
+            total=finite_total(rounded(said.pop("total", None))),
+            loss=loss,
+            grad_norm=grad_norm,
+            lr=rate,
+            step_time_s=next((each for each in times if each is not None and 0 < each < float("inf")), None),
+            tflops_per_gpu=said.pop("tflops", None) or None,
+            tokens_per_s=said.pop("tokens", None) or None,
+            nan=is_broken(loss, grad_norm),
+            extra=said,
+        )
+        return StepReport(f"{self.name} (own)", step, at)
+
+
+def own_formats() -> tuple[OwnFormat, ...]:
+    """Those of the settings as they are now."""
+    return tuple(OwnFormat(each.name, compiled(each.pattern)) for each in config_in_force().config.formats)
+
+
+def read_own(formats: tuple[OwnFormat, ...], text: str) -> StepReport | None:
+    return next((found for each in formats if (found := each.read(text))), None)
+
+
+class LinesOfSteps:
+    """Finds lines that may tell of a step: those that hold one of the words, and those of one's own formats."""
+
+    def __init__(self, words: WordSearch, formats: tuple[OwnFormat, ...]) -> None:
+        self._words, self._formats = words, formats
+
+    def lines(self, block: bytes) -> dict[int, int]:
+        """As `WordSearch.lines`."""
+        found = self._words.lines(block)
+        for each in self._formats:
+            for at in each.pattern.places(block):
+                end = block.find(b"\n", at)
+                found[block.rfind(b"\n", 0, at) + 1] = end if end >= 0 else len(block)
+        return found
