@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from console.kube.objects.node import MAX_GPUS
 from console.kube.snapshot import per_snapshot
 
 if TYPE_CHECKING:
@@ -191,9 +192,12 @@ def _known_hosts(_: Fleet) -> dict[str, Host]:
 
 def _host(node: Node, fleet: Fleet) -> Host:
     pips: list[HostGpu] = []
+    has = max(node.gpus, node.gpu_capacity) or MAX_GPUS  # a pod may ask for any number: its kubelet refuses it then
     for pod in sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.jobset, pod.job_index, pod.name)):
         if pod.holds_gpus:
-            pips += [HostGpu(GpuState.HELD, holder_of(pod, fleet), pod.name)] * pod.holds_gpus
+            pips += [HostGpu(GpuState.HELD, holder_of(pod, fleet), pod.name)] * min(
+                pod.holds_gpus, has, MAX_GPUS - len(pips)
+            )
     pips += [HostGpu(GpuState.FREE)] * fleet.gpus_free(node)
     pips += [HostGpu(GpuState.OUT)] * (max(node.gpus, node.gpu_capacity) - len(pips))
     return Host(node, tuple(pips), node.faults(fleet.at), node.is_starting(fleet.at))

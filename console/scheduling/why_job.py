@@ -247,16 +247,17 @@ _TROUBLES = (
     _Trouble(Category.GATED, lambda rank, _: ", ".join(rank.pod.gated) if rank.pod else "",
              "are held back by a scheduling gate"),
     _Trouble(Category.STARTING, _unready, "are starting"),
-    _Trouble(Category.STARTING, lambda rank, _: "" if rank.pod else "not created yet", "are pending"),
 )  # fmt: skip
+_ABSENT = _Trouble(Category.STARTING, lambda *_: "not created yet", "are pending")
 
 
 def _of_pods(jobset: JobSet, fleet: Fleet) -> Why:
     found = ranks(jobset, fleet)
-    if any(rank.pod is None for rank in found) and (refused := refused_pods(jobset, fleet)) is not None:
+    there, absent = [rank for rank in found if rank.pod], [rank for rank in found if not rank.pod]
+    if absent and (refused := refused_pods(jobset, fleet)) is not None:
         return refused
-    for trouble in _TROUBLES:
-        hit = [(rank, said) for rank in found if (said := trouble.of(rank, fleet))]
+    for trouble, some in (*((each, there) for each in _TROUBLES), (_ABSENT, absent)):
+        hit = [(rank, said) for rank in some if (said := trouble.of(rank, fleet))]
         if hit:
             return _told(jobset, trouble, hit, len(found))
     return Why("", Category.RUNNING)

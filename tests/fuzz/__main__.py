@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import resource
 import sys
 import time
 import traceback
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 SLOW = 2.0
 """Seconds of processor time that no input may take."""
+MEMORY = 4 << 30
+"""Bytes of addresses that the process may have: an input that takes more is told of, where the kernel would end all."""
 
 
 def say(text: str) -> None:
@@ -63,6 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(words)
     if unknown := set(asked.targets) - set(TARGETS):
         parser.error(f"no target is called {', '.join(sorted(unknown))}")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     say(f"seed {asked.seed}, {asked.seconds:g} s each")
     done = [fuzz(name, TARGETS[name], asked.seconds, asked.seed) for name in asked.targets or TARGETS]
     good = sum(ok for _, ok in done)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from console.errors import Unreadable
 from console.kube.objects.meta import (
     JOBSET,
     KUEUE,
@@ -257,6 +258,18 @@ def _group(wire: ReplicatedJobWire, status: ReplicatedJobStatusWire) -> Replicat
     )
 
 
+MAX_PODS = 100_000  # of a JobSet: each is listed, and a few bytes may ask for billions
+
+
+def _groups(
+    wires: list[ReplicatedJobWire], told: dict[str | None, ReplicatedJobStatusWire]
+) -> tuple[ReplicatedJob, ...]:
+    found = tuple(_group(each, told.get(each.name) or ReplicatedJobStatusWire()) for each in wires)
+    if any(group.replicas > MAX_PODS for group in found) or sum(group.pods for group in found) > MAX_PODS:
+        raise Unreadable("It asks for more pods than any cluster has.")
+    return found
+
+
 def _release(meta: Meta) -> str:
     """The Helm release that made the object, if one did."""
     labels = labels_of(meta)
@@ -291,7 +304,7 @@ def parse_jobset(wire: JobSetWire) -> JobSet:
         ttl=spec.ttl_seconds_after_finished,
         terminal_state=status.terminal_state or "",
         conditions=conditions_of(status.conditions),
-        groups=tuple(_group(each, told.get(each.name) or ReplicatedJobStatusWire()) for each in wires),
+        groups=_groups(wires, told),
     )
 
 

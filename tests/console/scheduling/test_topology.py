@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.kube.objects.jobset import JobSet
-from console.kube.objects.node import Node, Provisioning
+from console.kube.objects.node import MAX_GPUS, Node, Provisioning
 from console.kube.objects.pod import Pod
 from console.scheduling.free_slots import eligible_nodes
 from console.scheduling.pools import NO_POOL, pools
@@ -52,6 +52,15 @@ def test_a_lost_gpu_is_out() -> None:
 def test_finished_pods_hold_nothing() -> None:
     made = host(node(1), fleet_of(node(1), pod("a", "n0001", phase="Succeeded")))
     assert made.free == 8
+
+
+def test_pods_that_ask_for_any_number_of_gpus_are_drawn_within_their_machine() -> None:
+    """The number is the person's who creates the pod."""
+    small, unknown = node(1), node(2, gpus=0, gpu_capacity=0)
+    lies = [pod(f"lie-{number}-{on}", on, 10**18) for number in range(3) for on in ("n0001", "n0002")]
+    fleet = fleet_of(small, unknown, *lies, pod("b", "n0001", 2))
+    assert host(small, fleet).used == 3 * 8 + 2
+    assert host(unknown, fleet).used == MAX_GPUS
 
 
 def sixteen() -> list[Node]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from console.kube.objects.jobset import JobState
 from tests.console.kube.objects.recorded import read, recorded
 
@@ -65,3 +67,11 @@ def test_groups_count_their_own_jobs() -> None:
 def test_jobsets_and_jobs_with_nothing_but_a_name() -> None:
     assert read("jobsets").state is JobState.STARTING
     assert (read("jobs").parallelism, read("jobs", spec={"parallelism": 0}).parallelism) == (1, 0)
+
+
+@pytest.mark.parametrize(("jobs", "pods"), [(1, 2**31 - 1), (2**31 - 1, 1), (2**31 - 1, 0), (50_001, 2)])
+def test_a_jobset_of_more_pods_than_any_cluster_is_not_made(jobs: int, pods: int) -> None:
+    """Whoever may create one JobSet would fill the memory of everybody's console: each of its ranks is listed."""
+    group = {"name": "workers", "replicas": jobs, "template": {"spec": {"parallelism": pods}}}
+    with pytest.raises(AssertionError, match="more pods than any cluster"):
+        read("jobsets", spec={"replicatedJobs": [group]})
