@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType
 
-from console.kube import spdy
+from practice.api import spdy
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -123,11 +123,7 @@ async def test_ranks_and_jobs_that_are_not_there(space: Space, reach: PortForwar
         await reach.resolve(RankAddress.parse(space.name, "pod/nope"))
 
 
-@pytest.mark.parametrize("protocol", [port_forward.CHANNELS, port_forward.TUNNEL])
-async def test_bytes_both_ways(
-    space: Space, reach: PortForwarder, protocol: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(port_forward._spoken, reach.login.server, protocol)
+async def test_bytes_both_ways(space: Space, reach: PortForwarder) -> None:
     async with echo() as port, asyncio.timeout(30):
         await job(space, await listen(space, port), GROUPS[:1])
         forwarding = LocalForward(reach, RankAddress.parse(space.name, "train"), [PortPair(PORT)], name="x", context="")
@@ -154,25 +150,23 @@ async def test_bytes_both_ways(
         await asyncio.open_connection("127.0.0.1", local)
 
 
-@pytest.mark.parametrize("protocol", [port_forward.CHANNELS, port_forward.TUNNEL])
-async def test_a_port_that_nobody_listens_on(
-    space: Space, reach: PortForwarder, protocol: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(port_forward._spoken, reach.login.server, protocol)
+async def test_a_port_that_nobody_listens_on(space: Space, reach: PortForwarder) -> None:
     await space.pod("a")
     async with reach.dial(RankAddress.parse(space.name, "pod/a"), 9) as pipe:
         with pytest.raises(Unreachable, match=r"Nothing listens on port 9 of pod a|Could not reach port 9 of pod a: "):
             await pipe.receive()
 
 
-async def test_a_protocol_that_the_server_does_not_know_is_not_the_end(
+async def test_a_server_that_does_not_know_the_protocol_is_told_so(
     space: Space, reach: PortForwarder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_forward, "CHANNELS", "v9.channel.k8s.io")
     await space.pod("a")
-    async with reach.dial(RankAddress.parse(space.name, "pod/a"), 2222) as pipe:
-        assert (await pipe.receive()).startswith(b"SSH-2.0-")
-    assert port_forward._spoken.pop(reach.login.server) == port_forward.TUNNEL
+    with pytest.raises(
+        Unreachable, match=r"^Could not reach port 2222 of pod a: the API server does not take the protocol v9"
+    ):
+        async with reach.dial(RankAddress.parse(space.name, "pod/a"), 2222):
+            pass
 
 
 async def test_a_tunnel_follows_its_rank_to_the_next_pod(space: Space, reach: PortForwarder) -> None:

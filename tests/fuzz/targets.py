@@ -28,7 +28,6 @@ from console.kube.failures import error_from_status
 from console.kube.kinds import KINDS
 from console.kube.kubeconfig import Kubeconfig
 from console.kube.snapshot import Fleet
-from console.kube.spdy import Reader as SpdyReader
 from console.kube.store import FIELDS
 from console.launch.helm import _foreign
 from console.launch.helm_command import looks_like_helm, parse_helm_line
@@ -46,6 +45,7 @@ from console.scheduling.ranks import ranks
 from console.scheduling.topology import floor
 from console.scheduling.why import why
 from console.scheduling.why_job import why_jobset
+from practice.api.spdy import Reader as SpdyReader
 from screens.widgets.line import fit, wrap
 from screens.wording import for_terminal, one_line
 from tests.hostile.payloads import PAYLOADS, RAW

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import ClientConnectionResetError, ClientWebSocketResponse, WSServerHandshakeError
 from aiohttp.web import BaseRequest, WebSocketResponse
 
-from console.kube import spdy
-from console.kube.spdy import Reader, Writer
+from practice.api import spdy
 from practice.api.authn import Account, Rule
+from practice.api.spdy import Reader, Writer
 from tests.practice.api_client import PODS, Api, serving
 
 if TYPE_CHECKING:

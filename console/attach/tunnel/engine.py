@@ -21,7 +21,7 @@ from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Local, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
 from console.kube.locate_rank import JobEnded, PodPending, locate
-from console.kube.port_forward import ProtocolNotSupported, open_pipe, switch_protocol
+from console.kube.port_forward import open_pipe
 from console.kube.rank_address import LivePod, PortPair, RankAddress
 from console.kube.raw_connection import open_connection
 
@@ -373,7 +373,7 @@ class PortForwarder:
         return await open_pipe(wire, self.login, found.namespace, found.pod, port), found
 
     async def _once(self, work: Callable[[RawConnection], Awaitable[T]], doing: str) -> T:
-        """Do it over a connection of its own; again after a log-in was renewed, or in the server's other protocol."""
+        """Do it over a connection of its own; again after a log-in was renewed."""
         renewed = False
         while True:
             try:
@@ -383,6 +383,3 @@ class PortForwarder:
                 if error.status != _UNAUTHORIZED or renewed or not await self.login.renew(wire.refused):
                     raise
                 renewed = True
-            except ProtocolNotSupported:
-                if not switch_protocol(self.login):
-                    raise

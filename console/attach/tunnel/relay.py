@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 LINGER = 10.0
-"""Seconds of silence after which a pipe is closed whose local side has said all it had.
-
-Protocol v4 cannot pass that on, and of SPDY's way to say it not every kubelet tells the pod.
-"""
+"""Seconds of silence until a pipe is closed whose local side has said all it had: protocol v4 cannot pass that on."""
 HELD = 1 << 18  # bytes kept for a reader that awaits them, and for a local connection that is slow
 
 
@@ -44,7 +41,6 @@ class Relay:
         self._source: asyncio.ReadTransport | None = None
         self._sink: asyncio.WriteTransport | None = None
         self._lingering: asyncio.TimerHandle | None = None
-        self._finished = False
         self.why = ""  # why the pod's side ended, in words; empty when it just closed the connection
         self.by_pod = False  # whether it was the pod's side that ended
         self.ended = asyncio.get_running_loop().create_future()  # done when all is over
@@ -91,9 +87,7 @@ class Relay:
 
     def finished(self) -> None:
         """The local side will say no more, but may still listen."""
-        if self._pipe and not self._finished:
-            self._finished = True
-            self._pipe.finish()
+        if self._pipe and not self._lingering:
             self._linger()
 
     def slow(self, on: bool) -> None:
