@@ -7,12 +7,14 @@ asks for goes to the session, and what comes of it returns with the next snapsho
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
+from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 
@@ -22,8 +24,8 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH
 from screens.alarm_notices import LOW, AlarmNotifier, notify_new_alarms
 from screens.base import ALL_NAMESPACES, LiveScreen
-from screens.config import all_problems, applies, known_names, theme_names, themes_of, usable_keys
-from screens.dialogs.question import Choice, Pick
+from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
+from screens.dialogs.question import Choice, Confirm, Pick
 from screens.key_order import KeyOrderedApp
 from screens.palette import ActiveBindings, Palette, Places
 from screens.widgets.line import DARK, LIGHT
@@ -33,11 +35,13 @@ if TYPE_CHECKING:
     from textual.notifications import Notification
     from textual.screen import Screen
 
+    from console.config import OwnCommand
     from console.google.services import Google
     from console.session import Session
     from console.settings import Settings
     from practice.child import PracticeProcess
     from screens.widgets.form.model import LaunchRequest
+
 
 Connect = Callable[[], Awaitable["Session"]]
 TICK = 1.0  # seconds between repaints of what ages by itself
@@ -330,8 +334,6 @@ class ConsoleApp(KeyOrderedApp):
 
     @work(group="actions")
     async def action_own_command(self, number: int) -> None:
-        from screens.dialogs.own_command import run_command
-
         if isinstance(self.screen, LiveScreen):
             await run_command(self.screen, self.loaded.config.commands[number])
 
@@ -403,3 +405,21 @@ async def _pick_namespace(screen: LiveScreen) -> None:
         lists = "every namespace" if name == ALL_NAMESPACES else name
         told = f"Lists of jobs, pods and workloads show {lists}; launches go to {session.namespace}."
         screen.notify(told, title="Namespace")
+
+
+async def run_command(screen: LiveScreen, command: OwnCommand) -> None:
+    """Lend the terminal to a command of one's own; one that changes the cluster asks first. To be run in a worker."""
+    line, app = fill(command, screen.subject()), screen.app
+    if command.changes and not await app.push_screen_wait(Confirm(f"Run {command.name}?", [line], verb="Run")):
+        return
+    try:
+        with app.batch_update(), app.suspend():
+            sys.stdout.write(f"a4: {command.name}\n")
+            sys.stdout.flush()
+            code = await (await asyncio.create_subprocess_exec("/bin/sh", "-c", line)).wait()
+            sys.stdout.write(f"a4: it ended with code {code}; Enter comes back ")
+            sys.stdout.flush()
+            await asyncio.to_thread(sys.stdin.readline)
+    except SuspendNotSupported:
+        screen.notify(f"Run it yourself: {line}", title="This terminal cannot be lent", severity="error", markup=False)
+    app.screen.refresh(layout=True)

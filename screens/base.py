@@ -19,11 +19,10 @@ from console.config import ListConfig
 from console.errors import ConsoleError
 from console.kube.snapshot import Fleet, WatchState
 from screens.config import keys_of, own_commands
+from screens.widgets.bars import READING, KeyBar, KeyHint, Title, TitleBar
 from screens.widgets.base import Abstract
-from screens.widgets.key_bar import READING, KeyBar, KeyHint
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.widgets.title_bar import Title, TitleBar
 from screens.wording import MINE, Span, sentence
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.kube.objects.node import Provisioning
-from console.scheduling.pools import Pool
+from console.scheduling.topology import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,30 +3,218 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError, NotFound
+from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
+from console.kube.find_job import other_namespaces_hint, require_jobs
 from console.logs.failures import failed_step, parse_failures
 from console.logs.job_log import JobLog
+from console.logs.line import Coverage, Gap, RankLine, time_and_rank
 from console.logs.line_splitter import text_of
-from console.logs.previous import PreviousLogReader
 from console.logs.redact import Redactor
 from console.logs.store import delete_old_logs, find_stored_job, logs_folder
 from console.scheduling.failure import FailureCard, deduplicate, first_of_latest_attempt, rank_failures
+from console.scheduling.ranks import rank_numbers, ranks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogRequest, LogStream, ResumeCursor, Stamped
     from console.logs.line import LogLine
-    from console.logs.previous import PreviousLogs
     from console.logs.segment import LogSegment
     from console.logs.store import JobLogStore
     from console.logs.stream import OpenStream
     from console.scheduling.failure import RankFailure
+
+
+AT_ONCE = 16  # logs that are read at the same time
+
+
+@dataclass(frozen=True)
+class PreviousLog:
+    """What a rank printed in one earlier run of its container."""
+
+    rank: int
+    attempt: int
+    pod: str
+    container: str
+    stamped: Callable[[], Iterable[Stamped]]
+    first: float  # moment of the first of these lines
+    cut: bool  # whether older ones were left out
+
+    def __iter__(self) -> Iterator[RankLine]:
+        for moment, raw in self.stamped():
+            text = text_of(raw).decode("utf-8", "replace")
+            yield RankLine(self.rank, moment, text, self.attempt, self.pod, self.container)
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """Why no earlier run of a rank's container can be shown."""
+
+    why: str
+    error: ConsoleError | None = None  # what kept it from being read, where there may be one
+
+
+@dataclass(frozen=True)
+class PreviousLogs:
+    ranks: int  # how many the job has
+    found: tuple[PreviousLog, ...]  # of each rank of which there is something
+    without: tuple[tuple[int, str], ...]  # ranks of which there is nothing, and why
+    asked: int
+    gone: bool = False  # whether the job is not in the cluster, so that all there is is what was kept
+
+    @property
+    def lines(self) -> Iterator[RankLine]:
+        """Yield the lines of all ranks in the order of time."""
+        return heapq.merge(*self.found, key=time_and_rank)
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The ranks without an earlier run, and the truncated parts of the others."""
+        return (
+            *(Gap(number, 0.0, float("inf"), why) for number, why in self.without),
+            *(Gap(each.rank, 0.0, each.first, "older lines were left out") for each in self.found if each.cut),
+        )
+
+    @property
+    def coverage(self) -> Coverage:
+        """For how many of the ranks an earlier run was found."""
+        return Coverage(self.ranks, ended=self.asked - len(self.without), once=True)
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """Where to look for the earlier runs of one rank."""
+
+    number: int
+    pod: Pod | None
+    earlier: Pod | None  # the newest of its pods that was replaced and is in the cluster still
+    kept: Sequence[LogSegment]
+    again: bool = False  # whether the JobSet, or it alone, was started again
+
+
+class PreviousLogReader:
+    def __init__(self, cluster: WatchedCluster, streams: OpenStream, folder: Path, key: tuple[str, str]) -> None:
+        self._cluster = cluster
+        self._streams = streams
+        self._folder = folder
+        self._key = key
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def read(
+        self, wanted: Collection[int] | None, tail: int | None, followed: Sequence[LogSegment]
+    ) -> PreviousLogs:
+        """The last `tail` lines of these ranks (all unless given); NotFound if the job is unknown.
+
+        Where nothing can be read of anybody, as the cluster does not let it or cannot be reached, that error is raised.
+
+        `followed`: its lines, if it is followed; they may not be on the disk yet.
+        """
+        fleet, (namespace, name) = self._cluster.fleet, self._key
+        jobset = fleet.jobsets.get(self._key)
+        uid, server = jobset.uid if jobset else "", self._cluster.server
+        shelf = await asyncio.to_thread(
+            find_stored_job, self._folder, self._cluster.context, namespace, name, uid, server=server
+        )
+        if jobset is None and shelf is None:
+            require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
+            hint = other_namespaces_hint(fleet, namespace, name) or "a4 jobs -A lists all there are."
+            raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.", hint)
+        kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.segments())) if shelf else [])
+        every = _of_fleet(jobset, fleet, kept) if jobset else _of_disk(shelf.note.ranks if shelf else 0, kept)
+        asked = [each for each in every if wanted is None or each.number in wanted]
+        found = await asyncio.gather(*(self._one(each, tail) for each in asked))
+        runs = tuple(each for each in found if isinstance(each, PreviousLog))
+        without = [(rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, _Nothing)]
+        for _, each in without if not runs else ():
+            if isinstance(each.error, NotAllowed | NotLoggedIn | Unreachable):  # nobody can know
+                raise each.error
+        reasons = tuple((number, each.why) for number, each in without)
+        return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None)
+
+    async def _one(self, rank: _Rank, tail: int | None) -> PreviousLog | _Nothing:
+        """The rank's log from the previous run, or why there is none."""
+        main = rank.pod.main if rank.pod else None
+        known = "not started again" if rank.pod is not None else "it has no pod"
+        nothing = _Nothing(
+            f"{'its earlier pod is gone' if rank.again else known}, and no log of an earlier run was kept"
+        )
+        if rank.pod is not None and main is not None and main.restarts:
+            try:
+                return await self._of_pod(rank.number, rank.pod, tail, previous=True)
+            except ConsoleError as error:
+                nothing = _Nothing(f"started again, but its log of before cannot be read: {error.message}", error)
+        if rank.earlier is not None:
+            try:
+                return await self._of_pod(rank.number, rank.earlier, tail, previous=False)
+            except ConsoleError as error:
+                nothing = _Nothing(f"had another pod, whose log cannot be read: {error.message}", error)
+        # The newest of what was kept: of a pod its last container, which is the one that does the work.
+        part = max((part for part in rank.kept if len(part)), key=_age, default=None)
+        if part is None:
+            return nothing
+        start = 0 if tail is None else max(0, len(part) - tail)
+        first, lines = next(iter(part.times[start:]), 0.0), partial(part.stamped, start)
+        return PreviousLog(
+            part.rank, part.attempt, part.pod, part.container, lines, first, 0 < (tail or 0) <= len(part)
+        )
+
+    async def _of_pod(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> PreviousLog:
+        from console.logs.container_log import LogRequest, ResumeCursor
+
+        container = pod.main.name if pod.main else ""
+        wanted = LogRequest(pod.namespace, pod.name, container, tail, previous=previous, follow=False)
+        found: list[Stamped] = []
+        async with self._room:
+            await self._streams(wanted, ResumeCursor(), Redactor().lines, -1).run(found.extend)
+        first = found[0][0] if found else 0.0
+        return PreviousLog(rank, pod.attempt, pod.name, container, lambda: found, first, 0 < (tail or 0) <= len(found))
+
+
+def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[_Rank]:
+    numbers, found = rank_numbers(jobset), list[_Rank]()
+    pods = sorted(fleet.pods_by_jobset.get(jobset.uid, ()), key=lambda each: (each.attempt, each.created))
+    for rank in ranks(jobset, fleet):
+        earlier = [
+            pod for pod in pods
+            if numbers.get((pod.replicated_job, pod.job_index, max(0, pod.completion_index))) == rank.number
+            and (rank.pod is None or pod.uid != rank.pod.uid)
+        ]  # fmt: skip
+        uid = rank.pod.uid if rank.pod else ""
+        mine = [part for part in kept if part.rank == rank.number and part.uid != uid]
+        if rank.pod is None and jobset.finished:
+            mine = [part for part in mine if part.attempt < jobset.restarts] or _before_the_last(mine)
+        again = jobset.restarts > 0 or (rank.pod is not None and rank.pod.attempt > 0)
+        found.append(_Rank(rank.number, rank.pod, earlier[-1] if earlier else None, mine, again))
+    return found
+
+
+def _of_disk(number: int, kept: Sequence[LogSegment]) -> list[_Rank]:
+    """The ranks of a job that is no longer in the cluster, with the stored segments before their last pod."""
+    return [
+        _Rank(rank, None, None, _before_the_last([part for part in kept if part.rank == rank]))
+        for rank in range(max([number, *(part.rank + 1 for part in kept)]))
+    ]
+
+
+def _before_the_last(parts: Sequence[LogSegment]) -> list[LogSegment]:
+    """The segments of all pods but the last."""
+    last = max((part for part in parts if len(part)), key=_age, default=None)
+    return [part for part in parts if last is not None and part.uid != last.uid]
+
+
+def _age(part: LogSegment) -> tuple[int, float]:
+    return part.attempt, part.times[-1]
 
 
 LINES = 12  # last lines on the card

@@ -14,8 +14,7 @@ from console.metrics.training.run import TrainingRun
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.logs.line import LogLine
-    from console.logs.unparsable import UnparsedLines
+    from console.logs.line import LogLine, UnparsedLines
     from console.metrics.nccl.parser import GrowingTest
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.reader import RunReader

@@ -15,7 +15,7 @@ from console.scheduling.free_slots import (
     refused_flavor,
     topology_demand_of,
 )
-from console.scheduling.kueue.checks import Check, open_checks
+from console.scheduling.kueue.state import Check, open_checks
 from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
 from console.scheduling.kueue_snapshot import gpu_flavors
 from console.scheduling.order import closed_reason, cluster_queue_name, queue_order, queue_position

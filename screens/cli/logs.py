@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from console.kube.objects.pod import Pod
+    from console.logs.follow import PreviousLogs
     from console.logs.job_log import JobLog
     from console.logs.line import Gap, RankLine
-    from console.logs.previous import PreviousLogs
     from console.session import Session
 
 

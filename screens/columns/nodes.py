@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet
     from console.metrics.nccl.history import NodeBandwidth
-    from console.scheduling.pools import Pool
-    from console.scheduling.topology import Host
+    from console.scheduling.topology import Host, Pool
 
 FALLEN = 0.1  # a bandwidth that fell by more than this share is bad
 
@@ -182,7 +181,7 @@ def _nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> 
 
 
 def _pools(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[Pool]:
-    from console.scheduling.pools import pools
+    from console.scheduling.topology import pools
 
     return pools(fleet)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from console.launch.recipes import Release
     from console.launch.run_record import RunRecord
     from console.launch.stop import Leftover, StopPlan
-    from screens.widgets.facts import Fact
+    from screens.widgets.pane import Fact
     from screens.wording import Cell
 
 _ALARM = Span(GLYPH, "bad")

@@ -23,7 +23,7 @@ from screens.columns.column import Column, since
 from screens.columns.jobs import events_of
 from screens.job_tabs.tab import JobTab
 from screens.widgets.line import Inked, wrap
-from screens.widgets.log.line import printable
+from screens.widgets.log.lines import printable
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.kube.snapshot import Fleet
-    from console.metrics.rank_progress import RankProgress
+    from console.metrics.job_measures import RankProgress
     from console.scheduling.failure import FailureCard
     from screens.columns.jobs import JobLine
     from screens.widgets.table.listing import RowKey

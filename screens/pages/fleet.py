@@ -10,8 +10,8 @@ from textual import getters, on
 from textual.binding import Binding, BindingType
 
 from console.google.node_pools import with_google
-from console.scheduling.pools import Pool, pools
 from console.scheduling.ranks import ranks
+from console.scheduling.topology import Pool, pools
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.dialogs.pool_actions import PoolsScreen
 from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words

@@ -27,8 +27,8 @@ from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
 from screens.job_tabs.yaml import YamlTab
+from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.tab_strip import Tab, TabStrip
 
 if TYPE_CHECKING:
     from textual import events

@@ -13,7 +13,7 @@ from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import PodActions
 from screens.dialogs.pool_actions import NodeActions
 from screens.pages.pods import PodTable
-from screens.widgets.facts import Fact, Facts
+from screens.widgets.pane import Fact, Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable

@@ -12,7 +12,7 @@ from console.kube.objects.pod import Container
 from screens.columns.column import Column, since
 from screens.columns.pods import status_cell
 from screens.dialogs.pod_actions import PodActions
-from screens.widgets.facts import Fact, Facts
+from screens.widgets.pane import Fact, Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable

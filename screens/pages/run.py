@@ -21,8 +21,8 @@ from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_log
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
-from screens.widgets.facts import Facts
 from screens.widgets.log.view import LogView
+from screens.widgets.pane import Facts
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable

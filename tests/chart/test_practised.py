@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.metrics.job_measures import LauncherStep, StepState, launcher_step
 from console.metrics.nccl.reference import NcclResult, judge_test
-from console.metrics.rank_progress import LauncherStep, StepState, launcher_step
 from console.metrics.training.parser import TrainingParser
 from practice.child import PracticeProcess
 from tests.chart.plans import CATALOGUE

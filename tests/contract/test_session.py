@@ -13,7 +13,7 @@ from console.errors import NotAllowed, NotFound
 from console.kube.objects.jobset import JobState
 from console.kube.rank_address import RankAddress
 from console.launch.recipes import LaunchPlan
-from console.scheduling.pools import pools
+from console.scheduling.topology import pools
 from console.scheduling.why import why
 from console.scheduling.why_answer import Category
 from console.session import Session

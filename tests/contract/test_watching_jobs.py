@@ -23,10 +23,10 @@ from console.metrics.training.run import RunEventKind
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.pages.job import JobScreen
+from screens.widgets.bars import TitleBar
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView
-from screens.widgets.title_bar import TitleBar
 from tests.contract.cable import cable
 from tests.contract.cluster import eventually
 from tests.contract.watched_job import LIMIT, Job, Watched, numbered, watched

@@ -39,10 +39,9 @@ from console.metrics.gpu_parsers import parse_dcgm, parse_nvidia_smi
 from console.metrics.log_results import LogReading
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
-from console.scheduling.pools import pools
 from console.scheduling.quota_accounts import queue_account
 from console.scheduling.ranks import ranks
-from console.scheduling.topology import floor
+from console.scheduling.topology import floor, pools
 from console.scheduling.why import why
 from console.scheduling.why_job import why_jobset
 from practice.api.spdy import Reader as SpdyReader

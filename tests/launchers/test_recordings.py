@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.metrics.job_measures import StepState, launcher_step
 from console.metrics.nccl.parser import NcclParser
-from console.metrics.rank_progress import StepState, launcher_step
 from screens.__main__ import main
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from screens.pages.fleet import FleetScreen
 from screens.pages.help import HelpScreen, key_groups
 from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, Places
-from screens.widgets.key_bar import KeyBar
-from screens.widgets.title_bar import TitleBar
+from screens.widgets.bars import KeyBar, TitleBar
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import scene

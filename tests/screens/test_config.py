@@ -15,7 +15,7 @@ from screens.config import all_problems, applies, fill, known_names
 from screens.pages.jobs import JobsScreen
 from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
-from screens.widgets.key_bar import KeyBar
+from screens.widgets.bars import KeyBar
 from tests.screens.press import console, screen_text, text_of, toasts, until
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from console.errors import NotLoggedIn
 from console.google.node_pools import with_google
 from console.kube.objects.node import Provisioning
-from console.scheduling.pools import pools
+from console.scheduling.topology import pools
 from screens.pages.pool import PoolScreen
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, toasts, until

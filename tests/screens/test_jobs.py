@@ -25,7 +25,7 @@ from screens.pages.job import TABS as PAGE_TABS
 from screens.pages.job import JobScreen
 from screens.pages.jobs import TABS, JobsScreen, JobTable
 from screens.pages.launch import LaunchScreen
-from screens.widgets.key_bar import KeyBar
+from screens.widgets.bars import KeyBar
 from screens.widgets.log.view import LogView
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of

@@ -8,7 +8,7 @@ from console.launch.recipes import LaunchPlan
 from console.launch.releases import ObjectChange, ObjectFate, ReleaseChange
 from console.settings import Settings
 from screens.pages.release import ChangeLook, EditValues, ReleaseScreen
-from screens.widgets.key_bar import KeyBar
+from screens.widgets.bars import KeyBar
 from screens.widgets.yaml import YamlEditor
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until

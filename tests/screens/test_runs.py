@@ -19,7 +19,7 @@ from screens.pages.launch import LaunchScreen
 from screens.pages.leftovers import LeftoversScreen
 from screens.pages.run import RunScreen
 from screens.pages.runs import RunsScreen
-from screens.widgets.key_bar import KeyBar
+from screens.widgets.bars import KeyBar
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.scene import NOW, scene

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from console.logs.failure_kinds import FAILURE
+from console.logs.line import UnparsedCounter
 from console.logs.line_splitter import label_of
-from console.logs.unparsable import UnparsedCounter
 from console.logs.word_search import LineBlocks, spans_with
 from console.metrics.nccl.formats import (
     MORE_WORDS,
@@ -33,7 +33,7 @@ from console.metrics.nccl.results import NcclTest, PackedRows, Row, Rows, rows_a
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from console.logs.unparsable import UnparsedLines
+    from console.logs.line import UnparsedLines
 
 
 _COMMAND = re.compile(

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from console.logs.line import UnparsedCounter
 from console.logs.line_splitter import strip_terminal_codes
-from console.logs.unparsable import UnparsedCounter
 from console.logs.word_search import ANSI, LineBlocks, WordSearch, line_end, spans_with
 from console.metrics.training.formats import dictionaries as dicts
 from console.metrics.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
@@ -36,7 +36,7 @@ from console.metrics.training.values import StepReport, count, finite_total
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from console.logs.unparsable import UnparsedLines
+    from console.logs.line import UnparsedLines
     from console.metrics.training.steps import ProgressBar, Step
 
 

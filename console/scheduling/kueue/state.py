@@ -1,9 +1,10 @@
-"""What an admission cycle decides on: workloads, queues, flavors, nodes, and a snapshot on which things are tried."""
+"""What an admission cycle decides on: workloads, queues, flavors, nodes, checks; and a snapshot to try things on."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -13,9 +14,10 @@ from console.kube.objects.matching import Requirement, Toleration, first_untoler
 from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from console.scheduling.kueue.topology_assignment import TopologyTree
+
 
 __all__ = [
     "BACK_OF_QUEUE",
@@ -259,3 +261,63 @@ class Snapshot:
         finally:
             for item in gone:
                 self.add_workload(item)
+
+
+class CheckState(StrEnum):
+    """What a check says of a workload."""
+
+    PENDING = "Pending"
+    READY = "Ready"
+    RETRY = "Retry"  # it gives its quota back, and is tried again later
+    REJECTED = "Rejected"  # it is deactivated
+
+
+class Check(Struct, frozen=True):
+    """How one admission check of a workload stands."""
+
+    name: str
+    state: str
+    message: str = ""
+
+
+def required_checks(queue: QueueNode, flavors: Collection[str] | None) -> frozenset[str]:
+    """The checks of a workload that got these flavors; None: those that it needs whatever it gets."""
+    every = {name for group in queue.groups for name in group.flavors}
+    if flavors is None:
+        return frozenset(name for name, on in queue.checks.items() if (on or every) >= every)
+    return frozenset(name for name, on in queue.checks.items() if (on or every) & set(flavors))
+
+
+def open_checks(checks: Iterable[Check]) -> list[Check]:
+    """Those that a workload with quota waits for, what refuses it first; empty: it may be admitted."""
+    order: dict[str, int] = {CheckState.REJECTED: 0, CheckState.RETRY: 1}
+    left = [each for each in checks if each.state != CheckState.READY]
+    return sorted(left, key=lambda each: (order.get(each.state, 2), each.name))
+
+
+def fatal_state(checks: Iterable[Check]) -> CheckState | None:
+    """REJECTED or RETRY, if a check says that, for which a workload loses its quota."""
+    states = {each.state for each in checks}
+    return next((each for each in (CheckState.REJECTED, CheckState.RETRY) if each in states), None)
+
+
+def refusal_words(checks: Iterable[Check], state: CheckState, release: Release) -> str:
+    """Kueue's words for the checks in one state, for which a workload loses its quota."""
+    found = sorted((each for each in checks if each.state == state), key=lambda each: each.name)
+    if release.minor < 18:
+        names = ",".join(each.name for each in found)
+        retry = state is CheckState.RETRY
+        return "At least one admission check is false" if retry else f"Admission check(s): {names}, were rejected"
+    named = "; ".join(f'"{each.name}" ({each.message})' if each.message else f'"{each.name}"' for each in found)
+    words = f"AdmissionCheck{'s' if len(found) > 1 else ''} in {state} state: {named}"
+    return f"Evicted due to {words}" if state is CheckState.RETRY else words
+
+
+def unadmitted_words(release: Release, *, reserved: bool, ready: bool) -> tuple[str, str]:
+    """Reason and message of a workload that is no longer admitted."""
+    if reserved:
+        reason = "UnsatisfiedAdmissionChecks" if release.observability else "UnsatisfiedChecks"
+        return reason, "The workload has not all checks ready"
+    if ready or release.observability:
+        return "NoReservation", "The workload has no reservation"
+    return "NoReservationUnsatisfiedChecks", "The workload has no reservation and not all checks ready"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.checks import open_checks, unadmitted_words
+from console.scheduling.kueue.state import open_checks, unadmitted_words
 from practice.clock import seconds_of, stamp
 from practice.controllers.kueue.info import checks_of, has_quota
 from practice.controllers.objects import condition, is_true, set_condition

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.checks import required_checks
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
 from console.scheduling.kueue.preemption import HUMAN_REASONS
+from console.scheduling.kueue.state import required_checks
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
 from practice.controllers.kueue.assignment import encode

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.checks import Check
 from console.scheduling.kueue.state import (
     BACK_OF_QUEUE,
+    Check,
     PodSet,
     Requirement,
     Toleration,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.checks import CheckState, fatal_state, open_checks, refusal_words, required_checks
+from console.scheduling.kueue.state import CheckState, fatal_state, open_checks, refusal_words, required_checks
 from practice.clock import seconds_of, stamp
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status

@@ -16,7 +16,7 @@ from screens.widgets.line import Inked
 from screens.wording import Span
 
 if TYPE_CHECKING:
-    from console.logs.unparsable import UnparsedLines
+    from console.logs.line import UnparsedLines
     from screens.widgets.charts.canvas import Canvas
 
 

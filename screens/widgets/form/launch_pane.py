@@ -18,9 +18,9 @@ from console.launch.recipes import joined
 from console.launch.releases import DiffKind
 from console.preflight.check import Result, tally
 from screens import wording
+from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.line import wrap
 from screens.widgets.sentence_line import SentenceLine
-from screens.widgets.tab_strip import Tab, TabStrip
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
 from screens.wording import BAD, CARE, OK, Span, sentence
 

@@ -18,8 +18,7 @@ from textual.widgets import Input, Static
 from console.logs.line import FIRST_ERROR, NOT_A_NUMBER, XID
 from console.logs.text import LineFilter
 from screens import wording
-from screens.widgets.log.line import byte_pattern, printable
-from screens.widgets.log.lines import LogLines
+from screens.widgets.log.lines import LogLines, byte_pattern, printable
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.logs.previous import PreviousLog, PreviousLogs
+from console.logs.follow import PreviousLog, PreviousLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from console.logs.failure_kinds import NcclMessage, Xid, nccl_message, xid
 from console.logs.pyspy import Frame, ProcessStacks, PySpyParser, ThreadStack, parse_pyspy
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.gpu_parsers import NvidiaSmiParser, parse_nvidia_smi
+from console.metrics.job_measures import LauncherStep, StepState, launcher_step
 from console.metrics.log_results import EvalScore, LmEvalParser
-from console.metrics.rank_progress import LauncherStep, StepState, launcher_step
 from tests.parsing import parse_lm_eval
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.metrics.rank_progress import RankProgress
+from console.metrics.job_measures import RankProgress
 from console.metrics.training.formats.programs import parse_step
 from tests.apiserver import eventually
 from tests.fakes import FakeSession

@@ -8,17 +8,10 @@ from hypothesis import strategies as st
 
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.workload import Workload as SeenWorkload
-from console.scheduling.kueue.checks import (
-    Check,
-    CheckState,
-    fatal_state,
-    open_checks,
-    refusal_words,
-    required_checks,
-    unadmitted_words,
-)
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
 from console.scheduling.kueue.state import (
+    Check,
+    CheckState,
     Cohort,
     Flavor,
     Node,
@@ -30,6 +23,11 @@ from console.scheduling.kueue.state import (
     Snapshot,
     TopologyRequest,
     Workload,
+    fatal_state,
+    open_checks,
+    refusal_words,
+    required_checks,
+    unadmitted_words,
 )
 from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree
 from console.scheduling.kueue_messages import KueueMessage, read_message

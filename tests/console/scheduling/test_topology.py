@@ -7,8 +7,7 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.node import MAX_GPUS, Node, Provisioning
 from console.kube.objects.pod import Pod
 from console.scheduling.free_slots import eligible_nodes
-from console.scheduling.pools import NO_POOL, pools
-from console.scheduling.topology import GpuState, LargestFree, floor, host
+from console.scheduling.topology import NO_POOL, GpuState, LargestFree, floor, host, pools
 from tests.fakes import fleet_of
 
 BLOCK, SUBBLOCK = (f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock"))

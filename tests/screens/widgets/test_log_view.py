@@ -7,8 +7,7 @@ from textual import on
 from textual.app import App, ComposeResult
 
 from screens.widgets.line import DARK
-from screens.widgets.log.line import folded, line_ink, marked, pattern, printable
-from screens.widgets.log.lines import LIMIT, LogLines
+from screens.widgets.log.lines import LIMIT, LogLines, folded, line_ink, marked, pattern, printable
 from screens.widgets.log.view import LogView, Told, beside
 from screens.wording import Span
 from tests.screens.press import focus, text_of, toasts, until

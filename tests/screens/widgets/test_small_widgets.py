@@ -5,9 +5,9 @@ from textual.app import App, ComposeResult
 
 from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix
+from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.line import DARK
 from screens.widgets.sentence_line import cut_runs, folded_runs
-from screens.widgets.tab_strip import Tab, TabStrip
 from screens.widgets.yaml import yaml_runs
 from screens.wording import OK, Span
 from tests.screens.press import focus, text_of, until

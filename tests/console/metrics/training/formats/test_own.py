@@ -8,7 +8,7 @@ import pytest
 
 from console.config import config_path, load_config
 from console.folders import make_private
-from console.metrics.rank_progress import RankProgress
+from console.metrics.job_measures import RankProgress
 from console.metrics.training.parser import TrainingParser
 from console.patterns import compiled
 

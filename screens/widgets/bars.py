@@ -1,14 +1,15 @@
-"""The top line: screen tabs, breadcrumbs, the cluster, and how fresh the snapshot is."""
+"""The lines around a page: tabs, trail, cluster and freshness above, its own tabs, and the keys at the bottom."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
@@ -18,6 +19,8 @@ from screens.wording import Span, duration, freshness, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from textual import events
 
 
 STEP = 5
@@ -185,3 +188,110 @@ class TitleBar(Inked):
 
 def _cells(runs: Iterable[Span]) -> int:
     return sum(cell_len(run.text) for run in runs)
+
+
+READING = (
+    "log.search", "log.filter", "log.next", "log.mode", "log.first-error", "log.save", "log.level", "log.wrap",
+    "log.nccl", "log.times",
+)  # fmt: skip
+"""Bindings that stand first wherever lines are read, in this order: on a narrow terminal only the first few fit."""
+
+
+class KeyHint(NamedTuple):
+    """A key, its meaning, and the action that a click runs."""
+
+    key: str
+    verb: str
+    action: str
+    last: bool = False  # stands at the right end and stays when the others no longer fit
+
+
+class KeyBar(Inked):
+    DEFAULT_CSS = "KeyBar { dock: bottom; height: 1; width: 1fr; }"
+
+    hints: reactive[tuple[KeyHint, ...]] = reactive(())
+
+    def render_line(self, y: int) -> Strip:
+        bar = self.ground("bar")
+        key, verb = bar + self.ink("key"), bar + self.ink("dim")
+        segments: list[Segment] = []
+        at = 0
+        for left, hint in self._places():
+            segments.append(Segment(" " * (left - at), bar))
+            click = Style(meta={"@click": f"screen.run_hint({hint.action!r})"})
+            segments += [Segment(hint.key, key + click), Segment(f" {hint.verb}", verb + click)]
+            at = left + _width(hint)
+        return Strip(segments).adjust_cell_length(self.size.width, bar)
+
+    def _places(self) -> list[tuple[int, KeyHint]]:
+        width = self.size.width
+        ends = [hint for hint in self.hints if hint.last]
+        room = width - sum(_width(hint) + 2 for hint in ends)
+        placed: list[tuple[int, KeyHint]] = []
+        at = 1
+        for hint in sorted(self.hints, key=lambda hint: hint.last):
+            if hint.last:
+                at = max(at, room + 1)
+            if at + _width(hint) <= (width if hint.last else room):
+                placed.append((at, hint))
+                at += _width(hint) + 2
+        return placed
+
+
+def _width(hint: KeyHint) -> int:
+    return cell_len(hint.key) + 1 + cell_len(hint.verb)
+
+
+class Tab(NamedTuple):
+    """One tab: internal name, key, title, and a note."""
+
+    name: str
+    key: str
+    title: str
+    note: str = ""
+
+
+def _pieces(key: str, title: str, note: str) -> list[tuple[str, str]]:
+    words = f"{title} {note}".strip()
+    texts = [(f" {key} ", "key"), (title, "text"), (f" {note} " if note else " ", "dim")]
+    return texts if words else [(f" {key}", "key")]
+
+
+def _tabs_width(parts: Sequence[tuple[Tab, str, str]]) -> int:
+    return sum(len(text) for tab, title, note in parts for text, _ in _pieces(tab.key, title, note)) + len(parts)
+
+
+class TabStrip(Inked):
+    DEFAULT_CSS: ClassVar[str] = "TabStrip { height: 1; }"
+
+    tabs: reactive[tuple[Tab, ...]] = reactive(())
+    here: reactive[str] = reactive("")
+
+    @dataclass
+    class Picked(Message):
+        name: str
+
+    def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """The styled texts of each tab; on a narrow line without notes, or only with the keys."""
+        full = [(tab, tab.title, tab.note) for tab in self.tabs]
+        bare = [(tab, tab.title, "") for tab in self.tabs]
+        keys = [(tab, tab.title if tab.name == self.here else "", "") for tab in self.tabs]
+        fitting = next((each for each in (full, bare) if _tabs_width(each) <= self.size.width), keys)
+        return [(tab.name, _pieces(tab.key, title, note)) for tab, title, note in fitting]
+
+    def render_line(self, y: int) -> Strip:
+        segments: list[Segment] = []
+        for name, pieces in self._parts():
+            here = name == self.here
+            back = self.ground("here") if here else self.ground("bar")
+            segments += [Segment(text, back + self.ink("here" if here else ink)) for text, ink in pieces]
+            segments.append(Segment(" ", self.ground("bar")))
+        return Strip(segments).adjust_cell_length(self.size.width, self.ground("bar"))
+
+    def on_click(self, event: events.Click) -> None:
+        left = 0
+        for name, pieces in self._parts():
+            left += sum(len(text) for text, _ in pieces) + 1
+            if event.x < left:
+                self.post_message(self.Picked(name))
+                return
