@@ -37,6 +37,24 @@ class ExpectedStart(Struct, frozen=True):
     unknown: str = ""  # why it cannot be known, a sentence without its end
 
 
+def all_gpu_flavors(fleet: Fleet) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for queue in fleet.cluster_queues.values() for name in gpu_flavors(queue)))
+
+
+def cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
+    """A copy of the cluster, and the first that wait in its open queues."""
+    queues = list(fleet.cluster_queues.values())
+    strict = (queue.name for queue in queues if queue.strategy == "StrictFIFO")
+    cluster, room = VirtualCluster(kueue_snapshot(fleet, flavors, places=True), strict), MAX_WAITING
+    for queue in queues:
+        if not closed_reason(queue):
+            pending = queue_order(fleet, queue.name).pending[:room]
+            tried = [kueue_workload(each, fleet, flavors, holds=False) for each in pending]
+            cluster.waiting[queue.name] = [each for each in tried if each.pod_sets]
+            room -= len(tried)
+    return cluster
+
+
 def expected_starts(fleet: Fleet, left: Mapping[str, float]) -> dict[Key, ExpectedStart]:
     """By the key of the workload; `left`: seconds that running jobs still need, by uid of the JobSet."""
     return _Simulation(fleet, left).run()
@@ -45,21 +63,12 @@ def expected_starts(fleet: Fleet, left: Mapping[str, float]) -> dict[Key, Expect
 class _Simulation:
     def __init__(self, fleet: Fleet, left: Mapping[str, float]) -> None:
         self._fleet = fleet
-        queues = list(fleet.cluster_queues.values())
-        self._flavors = tuple(dict.fromkeys(name for queue in queues for name in gpu_flavors(queue)))
-        strict = (queue.name for queue in queues if queue.strategy == "StrictFIFO")
-        self._cluster = VirtualCluster(kueue_snapshot(fleet, self._flavors, places=True), strict)
+        self._cluster = cluster_of(fleet, all_gpu_flavors(fleet))
         self._found: dict[Key, ExpectedStart] = {}
         self._ends: list[tuple[float, Workload]] = []
         self._endless: list[str] = []
-        room = MAX_WAITING
-        for queue in queues:
-            order = queue_order(fleet, queue.name)
-            if not closed_reason(queue):
-                tried = [kueue_workload(each, fleet, self._flavors, holds=False) for each in order.pending[:room]]
-                self._cluster.waiting[queue.name] = [each for each in tried if each.pod_sets]
-                room -= len(tried)
-            for each in order.running:
+        for queue in fleet.cluster_queues.values():
+            for each in queue_order(fleet, queue.name).running:
                 seconds = left.get(each.owner_uid)
                 held = self._cluster.snapshot.queues[queue.name].workloads.get(each.key)
                 if held is None or not held.pod_sets:

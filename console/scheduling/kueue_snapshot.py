@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from console.scheduling.kueue.state import FlavorResource
 
 NO_LIMIT = 1_000_000  # pods of a node: the kubelet's own limit is never what a GPU job lacks
-_ANY_TAINT = (Toleration("", "Exists", "", ""),)  # which taints the pods of a Workload tolerate is not kept
+ANY_TAINT = (Toleration("", "Exists", "", ""),)  # which taints the pods of a Workload tolerate is not kept
 UNNAMED = "-"  # the place of a node that carries no label of a level; Kueue has no such place
 
 
@@ -108,7 +108,7 @@ def kueue_workload(workload: Workload, fleet: Fleet, flavors: tuple[str, ...], *
                     {GPU: group.total(GPU)},
                     {GPU: gpus},
                     topology=TopologyRequest(required=group.required_topology),
-                    tolerations=_ANY_TAINT,
+                    tolerations=ANY_TAINT,
                     flavors={GPU: held} if held else {},
                     places=tuple((each.values, each.count) for each in group.domains),
                 )

@@ -98,7 +98,7 @@ class VirtualCluster:
                 hopeless.clear()
                 for target in decision.targets:
                     self.snapshot.remove_workload(target.workload)
-                    self.submit(_queued_again(target.workload))
+                    self.submit(queued_again(target.workload))
                     moves.append(Move(target.workload, workload))
             case Verdict.HOPELESS:
                 hopeless.add((queue.name, self._shapes[workload.uid]))
@@ -107,7 +107,7 @@ class VirtualCluster:
                 self._rest(workload, active)
 
 
-def _queued_again(workload: Workload) -> Workload:
+def queued_again(workload: Workload) -> Workload:
     """By its priority and age, as before it was admitted."""
     pod_sets = [replace(each, flavors={}, places=()) for each in workload.pod_sets]
     return replace(workload, pod_sets=pod_sets, reserved=0.0)

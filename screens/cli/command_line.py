@@ -61,6 +61,7 @@ HELP = {
     "training": "how far the training of a job is: loss, speed, time left, what happened",
     "read": "the contents of a log: NCCL tests, steps of training, failures; needs no cluster",
     "forecast": "when waiting jobs would start, by the progress of what runs",
+    "whatif": "who would start or be preempted if something were changed; changes nothing",
     "simulate": "a plan of queues, machines and jobs on a virtual clock: waits, utilization; needs no cluster",
     "why": "what failed first in a job, or why it does not run",
     "view": "a log file in the log view, of any size: search, filters, levels; needs no cluster",
@@ -130,6 +131,8 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.read import COMMANDS
         case "forecast":
             from screens.cli.forecast import COMMANDS
+        case "whatif":
+            from screens.cli.what_if import COMMANDS
         case "simulate":
             from screens.cli.simulate import COMMANDS
         case "why":

@@ -28,7 +28,7 @@ PATIENCE = 0.5
 _OF_FIELDS = {"jobs": "jobs", "node": "nodes", "pool": "pools", "namespace": "namespaces", "context": "contexts"}
 _OF_METAVARS = {"JOB": "jobs", "POD": "ranks", "NAME|none": "queues"}
 _RELEASES = {"releases", "upgrade", "rollback"}
-_FILES = {"FILE", "DIR", "FOLDER", "SOURCE", "TARGET", "folder"}
+_FILES = {"FILE", "DIR", "FOLDER", "SOURCE", "TARGET", "SCENARIO", "folder"}
 _PLACES = {"place", "sources", "target"}
 """Fields that take JOB:POD:PATH."""
 

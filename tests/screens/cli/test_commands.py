@@ -122,6 +122,22 @@ def test_a_forecast_has_the_position_in_the_queue(a4: Commands) -> None:
     assert "llama-70b waits in no queue of namespace default." in told
 
 
+def test_what_would_follow_is_told_and_nothing_is_changed(a4: Commands) -> None:
+    before = {(item["name"], item["state"]) for item in listed(a4, "jobs", "-A") if item["name"] == "llama-70b"}
+    code, out, _ = a4.run("whatif", "--stop", "llama-70b", "--submit", "a4:8")
+    lines = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert out.startswith("Nothing is changed on the cluster. If it were, now:\n")
+    assert ["llama-70b", "default", "a4", "64", "stopped"] in lines
+    assert ["new-1", "default", "a4", "8", "starts"] in lines
+    said = a4.json("whatif", "--stop", "llama-70b")
+    assert [item["what"] for item in said["items"] if item["job"] == "llama-70b"] == ["stopped"]
+    assert all(each["then"] >= 0 and each["machines_then"] >= 0 for each in said["free"])
+    assert {(item["name"], item["state"]) for item in listed(a4, "jobs", "-A")} >= before
+    assert a4.run("whatif")[::2] == (2, "a4: Nothing to try. Name a change, as in a4 whatif --submit a4:32; a4 whatif "
+                                        "--help has all.\n")  # fmt: skip
+
+
 def test_what_one_has_launched_is_called_ones_own_and_programs_get_the_name(a4: Commands) -> None:
     _, table, _ = a4.run("jobs", "--mine")
     names = [line.split()[0] for line in table.splitlines()[1:]]

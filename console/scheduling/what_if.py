@@ -1,0 +1,301 @@
+"""What would follow at once if something were changed: Kueue's rules on two copies of the cluster, one with the change.
+
+Nothing is changed on the cluster. GPUs and places are counted, no other resource.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from console.errors import BadInput
+from console.kube.find_job import find_job
+from console.kube.objects.meta import GPU
+from console.scheduling.expected_starts import MAX_WAITING, all_gpu_flavors, cluster_of
+from console.scheduling.kueue.state import PodSet, Workload
+from console.scheduling.kueue_snapshot import ANY_TAINT
+from console.scheduling.order import closed_reason
+from console.scheduling.quota_accounts import job_name
+from console.scheduling.scenario import NODE_GPUS
+from console.scheduling.virtual_cluster import queued_again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from console.kube.objects.node import Node
+    from console.kube.objects.queue import ClusterQueue
+    from console.kube.snapshot import Fleet
+    from console.scheduling.virtual_cluster import VirtualCluster
+
+    Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """As they are typed."""
+
+    submit: tuple[str, ...] = ()  # QUEUE:GPUS[:PRIORITY]
+    stop: tuple[str, ...] = ()  # JOB
+    drain: tuple[str, ...] = ()  # NODE, POOL or HOST
+    quota: tuple[str, ...] = ()  # QUEUE:FLAVOR:GPUS
+    priority: tuple[str, ...] = ()  # JOB:N
+
+
+class Consequence(Struct, frozen=True):
+    """What becomes of one job."""
+
+    job: str
+    namespace: str
+    queue: str  # ClusterQueue
+    gpus: int
+    what: str  # starts, waits, preempted, moves, leaves, stopped
+    by: str = ""  # for which job it is preempted
+    position: int = 0  # in its ClusterQueue, where it waits then
+
+
+class FreeQuota(Struct, frozen=True):
+    """GPUs that a queue could take of a flavor by quota, its own and borrowed; and those free on its machines."""
+
+    queue: str
+    flavor: str
+    now: int
+    then: int
+    machines_now: int | None  # None: the flavor has no topology, and Kueue counts no machines
+    machines_then: int | None
+
+
+class WhatIf(Struct, frozen=True):
+    consequences: tuple[Consequence, ...]
+    free: tuple[FreeQuota, ...]
+    notes: tuple[str, ...]  # what is not counted, and queues that are closed: sentences without their ends
+
+
+def what_if(fleet: Fleet, namespace: str, changes: Changes) -> WhatIf:
+    """BadInput or NotFound for a change of what is not there."""
+    return _Comparison(fleet, namespace, changes).result()
+
+
+class _Comparison:
+    def __init__(self, fleet: Fleet, namespace: str, changes: Changes) -> None:
+        self._fleet, self._namespace = fleet, namespace
+        self._drained = dict(_drained(fleet, changes.drain))
+        queues = _with_quotas(fleet, changes.quota)
+        self._changed = replace(fleet, nodes={**fleet.nodes, **self._drained}, cluster_queues=queues)
+        flavors = all_gpu_flavors(fleet)
+        self._now, self._then = cluster_of(fleet, flavors), cluster_of(self._changed, flavors)
+        self._notes: list[str] = []
+        self._new: list[Workload] = []
+        self._closed: list[Workload] = []  # new ones of queues that admit nothing
+        self._stopped = list(dict.fromkeys(map(self._find, changes.stop)))
+        self._moved = self._on_drained_nodes()
+        for text in changes.priority:
+            name, priority = _split(text, "--priority", "JOB:N", 2)
+            workload = self._find(name)
+            self._take_out(workload)
+            workload.priority = _whole(priority, "--priority", "JOB:N", text)
+            self._put_back(workload)
+        for workload in self._stopped:
+            self._take_out(workload)
+        for workload in self._moved:
+            if workload not in self._stopped:
+                self._take_out(workload)
+                self._then.submit(queued_again(workload))
+        for number, text in enumerate(changes.submit, start=1):
+            self._submit(text, f"new-{number}")
+        anyway, self._preempted_by = (
+            {each.workload.key: each.preempted_by.key for each in cluster.admit(fleet.at) if each.preempted_by}
+            for cluster in (self._now, self._then)
+        )
+        self._again = {each.key for each in self._moved} | (self._preempted_by.keys() - anyway.keys())
+        self._note_limits(flavors)
+
+    def result(self) -> WhatIf:
+        both = self._now, self._then
+        free = [
+            FreeQuota(name, flavor, *(max(0, each.snapshot.queues[name].available((flavor, GPU))) for each in both),
+                      *(_on_machines(each, flavor) for each in both))
+            for name, queue in self._then.snapshot.queues.items()
+            for group in queue.groups
+            for flavor in group.flavors
+        ]  # fmt: skip
+        return WhatIf(tuple(self._consequences()), tuple(free), tuple(self._notes))
+
+    def _consequences(self) -> Iterator[Consequence]:
+        before, after = _running(self._now), _running(self._then)
+        for workload in self._stopped:
+            yield self._consequence(workload, "stopped")
+        for key, workload in after.items():
+            if key not in before or key in self._again:
+                yield self._consequence(workload, "moves" if key in before else "starts")
+        new = {each.key for each in self._new}
+        for queue in self._then.waiting.values():
+            for at, workload in enumerate(queue, start=1):
+                if workload.key in before or workload.key in new:
+                    yield self._waiting(workload, at)
+        for workload in self._closed:
+            yield self._consequence(workload, "waits")
+
+    def _waiting(self, workload: Workload, position: int) -> Consequence:
+        """One that runs without the change, or a new one."""
+        by = self._preempted_by.get(workload.key)
+        if by is not None:
+            return self._consequence(workload, "preempted", by, position)
+        return self._consequence(workload, "leaves" if workload.key in self._again else "waits", position=position)
+
+    def _consequence(self, workload: Workload, what: str, by: Key | None = None, position: int = 0) -> Consequence:
+        return Consequence(self._name(workload.key), workload.key[0], workload.cluster_queue,
+                           sum(each.requests.get(GPU, 0) for each in workload.pod_sets), what,
+                           self._name(by) if by else "", position)  # fmt: skip
+
+    def _name(self, key: Key) -> str:
+        known = self._fleet.workloads.get(key)
+        return job_name(known) if known else key[1]
+
+    def _find(self, name: str) -> Workload:
+        """The workload of a job in the copy with the changes."""
+        for each in self._fleet.workloads.values():
+            if each.namespace == self._namespace and job_name(each) == name:
+                for queue in self._then.snapshot.queues.values():
+                    if each.key in queue.workloads:
+                        return queue.workloads[each.key]
+                for waiting in (each for queue in self._then.waiting.values() for each in queue):
+                    if waiting.key == each.key:
+                        return waiting
+        find_job(self._fleet, self._namespace, name)
+        raise BadInput(
+            f"{name} neither holds GPUs of a queue nor is among the first {MAX_WAITING} that wait.", f"a4 why {name}"
+        )
+
+    def _take_out(self, workload: Workload) -> None:
+        if self._then.holds(workload):
+            self._then.snapshot.remove_workload(workload)
+        elif workload in self._then.waiting[workload.cluster_queue]:
+            self._then.waiting[workload.cluster_queue].remove(workload)
+
+    def _put_back(self, workload: Workload) -> None:
+        if workload.pod_sets[0].flavors:
+            self._then.snapshot.add_workload(workload)
+        else:
+            self._then.submit(workload)
+
+    def _on_drained_nodes(self) -> list[Workload]:
+        names = {node.name for node in self._drained.values()}
+        keys, strangers = set(), 0
+        for name in names:
+            for pod in self._fleet.pods_by_node.get(name, ()):
+                jobset = self._fleet.jobset_by_uid.get(pod.jobset_uid)
+                workload = self._fleet.workload_of(jobset) if jobset else None
+                if workload is not None and pod.holds_gpus:
+                    keys.add(workload.key)
+                strangers += workload is None and pod.holds_gpus > 0
+        if strangers:
+            self._notes.append(
+                f"{strangers} pods with GPUs on these nodes belong to no job in a queue: where they go is not known"
+            )
+        held = [each for queue in self._then.snapshot.queues.values() for each in queue.workloads.values()]
+        return [
+            each
+            for each in held
+            if each.key in keys or any(values[-1] in names for group in each.pod_sets for values, _ in group.places)
+        ]
+
+    def _submit(self, text: str, name: str) -> None:
+        form = "QUEUE:GPUS[:PRIORITY]"
+        queue_name, gpus_text, *rest = _split(text, "--submit", form, 2, 3)
+        gpus = _whole(gpus_text, "--submit", form, text)
+        priority = _whole(rest[0], "--submit", form, text) if rest else 0
+        if gpus < 1 or (gpus > NODE_GPUS and gpus % NODE_GPUS):
+            raise BadInput(f"--submit {text}: GPUs have to be 1 to {NODE_GPUS}, or a multiple of {NODE_GPUS}.")
+        local = self._fleet.local_queues.get((self._namespace, queue_name))
+        target = local.cluster_queue if local else queue_name
+        queue = self._fleet.cluster_queues.get(("", target))
+        if queue is None:
+            mine = [each for where, each in self._fleet.local_queues if where == self._namespace]
+            known = sorted({*mine, *(each for _, each in self._fleet.cluster_queues)})
+            raise _not_there("--submit", text, "queue", queue_name, known)
+        pods, each = max(1, gpus // NODE_GPUS), min(gpus, NODE_GPUS)
+        group = PodSet("main", pods, {GPU: gpus}, {GPU: each}, tolerations=ANY_TAINT)
+        workload = Workload((self._namespace, name), name, target, priority, self._fleet.at, [group])
+        closed = (closed_reason(local) if local else "") or closed_reason(queue)
+        if closed:
+            self._notes.append(f"{name} waits: {closed}")
+            self._closed.append(workload)
+        else:
+            self._new.append(workload)
+            self._then.submit(workload)
+
+    def _note_limits(self, flavors: Iterable[str]) -> None:
+        if self._drained:
+            plain = [name for name in flavors if name not in self._then.snapshot.trees]
+            if plain:
+                self._notes.append(
+                    f"flavor {', '.join(plain)} has no topology, so Kueue counts quota alone and not machines: whether "
+                    "machines are left for its jobs is not known"
+                )
+        waiting = sum(each.is_waiting for each in self._fleet.workloads.values())
+        if waiting > MAX_WAITING:
+            self._notes.append(f"{waiting} jobs wait; the first {MAX_WAITING} are tried")
+
+
+def _on_machines(cluster: VirtualCluster, flavor: str) -> int | None:
+    tree = cluster.snapshot.trees.get(flavor)
+    return sum(max(0, each.free.get(GPU, 0) - each.used.get(GPU, 0)) for each in tree.leaves) if tree else None
+
+
+def _running(cluster: VirtualCluster) -> dict[Key, Workload]:
+    return {key: each for queue in cluster.snapshot.queues.values() for key, each in queue.workloads.items()}
+
+
+def _drained(fleet: Fleet, names: Iterable[str]) -> Iterator[tuple[Key, Node]]:
+    for name in names:
+        found = {key: node for key, node in fleet.nodes.items() if name in {node.name, node.pool, node.host}}
+        if not found:
+            pools = sorted({node.pool for node in fleet.nodes.values() if node.pool})
+            raise BadInput(
+                f"There is no node, pool or host {name}.", f"Pools: {', '.join(pools) or 'none'}; a4 nodes lists nodes."
+            )
+        yield from ((key, structs.replace(node, cordoned=True)) for key, node in found.items())
+
+
+def _with_quotas(fleet: Fleet, changes: Iterable[str]) -> Mapping[Key, ClusterQueue]:
+    queues = dict(fleet.cluster_queues)
+    for text in changes:
+        form = "QUEUE:FLAVOR:GPUS"
+        name, flavor, amount = _split(text, "--quota", form, 3)
+        gpus = _whole(amount, "--quota", form, text)
+        if gpus < 0:
+            raise BadInput(f"--quota {text}: GPUs have to be 0 or more.")
+        queue = queues.get(("", name))
+        if queue is None:
+            raise _not_there("--quota", text, "ClusterQueue", name, sorted(each for _, each in queues))
+        known = [each.flavor for each in queue.quotas if each.resource == GPU]
+        if flavor not in known:
+            raise _not_there("--quota", text, f"GPU quota in ClusterQueue {name} of flavor", flavor, known)
+        queues["", name] = structs.replace(
+            queue,
+            quotas=tuple(
+                structs.replace(each, nominal=gpus) if (each.flavor, each.resource) == (flavor, GPU) else each
+                for each in queue.quotas
+            ),
+        )
+    return queues
+
+
+def _not_there(flag: str, text: str, kind: str, name: str, known: Iterable[str]) -> BadInput:
+    return BadInput(f"{flag} {text}: there is no {kind} {name}.", f"There are: {', '.join(known) or 'none'}.")
+
+
+def _split(text: str, flag: str, form: str, *parts: int) -> list[str]:
+    found = text.split(":")
+    if len(found) not in parts or not all(found):
+        raise BadInput(f"{flag} {text} has to be {form}.")
+    return found
+
+
+def _whole(text: str, flag: str, form: str, whole: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise BadInput(f"{flag} {whole} has to be {form}, and {text} is no whole number.") from None

@@ -1,0 +1,168 @@
+"""What would follow from a change: who starts, who is preempted, what is left; the cluster stays as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec import structs
+
+from console.errors import BadInput, NotFound
+from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor, Topology
+from console.kube.objects.workload import TopologyDomain
+from console.scheduling.expected_starts import expected_starts
+from console.scheduling.what_if import Changes, WhatIf, what_if
+from tests.fakes import fleet_of
+from tests.screens.queue_scene import claim, cluster_queue, job
+from tests.screens.scene import a4, rank
+
+if TYPE_CHECKING:
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+
+
+def runs(name: str, nodes: int, **more: object) -> tuple[JobSet, Workload]:
+    made = job(name, nodes)
+    return made, structs.replace(claim(made), **more)
+
+
+def waits(name: str, nodes: int, **more: object) -> tuple[JobSet, Workload]:
+    made = job(name, nodes, suspended=True)
+    return made, structs.replace(claim(made, waits="insufficient unused quota"), **more)
+
+
+def scene(*jobs: tuple[JobSet, Workload], **queue: object) -> Fleet:
+    used = sum(workload.total("nvidia.com/gpu") for _, workload in jobs if workload.cluster_queue)
+    made = structs.replace(cluster_queue("a4", used), **queue)
+    doors = (LocalQueue("default", name, cluster_queue="a4") for name in ("a4", "door"))
+    return fleet_of(made, *doors, ResourceFlavor("a4"),
+                    *(each for pair in jobs for each in pair))  # fmt: skip
+
+
+def told(found: WhatIf) -> dict[str, str]:
+    return {each.job: f"{each.what} {each.by}".strip() for each in found.consequences}
+
+
+def asked(fleet: Fleet, **changes: tuple[str, ...]) -> dict[str, str]:
+    return told(what_if(fleet, "default", Changes(**changes)))
+
+
+PREEMPTING = Preemption(within_queue="LowerPriority")
+
+
+def test_a_new_job_starts_where_there_is_room_and_waits_where_there_is_none() -> None:
+    fleet = scene(runs("a", 4))
+    found = what_if(fleet, "default", Changes(submit=("a4:32",)))
+    assert told(found) == {"new-1": "starts"}
+    (free,) = found.free
+    assert (free.queue, free.flavor, free.now, free.then) == ("a4", "a4", 32, 0)
+    assert (free.machines_now, free.machines_then) == (None, None), "the flavor has no topology"
+    assert asked(fleet, submit=("door:40",)) == {"new-1": "waits"}
+    assert asked(fleet, submit=("door:16", "a4:24")) == {"new-1": "starts", "new-2": "waits"}
+
+
+def test_a_higher_priority_preempts_and_the_victim_waits() -> None:
+    fleet = scene(runs("low", 4, priority=1), runs("high", 4, priority=9), preemption=PREEMPTING)
+    found = what_if(fleet, "default", Changes(submit=("a4:16:5",)))
+    assert told(found) == {"new-1": "starts", "low": "preempted new-1"}
+    assert [each.position for each in found.consequences] == [0, 1]
+    assert asked(fleet, submit=("a4:16:1",)) == {"new-1": "waits"}
+    assert what_if(fleet, "default", Changes(submit=("a4:16:1",))).consequences[0].position == 1
+
+
+def test_stopping_a_job_and_another_priority_let_others_start() -> None:
+    fleet = scene(runs("a", 8), waits("first", 6, created=1.0), waits("second", 4, created=2.0))
+    assert asked(fleet, stop=("a",)) == {"a": "stopped", "first": "starts"}
+    assert asked(fleet, stop=("a",), priority=("second:5",)) == {"a": "stopped", "second": "starts"}
+    assert asked(fleet, stop=("a", "a", "first")) == {"a": "stopped", "first": "stopped", "second": "starts"}
+
+
+def test_more_quota_lets_one_start_and_less_takes_from_nobody() -> None:
+    fleet = scene(runs("a", 8), waits("b", 2))
+    assert asked(fleet, quota=("a4:a4:80",)) == {"b": "starts"}
+    assert asked(fleet, quota=("a4:a4:8",)) == {}
+    assert what_if(fleet, "default", Changes(quota=("a4:a4:8",))).free[0].then == 0
+
+
+def test_what_would_happen_anyway_is_not_told() -> None:
+    fleet = scene(runs("a", 4), waits("soon", 2), waits("later", 4))
+    assert asked(fleet, quota=("a4:a4:65",)) == {}, "soon starts without it too"
+
+
+def placed_fleet(spare: int) -> Fleet:
+    nodes = [
+        structs.replace(a4(number), block="blk", pool="pool", host=f"host-{number}") for number in range(2 + spare)
+    ]
+    parts: list[object] = []
+    for number, name in enumerate(("a", "b")):
+        made = job(name, 1)
+        held = claim(made)
+        group = structs.replace(held.pod_sets[0], domains=(TopologyDomain((nodes[number].name,), 1),))
+        parts += [made, structs.replace(held, pod_sets=(group,)), rank(made, 0, nodes[number].name)]
+    return fleet_of(
+        cluster_queue("a4", 16), LocalQueue("default", "door", cluster_queue="a4"),
+        ResourceFlavor("a4", topology="net"), Topology("net", levels=("kubernetes.io/hostname",)), *nodes, *parts,
+    )  # fmt: skip
+
+
+def test_the_jobs_of_a_lost_host_start_elsewhere_or_wait() -> None:
+    with_spare, without = placed_fleet(1), placed_fleet(0)
+    found = what_if(with_spare, "default", Changes(drain=("host-0",)))
+    assert told(found) == {"a": "moves"}
+    assert (found.free[0].machines_now, found.free[0].machines_then) == (8, 0)
+    assert (found.free[0].now, found.free[0].then) == (48, 48), "quota is not lost with a machine"
+    assert asked(without, drain=("host-0",)) == {"a": "leaves"}
+    assert asked(with_spare, drain=("pool",)) == {"a": "leaves", "b": "leaves"}
+    assert not found.notes
+
+
+def test_machines_of_a_flavor_without_topology_are_said_not_to_be_counted() -> None:
+    made, workload = runs("a", 1)
+    fleet = fleet_of(cluster_queue("a4", 8), LocalQueue("default", "a4", cluster_queue="a4"), ResourceFlavor("a4"),
+                     a4(0), made, workload, rank(made, 0, a4(0).name))  # fmt: skip
+    (note,) = what_if(fleet, "default", Changes(drain=(a4(0).name,))).notes
+    assert note.startswith("flavor a4 has no topology, so Kueue counts quota alone and not machines")
+
+
+def test_a_closed_queue_admits_nothing() -> None:
+    found = what_if(scene(runs("a", 1), stop_policy="Hold"), "default", Changes(submit=("door:8",)))
+    assert told(found) == {"new-1": "waits"}
+    assert found.notes == ("new-1 waits: queue a4 is stopped (stop policy Hold) and admits nothing",)
+
+
+def test_the_cluster_stays_as_it_is() -> None:
+    fleet = scene(runs("low", 4, priority=1), runs("b", 4, priority=9), waits("c", 4), preemption=PREEMPTING)
+    left = {"uid-b": 60.0}
+    before = expected_starts(fleet, left)
+    asked(fleet, submit=("a4:16:5",), stop=("b",), quota=("a4:a4:8",), priority=("c:7",))
+    assert expected_starts(fleet, left) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"submit": ("a4",)}, "--submit a4 has to be QUEUE:GPUS[:PRIORITY]."),
+        ({"submit": ("a4:many",)}, "--submit a4:many has to be QUEUE:GPUS[:PRIORITY], and many is no whole number."),
+        ({"submit": ("a4:12",)}, "--submit a4:12: GPUs have to be 1 to 8, or a multiple of 8."),
+        ({"submit": ("b4:8",)}, "--submit b4:8: there is no queue b4. There are: a4, door."),
+        ({"quota": ("a4:spot:8",)},
+         "--quota a4:spot:8: there is no GPU quota in ClusterQueue a4 of flavor spot. There are: a4."),
+        ({"quota": ("b4:a4:8",)}, "--quota b4:a4:8: there is no ClusterQueue b4. There are: a4."),
+        ({"quota": ("a4:a4:-8",)}, "--quota a4:a4:-8: GPUs have to be 0 or more."),
+        ({"priority": ("a",)}, "--priority a has to be JOB:N."),
+        ({"drain": ("nowhere",)}, "There is no node, pool or host nowhere. Pools: none; a4 nodes lists nodes."),
+    ],
+)  # fmt: skip
+def test_a_change_of_what_is_not_there_is_refused(changes: dict[str, tuple[str, ...]], words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        asked(scene(runs("a", 1)), **changes)
+    assert str(caught.value) == words
+
+
+def test_a_job_that_is_not_there() -> None:
+    with pytest.raises(NotFound, match="There is no job b in namespace default"):
+        asked(scene(runs("a", 1)), stop=("b",))
+    done = job("done", 1)
+    with pytest.raises(BadInput, match="done neither holds GPUs of a queue nor is among the first 200 that wait"):
+        what_if(fleet_of(cluster_queue("a4", 0), done), "default", Changes(stop=("done",)))
