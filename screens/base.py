@@ -21,6 +21,7 @@ from console.kube.snapshot import Fleet, WatchState
 from screens.config import keys_of, own_commands
 from screens.widgets.bars import READING, KeyBar, KeyHint, Title, TitleBar
 from screens.widgets.base import Abstract
+from screens.widgets.line import OfSnapshot
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import MINE, Span, sentence
@@ -209,6 +210,9 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         start = thread_time()  # whatever else the machine does meanwhile
         self._show_title()
         self.show_fleet(self.app.fleet)
+        stale = any(link.state is WatchState.STALE for link in self.links(self.app.fleet))
+        for part in self.query(".of-snapshot").results(OfSnapshot):
+            part.stale = stale
         cost = thread_time() - start
         self._drawing_is_slow = cost > SLOW
         listing = any(link.state is WatchState.LISTING for link in self.links(self.app.fleet))

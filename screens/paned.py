@@ -53,7 +53,7 @@ class PanedScreen(LiveScreen):
         with Container(id="split"):
             with Container(id="list"):
                 yield from parts
-            yield Pane(self.pane_lines, id="pane")
+            yield Pane(self.pane_lines, id="pane", classes="of-snapshot")
 
     @abstractmethod
     def pane_lines(self, width: int, height: int, now: float) -> Lines:

@@ -215,7 +215,7 @@ def trend_cell(line: JobLine) -> Cell:
 def head(
     line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0
 ) -> list[Span]:
-    """State and numbers of a job in one line; `short` leaves out who and where. Its age is that at `now`, or in the
+    """State and numbers of a job in one line; `short` leaves out who. Its age is that at `now`, or in the
     picture if that is later; a job that is gone ages no more.
     """
     if line is None:
@@ -238,7 +238,7 @@ def head(
         ("namespace", jobset.namespace),
     ]
     for label, cell in parts:
-        if short and label in {"priority", "owner", "namespace"}:
+        if short and label in {"priority", "owner"}:
             continue
         values = runs_of(cell)
         if any(run.text for run in values):

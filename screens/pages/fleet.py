@@ -10,11 +10,13 @@ from textual import getters, on
 from textual.binding import Binding, BindingType
 
 from console.google.node_pools import with_google
+from console.kube.snapshot import WatchState
 from console.scheduling.ranks import ranks
 from console.scheduling.topology import Pool, pools
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.dialogs.pool_actions import PoolsScreen
 from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
+from screens.widgets.line import as_last_known
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
@@ -75,7 +77,10 @@ class FleetScreen(PoolsScreen):
         for pool in self._floors:
             held.update(dict(pool.floor.holders))
         self._holders = sorted(held.items(), key=lambda each: (-each[1], each[0].key))
-        self.map.show_floors([(heading(pool), pool.floor) for pool in self._floors], self.app.job_ink)
+        stale = any(link.state is WatchState.STALE for link in self.links(fleet))
+        headings = [as_last_known(heading(pool)) if stale else heading(pool) for pool in self._floors]
+        floors = [pool.floor for pool in self._floors]
+        self.map.show_floors(list(zip(headings, floors, strict=True)), self.app.job_ink)
 
     _asking = False
     _offered = False  # whether the key that asks was shown last time

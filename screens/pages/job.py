@@ -83,8 +83,8 @@ class JobScreen(LiveScreen):
         self._watched_by: object | None = None  # the connection by which alarms are heard
 
     def body(self) -> ComposeResult:
-        yield SentenceLine(id="head")
-        yield SentenceLine(id="told")
+        yield SentenceLine(id="head", classes="of-snapshot")
+        yield SentenceLine(id="told", classes="of-snapshot")
         yield TabStrip()
         jobset = self.app.fleet.jobsets.get(self.key)
         self._first_tab = self._first_tab or first_tab(jobset)

@@ -90,7 +90,7 @@ class JobsScreen(PanedScreen):
 
     def body(self) -> ComposeResult:
         yield from self.beside_pane(JobTable())
-        yield SentenceLine(id="reason")
+        yield SentenceLine(id="reason", classes="of-snapshot")
 
     def subject(self) -> dict[str, str]:
         row = self.table.row

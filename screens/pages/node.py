@@ -108,7 +108,7 @@ class NodeScreen(NodeActions, PodActions):
         self.crumb = name
 
     def body(self) -> ComposeResult:
-        yield Facts()
+        yield Facts(classes="of-snapshot")
         yield PodsHere()
         yield EventTable()
 

@@ -93,7 +93,7 @@ class PodScreen(PodActions):
         self.crumb = name
 
     def body(self) -> ComposeResult:
-        yield Facts()
+        yield Facts(classes="of-snapshot")
         yield ContainerTable()
         yield EventTable()
 

@@ -88,7 +88,7 @@ class PodsScreen(PanedScreen, PodActions):
         self._tally = Tally()
 
     def body(self) -> ComposeResult:
-        yield SummaryLine()
+        yield SummaryLine(classes="of-snapshot")
         yield from self.beside_pane(AllPods())
 
     def show_fleet(self, fleet: Fleet) -> None:

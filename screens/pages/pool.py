@@ -71,7 +71,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         self._cordoned: tuple[bool, str] | None = None
 
     def body(self) -> ComposeResult:
-        yield SummaryLine(id="of-nodes")
+        yield SummaryLine(id="of-nodes", classes="of-snapshot")
         yield SentenceLine(id="of-google")
         yield ProgressRows()
         yield from self.beside_pane(NodeTable())

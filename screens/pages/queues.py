@@ -104,9 +104,9 @@ class QueuesScreen(PanedScreen):
 
     def body(self) -> ComposeResult:
         yield from self.beside_pane(
-            ClusterQueueTable(), LocalQueueTable(), SentenceLine(id="of-queue"), WorkloadTable()
+            ClusterQueueTable(), LocalQueueTable(), SentenceLine(id="of-queue", classes="of-snapshot"), WorkloadTable()
         )
-        yield SentenceLine(id="reason")
+        yield SentenceLine(id="reason", classes="of-snapshot")
 
     def on_mount(self) -> None:
         self.workloads.focus()

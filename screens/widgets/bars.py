@@ -110,8 +110,10 @@ class TitleBar(Inked):
         states = {each.state for each in self.title.links}
         is_live = not self.title.trouble and states <= {WatchState.LIVE, WatchState.ABSENT}
         # While it is live, how long it was quiet is worth less than a tab's key, which must not come and go with it
-        if _cells(right) > room or (is_live and not self._digits_fit(width - _cells(right))):
+        if _cells(right) > room or (is_live and not self._tabs_fit(width - _cells(right), names=True)):
             right = self._right(width, brief=True)
+            if not self.title.narrowed and not self._tabs_fit(width - _cells(right), names=False):
+                right = self._right(width, brief=True, namespace=False)
         right_width = _cells(right)
         if right_width > room:
             right = self._right(0)
@@ -151,8 +153,8 @@ class TitleBar(Inked):
             self._short = len(self.title.trail) > 1
         return [(Span(self.NAME, "accent"), self.ground("bar")), *self._tabs()]
 
-    def _digits_fit(self, room: int) -> bool:
-        self._names, self._alone, self._short = True, False, False
+    def _tabs_fit(self, room: int, *, names: bool) -> bool:
+        self._names, self._alone, self._short = names, False, False
         return len(self.NAME) + _cells(run for run, _ in self._tabs()) <= room
 
     def _tabs(self) -> list[tuple[Span, Style]]:
@@ -163,17 +165,17 @@ class TitleBar(Inked):
             tabs.append((Span(self._tab(mode, key, name), ink), self.ground(ground) + click))
         return tabs
 
-    def _right(self, width: int, *, brief: bool = False) -> list[Span]:
+    def _right(self, width: int, *, brief: bool = False, namespace: bool = True) -> list[Span]:
         """The cluster and the freshness; `brief` leaves out the reason."""
         title = self.title
+        where = title.namespace if namespace and width else ""
         runs: list[Span] = []
         if title.practice:
             runs += [Span(" practice cluster ", "found")]
-            if title.namespace and (width >= 100 or (width and title.narrowed)):
-                runs += [Span(f" {title.namespace}", "dim")]
+            runs += [Span(f" {where}", "dim")] if where else []
         elif width >= 60:
             place = title.cluster if len(title.cluster) <= width // 4 else "…" + title.cluster[-(width // 4) :]
-            runs += [Span(" / ".join(filter(None, (place, title.namespace if place else ""))), "dim")]
+            runs += [Span(" / ".join(filter(None, (place, where if place else ""))), "dim")]
         if title.unverified:
             runs += [Span("  TLS unverified", "bad")]
         if title.read_only and width >= 80:

@@ -228,6 +228,21 @@ class Inked(Widget):
         return style
 
 
+class OfSnapshot(Inked):
+    """What tells of the snapshot, in words. With the class `of-snapshot` it says so where that may be out of date."""
+
+    stale: reactive[bool] = reactive(False, layout=True)
+
+
+def as_last_known(runs: Iterable[Span]) -> tuple[Span, ...]:
+    """The first line of what is said of a snapshot that may be out of date."""
+    return (Span("last known: ", "waits"), *dimmed(runs))
+
+
+def dimmed(runs: Iterable[Span]) -> list[Span]:
+    return [Span(run.text, "dim") for run in runs]
+
+
 class CutLines(Inked):
     """Shows lines, each cut at the widget's width."""
 

@@ -10,7 +10,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from screens import wording
-from screens.widgets.line import Inked, fit_runs, line
+from screens.widgets.line import OfSnapshot, as_last_known, dimmed, fit_runs, line
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Cell, Span, runs_of
@@ -47,18 +47,26 @@ def _width(fact: Fact) -> int:
 
 
 NAME = 14  # columns of a fact's name
+STALE: Fact = ("Connection", Span("lost: last known", "waits"))
 
 
-class Facts(Inked):
+class Facts(OfSnapshot):
     DEFAULT_CSS = "Facts { height: auto; padding: 0 0; }"
     facts: reactive[tuple[Fact, ...]] = reactive((), layout=True)
 
+    @property
+    def _shown(self) -> tuple[Fact, ...]:
+        """The facts; of a snapshot that may be out of date with a first one that says so."""
+        if not self.stale:
+            return self.facts
+        return (STALE, *((name, dimmed(runs_of(cell))) for name, cell in self.facts))
+
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(arrange(self.facts, width - 4))
+        return len(arrange(self._shown, width - 4))
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = arrange(self.facts, width - 4)
+        lines = arrange(self._shown, width - 4)
         back = self.rich_style.background_style
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
@@ -100,13 +108,15 @@ def event_lines(events: Iterable[Event], now: float, room: int) -> Lines:
     return [[], [Span("events", "head")], *rows] if rows else []
 
 
-class Pane(Inked):
+class Pane(OfSnapshot):
     """Shows the lines that its function returns for (width, height, now); `renew` calls it again."""
 
     DEFAULT_CSS: ClassVar[str] = "Pane { padding: 0 1; }"
 
-    def __init__(self, lines: Callable[[int, int, float], Lines], *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(
+        self, lines: Callable[[int, int, float], Lines], *, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
         self._ask = lines
         self._lines: Lines = []
 
@@ -114,13 +124,17 @@ class Pane(Inked):
         """Get the lines again and repaint if they changed; a hidden pane does nothing."""
         width, height = self.content_size
         if self.display and width and height:
-            before, lines = self._lines, self._ask(width, height, time.time())
+            before, lines = self._lines, self._ask(width, height - self.stale, time.time())
+            if self.stale and lines:
+                lines = [[*as_last_known(())], *map(dimmed, lines)]
             self._lines = lines if len(lines) <= height else [*lines[: height - 1], [Span("… z shows more", "faint")]]
             if self._lines != before:
                 self.refresh()
 
     def on_resize(self) -> None:
         self.renew()
+
+    watch_stale = renew
 
     def render_line(self, y: int) -> Strip:
         ground = self.rich_style

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from screens.widgets.line import Inked, joined, line
+from screens.widgets.line import OfSnapshot, as_last_known, joined, line
 from screens.wording import Span
 
 if TYPE_CHECKING:
@@ -64,10 +64,17 @@ def _words(runs: Sequence[Span]) -> list[tuple[int, list[Span]]]:
     return words
 
 
-class SentenceLine(Inked):
+class Heading(OfSnapshot):
+    runs: reactive[tuple[Span, ...]] = reactive(())
+
+    @property
+    def said(self) -> tuple[Span, ...]:
+        return as_last_known(self.runs) if self.stale and self.runs else self.runs
+
+
+class SentenceLine(Heading):
     DEFAULT_CSS: ClassVar[str] = "SentenceLine { height: auto; max-height: 3; padding: 0 1; }"
 
-    runs: reactive[tuple[Span, ...]] = reactive(())
     cut = " …"  # stands at the end of what there is no room for
     _high = -1
 
@@ -82,11 +89,11 @@ class SentenceLine(Inked):
 
     def lines_at(self, width: int) -> int:
         """Number of lines that the sentence takes at that width."""
-        return len(folded_runs(self.runs, width))
+        return len(folded_runs(self.said, width))
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = folded_runs(self.runs, width)
+        lines = folded_runs(self.said, width)
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
         ground = self.rich_style
@@ -110,9 +117,8 @@ def show_whole(screen: Screen[Any], told: SentenceLine) -> None:
         screen.notify(words, timeout=3)
 
 
-class SummaryLine(Inked):
+class SummaryLine(Heading):
     DEFAULT_CSS = "SummaryLine { height: 1; }"
-    runs: reactive[tuple[Span, ...]] = reactive(())
 
     def render_line(self, y: int) -> Strip:
-        return line([Span("  "), *self.runs], self.size.width, self.over(self.rich_style.background_style))
+        return line([Span("  "), *self.said], self.size.width, self.over(self.rich_style.background_style))

@@ -232,6 +232,17 @@ async def test_a_namespace_that_is_not_there_is_refused_and_the_lists_stay() -> 
         assert (app.only_namespace, session.called("switch")) == ("", [])
 
 
+@pytest.mark.parametrize(("practice", "where"), [(True, "practice cluster  "), (False, "test / ")])
+async def test_the_title_names_the_namespace_on_80_columns(practice: bool, where: str) -> None:
+    async with console(settings=Settings(practice=practice), size=(80, 24)) as (app, pilot, _):
+        for key, tab, namespace in (("1", "1 Fleet", "all namespaces"), ("5", "5 Launch", "default")):
+            await pilot.press(key)
+            await until(pilot, lambda tab=tab: tab in text_of(app.screen.query_one(TitleBar)))  # type: ignore[misc]
+            title = text_of(app.screen.query_one(TitleBar))
+            assert f"{where}{namespace}  ● live" in title
+            assert all(f" {each} " in title for each in range(8))
+
+
 async def test_lists_are_narrowed_to_the_picked_namespace_and_the_title_says_so() -> None:
     async with console(settings=Settings(practice=True)) as (app, pilot, _):
         await pilot.press("4")

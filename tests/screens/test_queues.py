@@ -138,6 +138,7 @@ async def test_stale_rows_stay() -> None:
     async with console(session, size=(160, 40)) as (app, pilot, _):
         await pilot.press("2")
         await until(pilot, lambda: "dpo-b" in screen_text(app))
+        assert "last known" not in screen_text(app)
         stale = {
             kind: WatchStatus(kind, WatchState.STALE, since=1.0, last_seen=1.0, why="connection refused")
             for kind in live_links()
@@ -145,6 +146,17 @@ async def test_stale_rows_stay() -> None:
         session.show(links=stale)
         await until(pilot, lambda: "connection refused" in screen_text(app))
         assert "dpo-b" in screen_text(app)
+        assert "last known: ── all queues" in screen_text(app)
+        assert screen_text(app).count("last known:") == 2  # of the pane too
+        app.open_page("job", "default", "llama")
+        await until(pilot, lambda: "last known: ● running  llama" in screen_text(app))
+        await pilot.press("escape", "1")
+        await until(pilot, lambda: "last known: a4-highgpu-8g-a4-pool" in screen_text(app))
+        node = next(iter(session.fleet.nodes.values()))
+        app.open_page("node", node.name)
+        await until(pilot, lambda: "lost: last known" in screen_text(app))
+        session.show(links=live_links())
+        await until(pilot, lambda: "lost: last known" not in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (250, 60), (20, 5)])
