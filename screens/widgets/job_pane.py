@@ -15,6 +15,7 @@ from screens import wording
 from screens.columns.jobs import attempt_cell, events_of, glance_words, place_words, reasons, start_words, state_cell
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
 from screens.widgets.charts.training_plot import Chart, View, draw_chart
+from screens.widgets.line import wrap
 from screens.widgets.pane import event_lines
 from screens.widgets.sentence_line import folded_runs
 from screens.wording import Span, runs_of
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from screens.widgets.pane import Lines
 
 LOSS = METRICS[0]
+LAST_LEAST = 6
+"""Lines that a curve leaves for the last lines of the log, which tell what came since."""
+CURVE_LEAST, CURVE_MOST = 4, 12
+LEAST_HOURS = 0.1
 PODS_MOST = 3
 """Lines of pods; of more only numbers are shown."""
 
@@ -55,14 +60,9 @@ def job_lines(
             found += [*folded_runs([Span("starts    ", "dim"), Span(start_words(job.start, now))], width), []]
         found += waiting_lines(job.why, width, whose, start_known=job.start is not None and job.start.at > 0)
     else:
-        found += _figures(job, measures, width, max(5, min(12, height - 20)))
-    if job.ranks and job.jobset.state is not JobState.PENDING:
-        found += _pods(job, width)
-        found.append(_cost(job, now))
-    found += _last_lines(measures, height - len(found)) or event_lines(
-        events_of(job).values(), now, min(10, height - len(found))
-    )
-    return found
+        found += _begun(job, measures, width, height - len(found) - LAST_LEAST, now)
+    room = height - len(found)
+    return found + (_last_lines(measures, width, room) or event_lines(events_of(job).values(), now, min(10, room)))
 
 
 def _title(job: JobLine, width: int, now: float) -> list[Span]:
@@ -111,8 +111,19 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_kn
 # while it runs, and after
 
 
-def _figures(job: JobLine, measures: JobMeasures | None, width: int, high: int) -> Lines:
-    """The progress of the job as bar and figures, and its curve."""
+def _begun(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
+    """The progress of the job, its curve, its pods and its cost in `room` lines.
+
+    If there is little room the curve goes first, then the cost and the glyphs of the pods.
+    """
+    figures = _figures(job, width)
+    pods = [*_pods(job, width), *_cost(job, now)] if job.ranks else []
+    pods = pods[: max(1, room - len(figures))]
+    return [*figures, *_curve(measures, width, min(CURVE_MOST, room - len(figures) - len(pods) - 1)), *pods]
+
+
+def _figures(job: JobLine, width: int) -> Lines:
+    """The progress of the job as bar and figures."""
     glance, found = job.glance, list[list[Span]]()
     if glance is not None and glance.step is not None and glance.total and not job.jobset.finished:
         left = f"   {wording.age(glance.eta)} left" if glance.eta else ""
@@ -121,6 +132,13 @@ def _figures(job: JobLine, measures: JobMeasures | None, width: int, high: int) 
     if glance is not None:
         pace = f"  {glance.step_time:.3g} s a step" if glance.step_time else ""
         found.append([*glance_words(glance), Span(pace, "dim")])
+    return found
+
+
+def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
+    """The curve of the loss or of the bandwidth and an empty line; nothing in fewer than CURVE_LEAST lines."""
+    if high < CURVE_LEAST:
+        return []
     track = measures.track if measures is not None else None
     test = measures.tests[-1] if measures is not None and measures.tests else None
     canvas = Canvas(width, high)
@@ -128,11 +146,11 @@ def _figures(job: JobLine, measures: JobMeasures | None, width: int, high: int) 
         with track.lock:
             draw_chart(canvas, Box(0, 0, width, high), Chart(LOSS, track, marks=track.events(), large=False),
                        View(), "loss, all steps read")  # fmt: skip
-        found += [*canvas.rows(), []]
-    elif test is not None and len(test.test.rows) > 1:
+        return [*canvas.rows(), []]
+    if test is not None and len(test.test.rows) > 1:
         _draw_busbw(canvas, test)
-        found += [*canvas.rows(), []]
-    return found
+        return [*canvas.rows(), []]
+    return []
 
 
 def _draw_busbw(canvas: Canvas, test: MeasuredTest) -> None:
@@ -167,17 +185,23 @@ def _pods(job: JobLine, width: int) -> Lines:
     return found
 
 
-def _cost(job: JobLine, now: float) -> list[Span]:
+def _cost(job: JobLine, now: float) -> Lines:
     """GPU-hours since Kueue admitted the job; empty if it was not admitted."""
     workload = job.fleet.workload_of(job.jobset)
     admitted = condition(workload.conditions, "Admitted") if workload else None
     if admitted is None or not admitted.is_true or not admitted.since:
         return []
     hours = job.jobset.gpus * max(0.0, (job.jobset.finished_at or now) - admitted.since) / 3600
-    return [Span(f"{hours:,.1f} GPU-hours", ""), Span(" since its admission", "dim")]
+    amount = f"{hours:,.1f}" if hours >= LEAST_HOURS else f"less than {LEAST_HOURS}"
+    return [[Span(f"{amount} GPU-hours", ""), Span(" since its admission", "dim")]]
 
 
-def _last_lines(measures: JobMeasures | None, room: int) -> Lines:
-    """The last log lines of the pod that prints the steps, newest at the bottom."""
-    lines = measures.last_lines(max(0, min(room - 2, 12))) if measures is not None else []
-    return [[], [Span("last lines", "head")], *([Span(redact(text), "dim")] for text in lines)] if lines else []
+def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
+    """The last log lines of the pod that prints the steps, newest at the bottom and wrapped: the loss is at its end."""
+    texts = measures.last_lines(12) if measures is not None and room > 2 else []
+    if not texts:
+        return []
+    *before, newest = [redact(text) for text in texts]
+    folded = wrap(newest, width)[: room - 2]
+    before = before[max(0, len(before) - (room - 2 - len(folded))) :]
+    return [[], [Span("last lines", "head")], *([Span(text, "dim")] for text in (*before, *folded))]

@@ -87,6 +87,35 @@ def test_a_running_job_shows_its_bar_curve_pods_and_last_lines() -> None:
     assert shown[-1] == "it 40/100 loss 0.25"
 
 
+def test_in_a_low_pane_the_curve_goes_before_the_last_lines_and_the_newest_is_folded() -> None:
+    fleet = queue_scene()
+    glance = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
+    newest = "[2026-09-05] iteration 40/ 100 | consumed samples: 40 | learning rate: 3.0E-04 | lm loss: 2.5E-01 |"
+    job = JobLine(fleet.jobsets["default", running(fleet)], fleet, glance, owner="mira")
+    measures = measured(50, "it 38/100 loss 0.27", newest)
+    for height in (12, 15, 20, 30):
+        shown = ["".join(run.text for run in line) for line in job_lines(job, measures, 60, height, fleet.at)]
+        assert len(shown) <= height
+        assert "40 %  step 40 of 100" in "\n".join(shown)
+        at = shown.index("last lines")
+        assert " ".join(shown[at + 1 :]).endswith(newest)
+    assert "it 38/100 loss 0.27" in shown
+    assert any("⠀" < letter <= "⣿" for line in shown for letter in line), "a curve of braille dots"
+
+
+def test_gpu_hours_too_few_for_a_digit_are_not_called_none() -> None:
+    fleet = queue_scene()
+    name = running(fleet)
+    jobset = fleet.jobsets["default", name]
+    workload = fleet.workload_of(jobset)
+    assert workload is not None
+    admitted = next(each.since for each in workload.conditions if each.type == "Admitted")
+    job = JobLine(jobset, fleet)
+    for after, words in ((1.0, "less than 0.1 GPU-hours"), (3600.0, f"{jobset.gpus:.1f} GPU-hours")):
+        lines = job_lines(job, None, 70, 40, admitted + after)
+        assert any(words in "".join(run.text for run in line) for line in lines)
+
+
 def test_secrets_and_controls_of_a_log_do_not_reach_the_screen() -> None:
     fleet = queue_scene()
     shown = lines_of(fleet, running(fleet), measured(3, "export HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789"))
