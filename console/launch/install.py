@@ -247,9 +247,8 @@ class ChartCatalog:
         return tuple(found)
 
     def notes(self, plan: LaunchPlan, *, practice: bool = False) -> tuple[str, ...]:
-        """What the values of a valid plan result in, such as the number of iterations; empty for a plan with problems.
-
-        On the practice cluster also what that cannot do of the faults it is asked for.
+        """What the values of a valid plan result in, such as iterations; for `practice` also which faults cannot
+        happen there.
         """
         if self.problems(plan):
             return ()

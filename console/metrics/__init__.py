@@ -1,1 +1,1 @@
-"""What jobs measure: NCCL tests, training, GPUs, and the alarms about them."""
+"""Measurements of jobs: NCCL tests, training, GPUs, and the alarms based on them."""

@@ -1,4 +1,4 @@
-"""The kinds of alarms, their thresholds, and when the next step of a run is late by the run's own past.
+"""The kinds of alarms, their thresholds, and when a run's next step counts as late, judged by its earlier steps.
 
 A step is not late while the run makes a pause as it has made before, for a checkpoint or an evaluation, nor before the
 next line is due in a log that tells of every hundredth step only.
@@ -82,16 +82,16 @@ class Alarm:
 
     @property
     def is_active(self) -> bool:
-        """Whether the alarm is not over, so that it is shown beside its job."""
+        """Whether the alarm is not over; active ones are shown beside their job."""
         return not self.over
 
     @property
     def lasted_to_job_end(self) -> bool:
-        """Whether its cause is still there, or was when somebody stopped the job."""
+        """Whether its cause still exists, or did when somebody stopped the job."""
         return not self.over or self.ended == STOPPED
 
     def next_step(self, owner: str = "", *, may_stop: bool = True) -> str:
-        """Commands for what to do next; `owner`: who launched the job, "you" for whoever reads it."""
+        """Commands for what to do next; `owner`: who launched the job, "you" for this person."""
         verb, why = _NEXT[self.kind]
         whose = f" (launched by {owner}, not by you)" if owner not in {"", YOU} else ""
         frees = f"; a4 stop {self.job} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
@@ -99,12 +99,12 @@ class Alarm:
 
     @property
     def text(self) -> str:
-        """What is wrong, and the details of it if there are any."""
+        """The problem, followed by details if there are any."""
         return f"{self.words}; {self.more}" if self.more else self.words
 
 
 def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
-    """What to do next about an alarm of this cluster; a stop only where it is allowed, and with the owner's name."""
+    """What to do next about an alarm; stopping is suggested only if allowed, with the job's owner."""
     jobset = watch.fleet.jobsets.get((alarm.namespace, alarm.job))
     owner = watch.whose(jobset.owner) if jobset is not None else ""
     said = alarm.next_step(owner, may_stop=not watch.read_only)
@@ -165,18 +165,18 @@ class StepCadence(Struct, frozen=True):
     """The longest between two such lines, but for the start, restarts, and what happened once (see ONCE)."""
 
     def late_after(self, limits: Thresholds) -> float:
-        """Seconds after the last step from which on the next one is late."""
+        """Seconds after the last step after which the next one counts as late."""
         return max(limits.late, limits.late_steps * self.pace, _LATE_LINES * self.between, _LATE_PAUSES * self.pause)
 
     def alarm_after(self, limits: Thresholds) -> float:
-        """Seconds after the last step from which on it is an alarm."""
+        """Seconds after the last step after which the missing step raises an alarm."""
         return max(
             limits.stall, limits.stall_steps * self.pace, _ALARM_LINES * self.between, _ALARM_PAUSES * self.pause
         )
 
 
 class Pauses:
-    """The longest times between two lines with steps, as they are read."""
+    """The longest times between two steps, updated line by line."""
 
     def __init__(self) -> None:
         self._first = self._second = 0.0
@@ -189,12 +189,12 @@ class Pauses:
 
     @property
     def longest(self) -> float:
-        """Seconds of the longest pause; a longest one that came only once counts up to ONCE."""
+        """The longest pause in seconds; one that occurred only once counts for at most ONCE."""
         return max(self._second, min(self._first, ONCE))
 
 
 def is_overdue(left: float, quiet: float) -> bool:
-    """Whether a run has printed no step for so long that the time left, as foretold then, cannot be true."""
+    """Whether a run has been silent for so long that its estimated remaining time `left` is wrong."""
     return quiet > 2 * left + 60
 
 
@@ -210,5 +210,5 @@ def _pace_words(pace: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration, from two minutes on in whole minutes, so that the words change seldom."""
+    """A duration; from two minutes on in whole minutes, so that the text changes rarely."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

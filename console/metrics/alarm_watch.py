@@ -1,4 +1,4 @@
-"""Listens to one job and says what is wrong with it: fed with lines and looks, it knows no clock and no cluster (pure).
+"""Evaluates the alarm rules of one job from its log lines and samples; it knows neither clock nor cluster (pure).
 
 Moments are those of this machine's clock at which something was heard: clocks of nodes may be minutes apart.
 """
@@ -91,20 +91,20 @@ class AlarmWatch:
 
     @property
     def active(self) -> tuple[Alarm, ...]:
-        """Alarms whose cause still lasts, and events that happened."""
+        """Alarms whose cause persists, and single events."""
         return tuple(each for each in self.alarms if each.is_active)
 
     @property
     def has_step_cadence(self) -> bool:
-        """Whether it has heard of steps, and for long enough to tell that one is late."""
+        """Whether enough steps have been read to tell when the next one is late."""
         return self._last is not None and self._last.step is not None and not self.unproved
 
     def reads_old_lines(self, now: float) -> bool:
-        """Whether lines that were read just now were printed long ago: then more of them may still be unread."""
+        """Whether the lines read just now are old, so that more lines may still be unread."""
         return now - self._old_line_at < OLD_WITHIN
 
     def feed_line(self, now: float, text: str, printed: float = 0.0) -> None:
-        """A line of any rank; `printed`: when, by the clock of its node, which counts for lines of before only."""
+        """Take a line of any rank; `printed` is its node's timestamp, used only for lines printed earlier."""
         early = now - self._listens < self._settles and printed
         if printed and now - printed > self._limits.late:
             self._old_line_at = now
@@ -115,14 +115,14 @@ class AlarmWatch:
             self._pausing = True
 
     def change_reader(self, now: float) -> None:
-        """Note that another reader takes over, which reads the lines printed so far once more."""
+        """Note that another reader takes over, which will read the earlier lines again."""
         self.quiet, self._listens = "no pod has", now
         if self._last is not None:
             self._awaited, self._read = self._last.step, (None, now)
             self._last = replace(self._last, step=None, steps=0)
 
     def evaluate(self, now: float, look: JobSample) -> list[Alarm]:
-        """Evaluate the rules for the job's present state; gives the new alarms."""
+        """Evaluate the rules for the job's current sample; returns the new alarms."""
         if look.stopped:
             if look.finished:  # nobody can look whether the causes of its alarms are gone
                 ended = "the job failed" if look.failed else STOPPED
@@ -147,7 +147,7 @@ class AlarmWatch:
         return self.alarms[min(known, len(self.alarms)) :]
 
     def _catches_up(self, now: float, look: JobSample) -> bool:
-        """Whether the new reader (see `change_reader`) still reads steps that the reader before it had read already."""
+        """Whether a new reader (see `change_reader`) still reads steps that were read before."""
         if self._awaited is None:
             return False
         if look.step != self._read[0]:
@@ -200,7 +200,7 @@ class AlarmWatch:
             self._keep(alarm, "" if look.running else _why_not_running(look))
 
     def _keep(self, alarm: Alarm, ended: str) -> None:
-        """Begin or update an alarm, or end it if `alarm` has no words; `ended`: by what, if not by its cause."""
+        """Begin or update an alarm, or end it if `alarm` has no text; `ended`: what ended it, if not its cause."""
         lasting = self._open.pop(alarm.kind, None)
         if not alarm.words:
             if lasting is not None:
@@ -233,7 +233,7 @@ class AlarmWatch:
         return True
 
     def _stalled(self, now: float, look: JobSample) -> str:
-        """The words of a stall if a step is overdue, else empty; sets `late` to the words for a step that is late."""
+        """The text of a stall alarm if a step is overdue, else empty; sets `late` to how late the step is."""
         self.late, self.unproved = "", False
         if not look.running or look.finished or look.trained or look.step is None:
             return ""
@@ -250,7 +250,7 @@ class AlarmWatch:
         return words if quiet > limit and proved else ""
 
     def _silent(self, now: float, look: JobSample) -> tuple[str, float]:
-        """The words of a stall if no line has come for longer than usual, else empty; and since when."""
+        """The text of a stall alarm if no line has come for too long, else empty; and since when."""
         if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
             return "", 0.0
         known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing
@@ -265,7 +265,7 @@ class AlarmWatch:
 
 
 def _why_not_running(look: JobSample) -> str:
-    """What ended an alarm of a job whose program does not run."""
+    """What ended an alarm whose job no longer runs."""
     if look.finished:
         return "the job failed" if look.failed else "the job ended"
     return "its pods ended"

@@ -1,4 +1,4 @@
-"""Alarms of all running jobs in the chosen namespaces: each job is followed until it ends.
+"""Monitors all running jobs of the chosen namespaces for alarms.
 
 A job whose page was opened is followed wholly, of every other one a log or two; what is not watched is said. Thresholds
 are in `console.metrics.alarm_rules`.
@@ -53,7 +53,7 @@ class AlarmMonitor:
         return [*self.past, *(alarm for job in self.jobs.values() for alarm in job.watch.alarms)]
 
     def take_watch(self, key: Key) -> AlarmWatch | None:
-        """Stop monitoring a job that another reader follows from now on, and give its alarms to that reader."""
+        """Stop monitoring a job that another reader follows from now on, and return its alarms."""
         job = self.jobs.pop(key, None)
         if job is None:
             return None
@@ -62,7 +62,7 @@ class AlarmMonitor:
         return job.watch
 
     def poll(self, kept: Collection[Key]) -> None:
-        """Check every running job except those, which are watched already."""
+        """Check every running job except those in `kept`, which are watched by others."""
         running = self._running()
         new = [each.key for each in running if each.key not in kept and each.key not in self.jobs]
         self.jobs |= {key: JobMonitor(key, self._thresholds, self._sources) for key in new[:AT_ONCE]}
@@ -85,13 +85,13 @@ class AlarmMonitor:
         return self.namespace in ("", key[0])
 
     def _running(self) -> list[JobSet]:
-        """The largest jobs first, the newest of equals."""
+        """The running jobs, largest first, newest first among equals."""
         every = self._cluster.fleet.jobsets.values()
         running = (each for each in every if each.state in _RUNS and self._chosen(each.key))
         return sorted(running, key=lambda each: (-each.gpus, -each.created))
 
     def _shares(self, running: list[JobSet]) -> dict[Key, int]:
-        """How many logs each job may follow."""
+        """How many logs to follow of each job."""
         left, shares = self._thresholds.streams, {}
         for jobset in running:
             if left and (job := self.jobs.get(jobset.key)) is not None:
@@ -130,8 +130,8 @@ class Alarms:
         xray: Callable[[Key], HangReport | None] = lambda _: None,
         inspect: Callable[[Key], Awaitable[None]] | None = None,
     ) -> None:
-        """`thresholds`: instead of the person's; `xray`: the last X-ray of a job in this session; `inspect` makes one
-        of a job that has stalled, for as long as the session watches it.
+        """`thresholds` replace the person's own; `xray` returns a job's last hang report of this session; `inspect`
+        makes one of a job that has stalled, for as long as the session watches it.
         """
         self._cluster, self._thresholds = cluster, thresholds
         self._sources = MonitorSources(cluster, measures, gpus, self._open_log, xray)
@@ -163,22 +163,22 @@ class Alarms:
         self._kept[key] = job, asyncio.create_task(job.follow_all(), name=f"alarms:{name}")
 
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
-        """The alarms of a job that is watched, as they are now."""
+        """The current alarms of a watched job."""
         watch = self._watch_of((namespace, name))
         return watch.active if watch else ()
 
     def late(self, namespace: str, name: str) -> str:
-        """How late the next step of a watched job is, in words; empty if it is not late or that is not known."""
+        """How late the next step of a watched job is, as text; empty if not late or unknown."""
         watch = self._watch_of((namespace, name))
         return watch.late if watch else ""
 
     def follows_steps(self, namespace: str, name: str) -> bool:
-        """Whether the job's steps are read as they are printed, so that lateness need not be estimated from its log."""
+        """Whether the job's steps are read live, so that lateness need not be estimated from timestamps."""
         watch = self._watch_of((namespace, name))
         return watch is not None and watch.has_step_cadence
 
     def history_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
-        """All alarms of a job of this session from that moment on, those that are over too, the oldest first."""
+        """A job's alarms of this session since that time, including those that are over, oldest first."""
         every = [*self._past, *(alarm for watch in self._asked for alarm in watch.alarms), *self.latest]
         found = {each for each in every if (each.namespace, each.job) == (namespace, name) and each.time >= since}
         return tuple(sorted(found, key=lambda each: each.time))
@@ -191,7 +191,7 @@ class Alarms:
 
     @property
     def latest(self) -> list[Alarm]:
-        """All alarms of this session, the newest first, those that are over too."""
+        """All alarms of this session, including those that are over, newest first."""
         every = [alarm for job, _ in self._kept.values() for alarm in job.watch.alarms]
         every += self._patrol.alarms() if self._patrol else []
         return sorted(every, key=lambda alarm: -alarm.time)
@@ -204,7 +204,7 @@ class Alarms:
     # of all running jobs
 
     def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
-        """Watch every running job of a namespace (all, if none is named) from here on.
+        """Watch every running job of a namespace (of all, if empty) from now on.
 
         Nothing is done if the person wants that of opened jobs only, but for `always`.
         """
@@ -228,7 +228,7 @@ class Alarms:
             await asyncio.sleep(EVERY)
 
     def _open_log(self, pod: Pod) -> LogStream:
-        """The log of its main container, secrets redacted."""
+        """Open the log of the pod's main container, with secrets redacted."""
         from console.logs.container_log import LogRequest, LogStream
         from console.logs.redact import Redactor
 
@@ -246,7 +246,7 @@ class Alarms:
         self._patrol = self._rounds = None
 
     async def close(self) -> None:
-        """End all monitors; the alarms so far stay in the history."""
+        """Stop all monitors; the alarms so far stay in the history."""
         self._past = self.latest
         tasks = [task for _, task in self._kept.values()]
         tasks += [self._rounds] if self._rounds else []
@@ -261,7 +261,7 @@ class Alarms:
 
     @asynccontextmanager
     async def job(self, namespace: str, name: str, thresholds: Thresholds | None = None) -> AsyncIterator[JobMonitor]:
-        """Watch a job for as long as the block runs; other thresholds than the person's may be given."""
+        """Watch a job during this block; `thresholds` replace the person's own."""
         job = JobMonitor((namespace, name), thresholds or self.thresholds, self._sources)
         self._asked.append(job.watch)
         task = asyncio.create_task(job.follow_all(), name=f"alarms:{name}")
@@ -272,7 +272,7 @@ class Alarms:
             await asyncio.gather(task, return_exceptions=True)
 
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
-        """What is wrong with a running job.
+        """Check a running job for alarms.
 
         It ends with the first alarm, and after so many seconds, and PROVES more where there is a doubt by then; two
         logs are followed, as on patrol.

@@ -1,4 +1,4 @@
-"""What was measured, as JSON, CSV and SVG: tests of NCCL, training runs, and the chart of lines that both become."""
+"""Exports NCCL tests and training runs as JSON, CSV and SVG line charts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def number(value: float | None) -> float | str | None:
-    """The number as a JSON value: null if not known; nan and inf as strings."""
+    """The number as a JSON value: null if unknown; nan and inf as strings."""
     if value is None or math.isfinite(value):
         return value
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
@@ -44,7 +44,7 @@ def nccl_json(test: NcclTest) -> dict[str, Any]:
 
 
 def rows_csv(tests: Sequence[NcclTest]) -> str:
-    """A line for each size of each test."""
+    """The result rows of all tests as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
@@ -61,7 +61,7 @@ def rows_csv(tests: Sequence[NcclTest]) -> str:
 
 
 def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]] = (), *, compared: bool = True) -> str:
-    """The curve of a test, beside those of others; with the A4 reference where it speaks of it."""
+    """The curve of a test and of others for comparison; with the A4 reference where it applies."""
     lines = []
     for name, each in (("", test), *others):
         for half in HALVES:
@@ -86,7 +86,7 @@ def export_tests(
     *,
     compared: bool = True,
 ) -> str:
-    """The text of a file of that kind: "csv" and "json" of all tests, "svg" of the one that is shown."""
+    """The file content for a format: "csv" and "json" of all tests, "svg" of the shown one."""
     if kind == "svg":
         return curve_svg(title, shown, others, compared=compared)
     if kind == "json":
@@ -115,7 +115,7 @@ def step_json(step: Step) -> dict[str, Any]:
 
 
 def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
-    """A run with what follows from it; of one that stands still at `now` it is not known when it will end."""
+    """A run with derived figures; for a run that has stalled at `now` the expected end is null."""
     with track.lock:
         steps = list(track.steps)
     last = steps[-1] if steps else None
@@ -135,7 +135,7 @@ def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[s
 
 
 def track_csv(tracks: Sequence[TrainingRun]) -> str:
-    """A line for each step."""
+    """The steps of all runs as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["run", "time", "step", "total", *(metric.name for metric in METRICS), "skipped", "nan", "warm_up"])
@@ -152,7 +152,7 @@ def track_csv(tracks: Sequence[TrainingRun]) -> str:
 def track_svg(
     title: str, track: TrainingRun, earlier: Sequence[tuple[str, TrainingRun]] = (), metric: str = "loss"
 ) -> str:
-    """The curve of one metric, raw and smoothed, beside those of earlier runs, with what happened on the way."""
+    """The curve of one metric, raw and smoothed, with earlier runs and events."""
     shown = next((each for each in METRICS if each.name == metric), METRICS[0])
     lines = [*_lines("", track, metric), *(line for name, each in earlier for line in _lines(name, each, metric)[-1:])]
     pins = [Pin(mark.step, f"{mark.kind}: {mark.words}") for mark in track.events() if mark.step is not None]
@@ -170,7 +170,7 @@ def export_tracks(
     metric: str = "loss",
     gpu: str = "",
 ) -> str:
-    """The text of a file of that kind: "csv" and "json" of all runs, "svg" of one metric of the one that is shown."""
+    """The file content for a format: "csv" and "json" of all runs, "svg" of one metric of the shown one."""
     if kind == "svg":
         return track_svg(title, shown, earlier, metric)
     if kind == "json":
@@ -200,7 +200,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: its name and its points in order."""
+    """A line of a chart: its name, and its points in order."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -210,7 +210,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Something that happened at a place of the x axis."""
+    """An event at a position of the x axis."""
 
     x: float
     words: str
@@ -218,7 +218,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How values become pixels."""
+    """Converts values to pixels."""
 
     low: float
     high: float
@@ -231,7 +231,7 @@ class Scale:
         return self.start + (self.end - self.start) * ((value - low) / ((high - low) or 1.0))
 
     def ticks(self) -> list[float]:
-        """Round values between both ends."""
+        """Round tick values within the range."""
         if self.base:
             first = math.ceil(math.log(max(self.low, 1e-300), self.base) - 1e-9)
             last = math.floor(math.log(max(self.high, 1e-300), self.base) + 1e-9)
@@ -256,7 +256,7 @@ def line_chart(
     pins: Sequence[Pin] = (),
     x_words: Callable[[float], str] = "{:,.6g}".format,
 ) -> str:
-    """The chart; `band` is (x, low, high) of what is expected."""
+    """A line chart as SVG; `band` has (x, low, high) of the expected range."""
     points = [point for line in lines for point in line.points]
     values = [value for _, value in points] + [value for _, low, high in band for value in (low, high)]
     places = [place for place, _ in points] + [place for place, *_ in band]

@@ -1,4 +1,4 @@
-"""The GPUs of a job's ranks: what nvidia-smi and the driver report, network traffic, and which stand out (pure)."""
+"""GPU readings of a job's ranks, network rates, and detection of outliers (pure)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One reading of one GPU; None where it says N/A or nothing."""
+    """One reading of one GPU; None for N/A or missing values."""
 
     index: int
     name: str = ""
@@ -36,14 +36,14 @@ class Gpu:
 
     @property
     def memory_share(self) -> float | None:
-        """Memory in use, percent."""
+        """Memory in use, in percent."""
         if self.memory_used is None or not self.memory_total:
             return None
         return 100 * self.memory_used / self.memory_total
 
     @property
     def nvlink(self) -> float | None:
-        """Bytes a second over NVLink, both ways together."""
+        """NVLink traffic in bytes per second, both directions."""
         if self.nvlink_received is None or self.nvlink_sent is None:
             return None
         return self.nvlink_received + self.nvlink_sent
@@ -66,7 +66,7 @@ THROTTLES = {
 
 @dataclass(frozen=True, slots=True)
 class LinkRate:
-    """A port of an RDMA network card."""
+    """Traffic of one port of an RDMA network card."""
 
     name: str  # card and port: "mlx5_0/1"
     received: float | None = None  # bytes a second; None: not known
@@ -74,7 +74,7 @@ class LinkRate:
 
 
 def sum_rates(rates: list[float | None]) -> float | None:
-    """The sum of the rates; None if one of them is not known, or there are none."""
+    """The sum of the rates; None if any is unknown or there are none."""
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known and len(known) == len(rates) else None
 
@@ -92,7 +92,7 @@ MAX_MFU = 2.0  # times the BF16 peak: FP8 reaches at most twice as much
 
 
 def peak_tflops(accelerator: str) -> float | None:
-    """Dense BF16 TFLOP/s of the GPU with that accelerator label; None if it is not known."""
+    """Dense BF16 TFLOP/s of the GPU with that accelerator label; None if unknown."""
     return next((peak for name, peak in PEAK_TFLOPS.items() if accelerator.startswith(name)), None)
 
 
@@ -106,7 +106,7 @@ _COLD, _HOT = 30.0, 85.0
 
 @dataclass(frozen=True, slots=True)
 class GpuMetric:
-    """A quantity that is measured on GPUs, with its unit and scale."""
+    """A GPU metric with its unit and range."""
 
     name: str
     title: str
@@ -117,7 +117,7 @@ class GpuMetric:
     low_is_bad: bool  # whether a GPU far below the others is the worst, and not one far above
 
     def share(self, gpu: Gpu) -> float | None:
-        """Where on its scale a GPU is, from 0 to 1; None: not measured."""
+        """The GPU's value relative to the metric's range, from 0 to 1; None if not measured."""
         value = self.value(gpu)
         if value is None:
             return None
@@ -162,7 +162,7 @@ class GpuBoard:
 
     @property
     def rdma(self) -> tuple[float | None, float | None]:
-        """Bytes a second received and sent by all RDMA cards of all pods; None where one is not known."""
+        """Bytes per second (received, sent) by all RDMA cards of all pods; None if any is unknown."""
         every = [link for rank in self.ranks for link in rank.rdma]
         if any(rank.gpus and not rank.rdma for rank in self.ranks):
             return None, None
@@ -173,7 +173,7 @@ class GpuBoard:
         return [(rank, gpu) for rank in self.ranks for gpu in rank.gpus]
 
     def outlier_distance(self, what: GpuMetric) -> float:
-        """Distance from the median from which a value is an outlier."""
+        """The distance from the median at which a value counts as an outlier."""
         return 0.2 * (what.most - what.least)
 
     def median(self, what: GpuMetric) -> float | None:
@@ -181,7 +181,7 @@ class GpuBoard:
         return median(values) if values else None
 
     def badness(self, gpu: Gpu, what: GpuMetric, middle: float | None) -> float:
-        """How bad a GPU looks: faults first, then the distance from the others on the bad side."""
+        """A sort key: faults first, then the distance from the median on the bad side."""
         value = what.value(gpu)
         if value is None or middle is None:
             return 1e6 * len(gpu.faults)
@@ -189,14 +189,14 @@ class GpuBoard:
         return 1e6 * len(gpu.faults) + away / ((what.most - what.least) or 1)
 
     def worst(self, what: GpuMetric) -> list[tuple[RankGpus, Gpu]]:
-        """All GPUs, the worst first."""
+        """All GPUs, worst first."""
         middle = self.median(what)
         return sorted(
             self.all_gpus, key=lambda pair: (-self.badness(pair[1], what, middle), pair[0].rank, pair[1].index)
         )
 
     def stands_out(self, gpu: Gpu, what: GpuMetric, middle: float | None, *, share: float = 1.0) -> bool:
-        """Whether somebody should look at that GPU: a fault, or far from the others on the bad side.
+        """Whether a GPU needs attention: it has a fault, or is an outlier on the bad side.
 
         `share`: of the distance at which a GPU stands out.
         """
@@ -233,7 +233,7 @@ class GpuBoard:
 
 
 class OutlierOrder:
-    """Orders ranks with outliers first, and changes the order only when an outlier is clear."""
+    """Orders ranks with outliers first, and moves a rank only when it is a clear outlier."""
 
     def __init__(self) -> None:
         self._what = ""
@@ -241,7 +241,7 @@ class OutlierOrder:
         self._odd: list[int] = []
 
     def order(self, board: GpuBoard, what: GpuMetric) -> list[int]:
-        """All ranks of the board: those with faults, those far from the others, and the rest in their own order.
+        """All ranks: those with faults, then outliers, then the rest by number.
 
         Ranks in front stay in the order in which they came there, the worst of one board first.
         """

@@ -1,4 +1,4 @@
-"""Readings of GPUs: nvidia-smi's table and CSV, the DCGM exporter's metrics, and counters of network cards and NVLink.
+"""Parses nvidia-smi's table and CSV, the DCGM exporter's metrics, and RDMA and NVLink counters.
 
 The counters are printed by a script in the pod:
 
@@ -37,7 +37,7 @@ _FIELDS = {
 
 
 class NvidiaSmiParser:
-    """Reads any number of reports, a piece at a time; of each GPU the last reading counts."""
+    """Parses any number of nvidia-smi reports, fed in pieces; the last reading of a GPU counts."""
 
     def __init__(self) -> None:
         self._lines = TextLines()
@@ -53,7 +53,7 @@ class NvidiaSmiParser:
         return [gpu for line in self._lines.add(data) if (gpu := self._line(line))]
 
     def close(self) -> list[Gpu]:
-        """Reads what is left without a line end; the new readings."""
+        """Parse an unterminated last line; returns the new readings."""
         return [gpu for line in self._lines.end() if (gpu := self._line(line))]
 
     def _line(self, line: str) -> Gpu | None:
@@ -63,7 +63,7 @@ class NvidiaSmiParser:
         return gpu
 
     def _table(self, line: str) -> Gpu | None:
-        """Two lines of the table make one reading."""
+        """Parse a line of the table; returns a reading with the second line of each GPU."""
         if found := _FIRST.search(line):
             index, name, bus, ecc = found.groups()
             self._begun = Gpu(int(index), name, bus=bus, ecc_uncorrected=count(ecc))
@@ -141,7 +141,7 @@ _BLANK = 1 << 46  # numbers from here on are DCGM's way of saying that it has no
 
 
 def parse_dcgm(text: str) -> tuple[Gpu, ...]:
-    """The GPUs of a node, by their index on it. Memory is in MiB; its total is used and free and reserved together."""
+    """The GPUs of a node by index. Total memory (MiB) is the sum of used, free and reserved memory."""
     found: dict[int, dict[str, float]] = {}
     names: dict[int, tuple[str, str, str]] = {}
     for line in text.splitlines():
@@ -182,7 +182,7 @@ _Counts = dict[str | int, tuple[int, int]]  # bytes in and out since some moment
 
 
 class NetworkCounters:
-    """Reads on, a piece at a time; rates are those between the last two whole readings."""
+    """Parses counters, fed in pieces; rates are computed between the last two complete readings."""
 
     def __init__(self) -> None:
         self._lines = TextLines()
@@ -219,12 +219,12 @@ class NetworkCounters:
 
     @property
     def rdma(self) -> tuple[LinkRate, ...]:
-        """Every port that there is, whether or not its rate is known."""
+        """All RDMA ports, also those whose rate is unknown."""
         names = sorted(name for name in (self._last[1] if self._last else ()) if isinstance(name, str))
         return tuple(LinkRate(name, *self._rates(name)) for name in names)
 
     def nvlink(self, gpu: int) -> tuple[float | None, float | None]:
-        """Bytes a second that came to a GPU and that it sent, over all its links."""
+        """Bytes per second (received, sent) of a GPU over all its NVLinks."""
         return self._rates(gpu)
 
     def _rates(self, name: str | int) -> tuple[float | None, float | None]:

@@ -1,4 +1,4 @@
-"""The GPUs of all ranks of a job, again and again: nvidia-smi by exec, one stream a pod, or the DCGM exporter.
+"""Reads the GPUs of all ranks of a job continuously: nvidia-smi by exec, one stream per pod, or the DCGM exporter.
 
 A pod whose nvidia-smi cannot be run, and every pod in read-only mode, is read from the DCGM exporter of its node where
 the cluster has one, through the API server's proxy.
@@ -74,7 +74,7 @@ class GpuReader:
         self._ports: dict[str, int] = {}
 
     def exporter_of(self, namespace: str, name: str) -> str:
-        """Name of a DCGM exporter on a node of the job; empty if no node has one that can be seen."""
+        """Name of a DCGM exporter pod on a node of the job; empty if none is visible."""
         nodes = {rank.node for rank in self._ranks(namespace, name) if rank.node}
         found = next((pod for node in nodes if (pod := self._exporter(node))), None)
         return found.name if found else ""
@@ -82,7 +82,7 @@ class GpuReader:
     async def watch(
         self, namespace: str, name: str, *, every: float = EVERY, source: Source = ""
     ) -> AsyncGenerator[GpuBoard, None]:
-        """Boards of a job as they change, over new pods, until the caller stops; one that is empty at first.
+        """Yield the job's GPU readings as they change, also across pod replacements; the first one is empty.
 
         `source`: nothing but that; else nvidia-smi, or the exporter where that cannot be run. What fails in one pod is
         on the board. NotFound if there is no such job.
@@ -111,7 +111,7 @@ class GpuReader:
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def read_once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
-        """One reading of all ranks; Refused and its subclasses where no pod may be asked."""
+        """One reading of all ranks; Refused and its subclasses if no pod may be read."""
         readings: list[RankGpus] = []
         refusals: list[Refused] = []
         running = self._running(namespace, name)
@@ -162,7 +162,7 @@ class GpuReader:
                 await asyncio.sleep(AGAIN)
 
     async def _read(self, rank: Rank, reader: _Reader, *, rounds: int) -> bool:
-        """Read a pod so often; whether anything was read. Its last reading says why not."""
+        """Read a pod `rounds` times; returns whether anything was read, else its reading has the reason."""
         assert rank.pod is not None
         reading = RankGpus(rank.number, rank.name, rank.node)
         exporter = self._exporter(rank.node) if reader.source != SMI else None
@@ -188,7 +188,7 @@ class GpuReader:
         return False
 
     async def _smi(self, pod: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
-        """Follow nvidia-smi in a pod; a report is whole when the next begins or the stream ends."""
+        """Follow nvidia-smi in a pod; a report is complete when the next one begins or the stream ends."""
         from console.kube import exec as executing
         from console.metrics.gpu_parsers import NetworkCounters, NvidiaSmiParser
 
@@ -230,7 +230,7 @@ class GpuReader:
         return next((pod for pod in running if any(word in pod.name for word in _EXPORTERS)), None)
 
     async def _dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
-        """Read an exporter so often; on a node that several pods share, the rank's own GPUs if it tells whose they are.
+        """Read an exporter `rounds` times; on a shared node only the rank's GPUs, if the metrics name pods.
 
         Without that, all of the node's are shown.
         """
@@ -270,7 +270,7 @@ class GpuReader:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """How GPUs are read: who takes the readings, seconds between them, their source, and who learns of a refusal."""
+    """The settings of reading GPUs: receiver, interval in seconds, source, and receiver of refusals."""
 
     take: Take
     every: float

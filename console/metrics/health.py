@@ -1,4 +1,4 @@
-"""How a job is, in one word and one sentence: the same on every screen and in every command (pure)."""
+"""The health of a job as one word and one sentence, for all screens and commands (pure)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Level(StrEnum):
-    """Whether somebody has to do something."""
+    """How urgently somebody has to act."""
 
     WELL = "well"  # it runs, or has done its work, and nothing is known to be wrong
     WAITS = "waits"  # it waits, starts or ends; nobody has to do anything yet
@@ -31,7 +31,7 @@ class Level(StrEnum):
 
 
 class Health(Struct, frozen=True):
-    """One job at one moment."""
+    """The health of one job at one moment."""
 
     state: str  # where its JobSet is in its life; "diverged", "stalled", "late" or "refused" where that says more
     level: Level
@@ -57,7 +57,7 @@ def job_health(
     glance: JobProgress | None = None,
     faults: Sequence[str] = (),
 ) -> Health:
-    """How a job is: by the snapshot, by its alarms, and by the end of its log.
+    """The health of a job, from the snapshot, its alarms, and the end of its log.
 
     `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
     are not needed; `faults`: what else was found wrong with it, as by an X-ray.
@@ -82,7 +82,7 @@ def job_health(
 
 
 def health_kind(health: Health) -> AlarmKind | None:
-    """The alarm that the state of a job is, or may become, by which it is known what to do next; None for no such."""
+    """The alarm kind that matches the job's health, to look up what to do next; None if there is none."""
     slower = health.state == JobState.RUNNING and health.level is Level.LATE
     return AlarmKind.SPIKE if slower else _KINDS.get(health.state)
 

@@ -1,4 +1,4 @@
-"""What a job has measured, by its log as far as it was read: launcher steps, tests and training steps.
+"""The measurements of a job, parsed from its log as far as it was read: launcher steps, tests, training steps.
 
 For lists, the ends of the logs of running jobs are read now and then; how often, how much and how many is bounded.
 """
@@ -127,7 +127,7 @@ REPLAYED = 1000  # latest lines that are told to whoever begins to listen
 
 
 class JobMeasures:
-    """Tests and training runs of a job. It grows; `changes` says when."""
+    """Tests and training runs of a job, updated while its log is read; `changes` announces updates."""
 
     def __init__(self, key: tuple[str, str]) -> None:
         self.key = key
@@ -160,7 +160,7 @@ class JobMeasures:
 
     @property
     def seeking(self) -> bool:
-        """Whether the loss is NaN and the step where that began is not known, nor searched yet by `find_nan_onset`."""
+        """Whether the loss is NaN, but the step where that began is unknown and was not searched yet."""
         track = self.track
         if track is None or not track.nan or track.earlier is not None:
             return False
@@ -199,7 +199,7 @@ class JobMeasures:
             event.set()
 
     async def changes(self) -> AsyncGenerator[JobMeasures, None]:
-        """These measures at once and after each change, until the end; then raises `trouble`, if there was any."""
+        """Yield these measures at once and after each change; at the end raises `trouble`, if there was any."""
         event = asyncio.Event()
         self._woken.add(event)
         try:
@@ -220,7 +220,7 @@ class JobMeasures:
 
     @contextmanager
     def subscribe_lines(self, listener: Listener) -> Iterator[None]:
-        """Call the listener with the latest lines so far, and with each line that comes while the block runs."""
+        """Call the listener with the latest lines, and with each new line while the block runs."""
         for each in self._latest:
             listener(*each)
         self._listeners.append(listener)
@@ -230,7 +230,7 @@ class JobMeasures:
             self._listeners.remove(listener)
 
     def feed_line(self, rank: int, printed: float, text: str) -> None:
-        """Take in a line; `printed` is 0.0 for a frame of a progress bar."""
+        """Take a line; `printed` is 0.0 for a frame of a progress bar."""
         now = time.time()
         self.ranks.add(rank, printed or now, text)
         self.keep_line(now, printed, text)
@@ -238,7 +238,7 @@ class JobMeasures:
             listener(now, text, printed)
 
     def last_lines(self, number: int) -> list[str]:
-        """The latest lines that were fed, oldest first; what redraws itself, as progress bars do, is left out."""
+        """The last lines, oldest first, without progress bars."""
         return [text for _, text, printed in self._latest if printed][-number:] if number > 0 else []
 
     def keep_line(self, now: float, printed: float, text: str) -> None:
@@ -248,13 +248,13 @@ class JobMeasures:
     # it grows
 
     def forget(self) -> None:
-        """Drop all measures, because another job of the same name begins."""
+        """Drop all measurements, because another job of the same name begins."""
         self.tests, self.tracks, self.unreadable = (), (), {}
         self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
         self.ranks = RankProgress()
 
     async def find_nan_onset(self, beginnings: NanOnsetFinder, uid: str, pods: Sequence[Pod]) -> None:
-        """Find the step since which the loss of a diverged run is NaN, in older lines if those read do not show it."""
+        """Search older log lines for the step since which the loss is NaN, if it is still unknown."""
         if self.seeking and self.track is not None:
             self.track.earlier = await beginnings.find(uid, pods, self.track.standing())
 
@@ -280,7 +280,7 @@ class JobMeasures:
         )
 
     def ended_badly(self, told: Sequence[RankFailure]) -> bool:
-        """Record failed ranks, and mark them on the training run; gives whether any of them is new."""
+        """Record failed ranks, also as events of the training run; returns whether any is new."""
         before = len(self._endings)
         self._endings |= {(each.attempt, each.rank, each.pod): each for each in told}
         if self.track is not None:
@@ -288,7 +288,7 @@ class JobMeasures:
         return len(self._endings) != before
 
     def grown(self) -> None:
-        """Mark the failed ranks known so far on the training run that was added last."""
+        """Add the failed ranks known so far to a training run that has just begun."""
         if self.track is not None and self._endings:
             self.track.add_failures(self._endings.values())
 
@@ -305,7 +305,7 @@ BACK = 20_000  # lines at the end of the log of a run that has diverged, read on
 
 
 class NanOnsetFinder:
-    """Finds the step at which a diverged run's loss became NaN by reading its log back, once for all readers."""
+    """Finds the step at which the loss became NaN by reading the log back, once for all readers."""
 
     def __init__(self, read_tail: ReadTail) -> None:
         self._read_tail = read_tail
@@ -317,7 +317,7 @@ class NanOnsetFinder:
         self._known, self._searched = {}, set()
 
     async def find(self, uid: str, pods: Sequence[Pod], where: RunPosition) -> RunPosition:
-        """The position with the step where its loss became NaN, if the log of one of these pods still has it."""
+        """The position including the step where the loss became NaN, if one of these pods' logs still has it."""
         async with self._locks[uid]:
             if uid in self._known:
                 where = where.with_nan_onset(self._known[uid])
@@ -341,7 +341,7 @@ class NanOnsetFinder:
 
 
 class JobProgressReader:
-    """The last look at each job."""
+    """The last known progress of each job, for lists of jobs."""
 
     def __init__(
         self,
@@ -351,7 +351,7 @@ class JobProgressReader:
         read_tail: ReadTail | None = None,
         live: Callable[[Key], JobMeasures | None] = lambda _: None,
     ) -> None:
-        """`live`: what is read of a job whose log is followed anyway, so that nobody has to ask for its end."""
+        """`live`: returns the measures of a job whose log is being followed, so that its log need not be read."""
         self._cluster, self._kept, self._pass_line, self._live = cluster, kept, pass_line, live
         self._read_tail = read_tail or self._tail
         self.beginnings = NanOnsetFinder(self._read_tail)
@@ -362,7 +362,7 @@ class JobProgressReader:
         self._failed: Counter[str] = Counter()  # how often the log of a finished job could not be read
 
     def forget(self) -> None:
-        """Drop everything known, because the cluster is another one."""
+        """Drop everything, because the cluster has changed."""
         self.known, self._asked, self._printing, self._over, self._failed = {}, {}, {}, set(), Counter()
         self.beginnings.forget()
 
@@ -370,7 +370,7 @@ class JobProgressReader:
         return self.known.get(uid)
 
     async def poll(self, keys: Sequence[Key]) -> bool:
-        """Look at those of these jobs for which it is time; whether anything is new.
+        """Update those of these jobs that are due; returns whether anything changed.
 
         What is followed anyway is taken as it is; of the others the ends of logs are asked for.
         """
@@ -393,7 +393,7 @@ class JobProgressReader:
         return any([*changed, *await asyncio.gather(*(one(jobset) for jobset in due))])
 
     def _keep_known(self, uid: str, found: JobProgress) -> bool:
-        """Store the progress of a job; gives whether it differs from the one before."""
+        """Store the progress of a job; returns whether it changed."""
         before = self.known.get(uid)
         self.known[uid] = found = with_verdict(before, found)
         return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)

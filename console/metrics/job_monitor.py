@@ -1,4 +1,4 @@
-"""The monitor of one job: what was measured in it, and its alarms, for the list, its page and commands alike.
+"""Monitors one job: its measurements and its alarms, for the list, its page and commands.
 
 It reads the logs of all its pods, once for all who look; or, of a job whose page nobody opened, those of the first and
 last pods, then only the one that tells of steps. Of these nothing goes to the disk, and only so many steps are kept.
@@ -64,7 +64,7 @@ def sample_job(
     pass_line: float,
     report: HangReport | None = None,
 ) -> JobSample:
-    """The state of a job by the snapshot and by its measures; `report`: the last X-ray of it."""
+    """The job's state from snapshot and measurements, for its alarms; `report`: its last hang report."""
     every = ranks(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
@@ -126,7 +126,7 @@ MAX_STEPS = 20_000
 
 @dataclass(frozen=True)
 class MonitorSources:
-    """What job monitors read from: cluster, logs, GPUs, X-ray."""
+    """The services that job monitors read from: cluster, logs, GPUs, hang reports."""
 
     cluster: WatchedCluster
     measures: Callable[[], Measures]
@@ -138,7 +138,7 @@ class MonitorSources:
 
 
 class JobMonitor:
-    """One job: what was measured in it is in `measures`, its alarms are in `watch`.
+    """Monitors one job; measurements are in `measures`, alarms in `watch`.
 
     It reads either the logs of all its pods, with whoever else does (`follow_all`), or a log or two (`poll` is to be
     called every second or two, `close` at the end).
@@ -147,7 +147,7 @@ class JobMonitor:
     def __init__(
         self, key: tuple[str, str], thresholds: Thresholds, sources: MonitorSources, watch: AlarmWatch | None = None
     ) -> None:
-        """`watch`: that of an earlier monitor of the job, whose alarms it has."""
+        """`watch`: the one of an earlier monitor of this job, to continue its alarms."""
         self.key = key
         self.watch = watch or AlarmWatch(key, thresholds, time.time())
         self.measures = JobMeasures(key)
@@ -177,21 +177,21 @@ class JobMonitor:
 
     @property
     def heard(self) -> bool:
-        """Whether its log is followed, or ended by itself."""
+        """Whether the job's log is being followed, or has ended by itself."""
         return bool(self._tasks) and not self.refused
 
     @property
     def lags(self) -> bool:
-        """Whether a log comes faster than it is read, so that later steps may wait in it."""
+        """Whether a log arrives faster than it is read, so that later steps may be unread."""
         return self.watch.reads_old_lines(time.time()) or any(stream.lags for stream in self._streams.values())
 
     @property
     def progress(self) -> JobProgress | None:
-        """How far it is by what was read of its log; None if that says nothing."""
+        """The progress according to the log; None if the log does not show any."""
         return progress_of_measures(self.measures, time.time(), self._pass_line)
 
     def wanted_logs(self, number: int) -> int:
-        """How many logs the monitor needs to follow, of a job of `number` ranks."""
+        """How many logs the monitor needs to follow of a job with `number` ranks."""
         return 1 if self._teller is not None or number < 2 else 2
 
     @property
@@ -206,7 +206,7 @@ class JobMonitor:
         return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 
     def _evaluate(self, now: float, look: JobSample) -> None:
-        """Raise alarms; where a job has stalled, find out which rank the others wait for, once for each stall."""
+        """Evaluate the alarms; on a new stall, make a hang report to find the rank the others wait for."""
         new = self.watch.evaluate(now, look)
         stalled = self._thresholds.inspect and any(each.kind is AlarmKind.STALL for each in new)
         if stalled and self._sources.inspect is not None and (self._inspecting is None or self._inspecting.done()):
@@ -221,7 +221,7 @@ class JobMonitor:
     # all its pods
 
     async def follow_all(self) -> None:
-        """Read all of its log with whoever else does, until the job has ended; what keeps it from that is `trouble`."""
+        """Read the whole log, shared with other readers, until the job has ended; `trouble` is set on failure."""
         try:
             async with self._sources.measures().job(*self.key) as self.measures:
                 with self.measures.subscribe_lines(self.watch.feed_line):
@@ -256,7 +256,7 @@ class JobMonitor:
             await asyncio.gather(*looks, return_exceptions=True)
 
     async def _keep_asking_gpus(self) -> None:
-        """Look at the GPUs now and then, where that may be done; the exporters tell more, and run nothing in pods."""
+        """Read the GPUs at intervals where allowed, preferably from exporters, which run nothing in pods."""
         every = self._thresholds.gpus
         while every:
             with suppress(ConsoleError):  # a job without GPUs, or nobody who may look: there is nothing to tell
@@ -270,7 +270,7 @@ class JobMonitor:
     # a log or two
 
     def poll(self, streams: int) -> bool:
-        """Evaluate the job's alarms now, following at most `streams` of its logs; gives whether the job goes on."""
+        """Evaluate the alarms, following at most `streams` logs; returns whether the job still runs."""
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get(self.key)
         if jobset is not None and jobset is self._seen and not (streams or self._tasks):
@@ -363,7 +363,7 @@ class JobMonitor:
         await asyncio.sleep(0)
 
     async def _read_gpus(self) -> None:
-        """Read the GPUs by DCGM exporters only: no program is run in the pods of a job whose page nobody opened."""
+        """Read the GPUs from DCGM exporters only, so that no program is run in the pods."""
         try:
             self.faults = faults(await self._sources.gpus().read_once(*self.key, source=DCGM))
         except ConsoleError:

@@ -1,4 +1,4 @@
-"""How far a job is, by the log read so far or by the end of it: its latest figures, for lists and sentences."""
+"""The progress of a job and its latest figures, for lists and sentences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TREND = 8
 
 
 class JobProgress(Struct, frozen=True):
-    """The latest figures of a job; None where its log says nothing."""
+    """The latest figures of a job; None where the log does not show them."""
 
     step: int | None = None
     total: int | None = None
@@ -55,9 +55,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def eta(self) -> float | None:
-        """Seconds to the end, by the time between the lines of the log; None too of a run that stands still, or has
-        diverged: nobody should wait for it.
-        """
+        """Estimated seconds to the end, by the time between log lines; None also for a stalled or diverged run."""
         pace = self.step_time if self.pace is None else self.pace
         if self.step is None or self.total is None or pace is None or self.late or self.nan:
             return None
@@ -66,7 +64,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def late(self) -> str:
-        """How late the next step was when the log was read, in words; empty if not late, or not known."""
+        """How late the next step was when the log was read, as text; empty if not late or unknown."""
         if self.rhythm is None or not self.stepped or self.finished:
             return ""
         quiet = self.at - self.stepped
@@ -75,7 +73,7 @@ class JobProgress(Struct, frozen=True):
 
     @property
     def stalled(self) -> bool:
-        """Whether the step was late enough for an alarm."""
+        """Whether the step was late enough for a stall alarm."""
         quiet = self.at - self.stepped
         return (
             self.rhythm is not None
@@ -91,7 +89,7 @@ class JobProgress(Struct, frozen=True):
 def progress_of_tests(
     tests: Sequence[NcclTest], at: float, pass_line: float, accelerator: str = ""
 ) -> JobProgress | None:
-    """What the last of these tests says, and the verdict of the last that is over; None if none has a row."""
+    """The last test's figures with the verdict of the last finished one; None if no test has rows."""
     test = next((each for each in reversed(tests) if each.rows), None)
     if test is None:
         return None
@@ -108,7 +106,7 @@ def progress_of_tests(
 
 
 def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
-    """The figures of a test that runs again, with the verdict of the one before it, whose end is out of sight."""
+    """The figures of a test being repeated, with the previous verdict, which the log's end no longer shows."""
     running = NcclResult.RUNNING
     if before is None or before.passing is running or now.passing is not running or now.busbw is None:
         return now
@@ -116,14 +114,14 @@ def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
 
 
 def trend_of(column: MetricColumn) -> tuple[float, ...]:
-    """The means of at most TREND equal parts of the values; a part without a number is left out."""
+    """The means of at most TREND equal parts of the values; parts without a number are left out."""
     parts = min(TREND, len(column))
     edges = [len(column) * at // parts for at in range(parts + 1)] if parts > 1 else []
     return tuple(mean for start, stop in pairwise(edges) if isfinite(mean := column.mean(start, stop)))
 
 
 def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | None:
-    """What the last of these runs says that has a step; None if none has."""
+    """The figures of the last run that has steps; None if none has."""
     track = next((each for each in reversed(tracks) if each.last is not None), None)
     if track is None or track.last is None:
         return None
@@ -154,7 +152,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
 
 
 def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgress | None:
-    """How far a job is by what was read of its log; None if that says nothing."""
+    """The progress according to these measurements; None if they show none."""
     tests = [each.test for each in measures.tests]
     found = progress_of_tests(tests, at, pass_line, measures.accelerator) or progress_of_runs(measures.tracks, at)
     return None if found is None or found.empty else found

@@ -1,4 +1,4 @@
-"""Reads tests and steps out of the merged log of a job.
+"""Reads tests and training steps from the merged log of a job.
 
 The first rank prints the tables of nccl-tests; training is told by the first rank, by the last one, or by all. Of jobs
 with many ranks only those two are read. Steps that several ranks tell are told apart by who printed the line.
@@ -26,12 +26,12 @@ _FEW = 16  # lines after which it is noted when they were printed
 
 
 def ranks_to_read(number: int) -> set[int] | None:
-    """Which ranks are read, None for all of them."""
+    """The ranks whose lines are parsed; None for all."""
     return None if number <= ALL_OF else {0, number - 1}
 
 
 class _Tables:
-    """The tests in the log of one rank."""
+    """Parses the tests in the log of one rank."""
 
     def __init__(self) -> None:
         self.done: list[MeasuredTest] = []
@@ -40,7 +40,7 @@ class _Tables:
         self._tests: list[MeasuredTest] = []
 
     def take(self, of: tuple[int, str, str], rank: int, texts: Sequence[str], time: float) -> bool:
-        """Lines of one run of its container; whether they said anything."""
+        """Parse lines of one run of its container; returns whether anything was found."""
         if of != self._of:
             self._begin_anew(of)
         found = self._parser.feed("\n".join([*texts, ""]).encode())
@@ -75,7 +75,7 @@ class _Tables:
 
 
 class LogReader:
-    """Reads for one job; `take` may run in a thread."""
+    """Parses the log of one job; `take` may run in a thread."""
 
     def __init__(self, measures: JobMeasures, number: int) -> None:
         self._measures = measures
@@ -87,7 +87,7 @@ class LogReader:
         self._time = 0.0
 
     def take(self, lines: Sequence[RankLine]) -> bool:
-        """The next lines in the order of time; whether anything changed."""
+        """Parse the next lines in order of time; returns whether anything changed."""
         changed = self._take_tables(lines)
         for line in lines:
             name = line.rank, line.attempt, line.pod, line.container

@@ -1,4 +1,4 @@
-"""Everything that programs print into a log: nccl-tests, training steps, failures, lm-eval scores, py-spy stacks."""
+"""Parses all known program output in a log: nccl-tests, training steps, failures, lm-eval scores, py-spy stacks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _BETTER = {"↑": "higher", "↓": "lower"}
 
 
 class LmEvalParser:
-    """Reads the scores of any number of tables, a piece at a time."""
+    """Parses the scores in any number of result tables, fed in pieces."""
 
     def __init__(self) -> None:
         self._blocks = LineBlocks(LONGEST, returns=True)
@@ -114,7 +114,7 @@ _PROCESS = WordSearch(b"Process ")
 
 
 class LogReading(MeasuredLog):
-    """Reads one log, a piece at a time."""
+    """Parses one log, fed in pieces."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,12 +126,12 @@ class LogReading(MeasuredLog):
 
     @property
     def failures(self) -> tuple[LogFailure, ...]:
-        """Failures that were named so far, in the order of their lines."""
+        """Failures found so far, in the order of their lines."""
         return self._failures.failures
 
     @property
     def more_failures(self) -> int:
-        """How many more there were than are kept."""
+        """Number of failures beyond those that are kept."""
         return self._failures.more
 
     @property
@@ -140,12 +140,12 @@ class LogReading(MeasuredLog):
 
     @property
     def stacks(self) -> tuple[ProcessStacks, ...]:
-        """Processes whose stacks py-spy printed, so far."""
+        """Processes whose stacks py-spy has printed so far."""
         return self._of_json or tuple(each for each in self._stacks.processes if each.threads)
 
     @property
     def ended(self) -> str:
-        """How the launcher or the scheduler says, at the end, that the job ended; mostly nothing."""
+        """How the job ended according to the launcher or scheduler; usually empty."""
         return self._failures.ended
 
     @property
@@ -158,7 +158,7 @@ class LogReading(MeasuredLog):
         return any(changed)
 
     def close(self) -> bool:
-        """Reads what is left without a line end; whether that changed anything."""
+        """Parse an unterminated last line; returns whether anything changed."""
         changed = super().close()
         if self._json and self._json[:1] == b"[":
             self._of_json = tuple(each for each in parse_pyspy(bytes(self._json)) if each.threads)

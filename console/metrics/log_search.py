@@ -1,4 +1,4 @@
-"""Where in the logs of a job somebody should look: which pod tells of its progress, and where trouble stands (pure)."""
+"""Finds where to look in the logs of a job: the pod that prints its progress, and the lines of a problem (pure)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PodLine:
 
     @property
     def where(self) -> str:
-        """Where in the run it was printed, by what it says: "iteration 20"; empty if it says nothing of that."""
+        """The position that the line names, such as "iteration 20"; empty if it names none."""
         match = _STEP.search(self.text)
         return f"{match[1].lower()} {int(match[2]):,}" if match else ""
 
@@ -45,7 +45,7 @@ class LogLocation:
 
 
 def location_of(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocation | None:
-    """The pod, and the line, that the alarm came from; else the pod that tells of steps; None if none does so far."""
+    """The pod and line behind an alarm; else the pod that prints the steps; None if no pod does."""
     if alarm is not None:
         pattern, named = PATTERNS.get(alarm.kind, ""), _POD.search(alarm.words)
         pods = {int(named[1])} if named else None
@@ -58,7 +58,7 @@ def location_of(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocation
 
 
 def progress_pod(parts: Iterable[LogSegment]) -> int | None:
-    """The pod that told of the latest training step; None if none tells of any in its last lines."""
+    """The pod that printed the latest training step; None if the last lines of none contain a step."""
     newest = {part.rank: part for part in sorted(parts, key=lambda each: each.attempt) if len(part)}
     pods = sorted(newest)
     chosen = pods if len(pods) <= MOST else [pods[0], pods[-1]]
@@ -67,7 +67,7 @@ def progress_pod(parts: Iterable[LogSegment]) -> int | None:
 
 
 def _last_step(part: LogSegment) -> float:
-    """When the last step was printed; 0.0 if the last TAIL lines hold none."""
+    """When the last step was printed; 0.0 if the last TAIL lines contain none."""
     parser, last = TrainingParser(), 0.0
     start = max(0, len(part) - TAIL)
     for number, text in enumerate(part.texts(start, len(part))):
@@ -77,7 +77,7 @@ def _last_step(part: LogSegment) -> float:
 
 
 def first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int] | None = None) -> dict[int, PodLine]:
-    """Of each of these pods (all unless given) the first line of its latest attempt in which the pattern is found."""
+    """The first matching line of each of these pods (all unless given) in its latest attempt."""
     wanted = re.compile(pattern.encode())
     latest: dict[int, int] = {}
     parts = [part for part in parts if pods is None or part.rank in pods]

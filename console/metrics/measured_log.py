@@ -1,4 +1,4 @@
-"""What programs measure, from their logs: NCCL tests and steps of training; all that a list of jobs needs of them."""
+"""Parses what programs measure in a log: NCCL tests and training steps, which is all a list of jobs needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one be
 
 
 class MeasuredLog:
-    """Reads one log, a piece at a time."""
+    """Parses one log, fed in pieces."""
 
     def __init__(self) -> None:
         self._collected = CollectorUnwrapper()
@@ -35,32 +35,32 @@ class MeasuredLog:
 
     @property
     def nccl(self) -> tuple[NcclTest, ...]:
-        """Tests so far, in the order they began."""
+        """Tests so far, in the order of their beginning."""
         return (self._from_json,) if self._from_json else self._nccl.tests
 
     @property
     def from_json(self) -> NcclTest | None:
-        """The test, if the log is one that wrote JSON."""
+        """The test, if the log is nccl-tests' JSON output."""
         return self._from_json
 
     @property
     def growing_tests(self) -> Sequence[GrowingTest]:
-        """Those that came as text as they are kept, for whoever asks often."""
+        """The tests parsed from text without a copy, for frequent callers."""
         return () if self._from_json else self._nccl.growing
 
     @property
     def training(self) -> Sequence[RunReader]:
-        """Runs so far, in the order they began."""
+        """Training runs so far, in the order of their beginning."""
         return self._training.runs
 
     @property
     def unreadable(self) -> dict[str, UnparsedLines]:
-        """What could not be read though it looks like a row ("nccl") or a step ("training")."""
+        """Counts of lines that look like a row ("nccl") or a step ("training") but could not be parsed."""
         told = {"nccl": self._nccl.unreadable, "training": self._training.unreadable}
         return {what: each for what, each in told.items() if each is not None}
 
     def feed(self, data: bytes) -> bool:
-        """Reads on; whether that changed anything. A line counts once its end has come."""
+        """Parse more bytes, up to the last line end; returns whether anything changed."""
         return self._take(self._collected.feed(data))
 
     def _take(self, data: bytes) -> bool:
@@ -71,11 +71,11 @@ class MeasuredLog:
         return any(changed)
 
     def _read_more(self, data: bytes) -> bool:
-        """What else is read of it; whether that changed anything."""
+        """Hook for subclasses to parse the same bytes for more; returns whether anything changed."""
         return False
 
     def close(self) -> bool:
-        """Reads what is left without a line end; whether that changed anything."""
+        """Parse an unterminated last line; returns whether anything changed."""
         rest = self._take(self._collected.close())
         if self._json:
             from console.metrics.nccl.formats import parse_nccl_json
@@ -93,7 +93,7 @@ class MeasuredLog:
 
 
 def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[TrainingRun], dict[int, float]]:
-    """What these lines tell: the reading, the track of each run in it, and when the last line of each test came."""
+    """Parse lines: the reading, the TrainingRun of each run, and when the last line of each test came."""
     reading, printed, tracks = MeasuredLog(), dict[int, float](), list[TrainingRun]()
     for _, group in groupby(lines, lambda line: line.text.translate(_NUMBERS)):
         alike, at, size = list(group), 0, 1
@@ -116,12 +116,12 @@ _TOGETHER = 32
 
 
 def _counted(reading: MeasuredLog) -> tuple[int, int]:
-    """The number of steps of all runs, and of their rollbacks."""
+    """The number of steps and of rollbacks in all runs."""
     return sum(len(each.steps) for each in reading.training), sum(len(each.rewinds) for each in reading.training)
 
 
 def _advance(tracks: list[TrainingRun], reading: MeasuredLog, time: float, times: Sequence[float] = ()) -> None:
-    """Update all runs with what was printed at `time`, or with the last steps printed at `times`."""
+    """Update all runs with what was printed at `time`, or with the last steps, printed at `times`."""
     tracks += [TrainingRun(reader.format) for reader in reading.training[len(tracks) :]]
     for track, reader in zip(tracks, reading.training, strict=True):
         track.follow(reader, time, times)

@@ -1,4 +1,4 @@
-"""What programs measured in jobs: NCCL tests and steps of training, read from their logs once for all who look."""
+"""Measurements of jobs (NCCL tests and training), read from each log once for all readers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ EARLIER = 3  # earlier runs that are laid under a curve at most
 
 
 def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
-    """Read lines (in a thread); gives whether anything changed."""
+    """Parse lines (in a thread); returns whether anything changed."""
     changed, slices = False, WorkSlices()
     for start in range(0, len(batch), AT_A_TIME):
         changed |= reader.take(batch[start : start + AT_A_TIME])
@@ -77,7 +77,7 @@ async def _ended(task: asyncio.Task[None]) -> AsyncIterator[None]:
 
 @dataclass(frozen=True)
 class StoredLog:
-    """The log of a job as it is kept on this machine."""
+    """What the stored log of a job shows."""
 
     measures: JobMeasures
     parts: list[LogSegment]  # its lines, one for each container
@@ -100,7 +100,7 @@ class Measures:
         place: Path | None = None,
         read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
     ) -> None:
-        """`place`: where tests are kept; `read_tail`: reads the end of a pod's log; the cluster's own unless given."""
+        """`place`: where tests are stored; `read_tail`: reads the end of a pod's log, by default from the cluster."""
         self._cluster, self._logs, self._runs = cluster, logs, runs
         self._place = place
         self._shared: dict[Key, _Shared] = {}
@@ -117,7 +117,7 @@ class Measures:
 
     @property
     def pass_line(self) -> float:
-        """GB/s that a test has to reach: that of A4_NCCL_PASS, else the health scanner's."""
+        """The bus bandwidth (GB/s) that a test has to reach: A4_NCCL_PASS, else the health scanner's limit."""
         try:
             line = float(os.environ.get("A4_NCCL_PASS", ""))
         except ValueError:
@@ -126,7 +126,7 @@ class Measures:
 
     @property
     def test_history(self) -> NcclHistory:
-        """Every test that was seen to its end; each practice cluster has its own."""
+        """All stored tests; each practice cluster has its own."""
         folder = None if self._place else self._cluster.current_connection.target.cluster.practice_folder
         place = self._place or (folder / "nccl-tests.jsonl" if folder else default_path())
         if place not in self._kept:
@@ -134,7 +134,7 @@ class Measures:
         return self._kept[place]
 
     def nodes(self) -> dict[str, NodeBandwidth]:
-        """The bandwidth of each node in its latest tests, as last read; what other consoles keep comes later."""
+        """Each node's bandwidth in its latest tests, as last read; other consoles' tests appear with a delay."""
         try:
             kept = self.test_history
         except ConsoleError:
@@ -146,9 +146,7 @@ class Measures:
         return kept.nodes
 
     async def expected_starts(self) -> Mapping[tuple[str, str], ExpectedStart]:
-        """When waiting workloads would start, by their keys; worked out again when the snapshot is another one, at most
-        every few seconds.
-        """
+        """When waiting workloads would start, by key; recomputed for a new snapshot at most every few seconds."""
         fleet, now = self._cluster.fleet, asyncio.get_running_loop().time()
         if fleet is not self._forecast[0] and now >= self._forecast[1]:
             known = self.glancing.known
@@ -160,11 +158,11 @@ class Measures:
 
     @property
     def starts(self) -> Mapping[Key, ExpectedStart]:
-        """The latest forecast; nothing before one was asked for."""
+        """The latest result of `expected_starts`; empty before the first."""
         return self._forecast[2]
 
     def followed(self, key: Key) -> JobMeasures | None:
-        """What is read of a job whose log is followed; None of any other."""
+        """The measures of a job whose log is being followed; None for others."""
         if key in self._shared:
             return self._shared[key].measures
         watcher = self.light.get(key)
@@ -174,7 +172,7 @@ class Measures:
 
     @asynccontextmanager
     async def job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
-        """What is measured in a job, growing: over restarts, new pods, and from what is kept once it is gone.
+        """The measures of a job, kept up to date over restarts, new pods, and after its end from the stored log.
 
         All who look at one job share it; the last one to leave ends it. `once`: what there is now, not followed.
         """
@@ -263,20 +261,20 @@ class Measures:
             await asyncio.sleep(BARS_EVERY)
 
     async def _find_beginning(self, measures: JobMeasures) -> None:
-        """Find since when the loss is NaN, where only the end of the log was read."""
+        """Find since when the loss is NaN, if only the end of the log was read."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if jobset is not None and measures.track is not None and measures.track.nan:
             pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
             await measures.find_nan_onset(self.glancing.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
 
     async def _told(self, measures: JobMeasures, log: JobLog) -> None:
-        """Notify all readers of a change, and store the tests that have ended."""
+        """Notify all readers of a change, and store finished tests."""
         self._place_tests(measures, log)
         await self.test_history.store(each for each in measures.tests if each.test.finished or each.test.error)
         measures.notify()
 
     def _place_tests(self, measures: JobMeasures, log: JobLog) -> None:
-        """Note on which nodes the tests were measured, as far as the snapshot shows it."""
+        """Record the nodes of the tests, as far as the snapshot shows them."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get(measures.key)
         measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")
@@ -288,7 +286,7 @@ class Measures:
             measures.recipe = log.kept.note.recipe
 
     async def _note(self, measures: JobMeasures) -> None:
-        """Store the latest figures in the history of runs."""
+        """Store the latest figures in the run history."""
         namespace, name = measures.key
         runs = self._runs()
         if measures.tests:
@@ -298,7 +296,7 @@ class Measures:
             await runs.note_training(namespace, name, track.standing())
 
     async def _tell_endings(self, measures: JobMeasures, log: JobLog) -> bool:
-        """Mark failed ranks on the training run; gives whether there are new ones."""
+        """Add failed ranks to the training run; returns whether any is new."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if measures.track is not None:
             measures.track.goes_on = jobset is not None and jobset.state in {JobState.STARTING, JobState.RUNNING}
@@ -312,7 +310,7 @@ class Measures:
     # earlier runs of the same recipe
 
     async def earlier(self, measures: JobMeasures, most: int = EARLIER) -> list[tuple[str, TrainingRun]]:
-        """Runs of the same recipe whose logs are kept or can be had, the newest first, with their names."""
+        """Earlier runs of the same recipe with available logs, newest first: (name, run)."""
         from console.logs.store import stored_jobs
 
         follow = self._logs()
@@ -340,7 +338,7 @@ class Measures:
     # one that is over
 
     async def from_stored_log(self, namespace: str, name: str, uid: str) -> StoredLog | None:
-        """What the log that is kept of that JobSet tells, and its lines; None if nothing of it is kept."""
+        """The measurements and lines in a JobSet's stored log; None if nothing is stored."""
         from console.logs.job_log import ChangeSubscription, LogCursor
         from console.logs.store import find_stored_job
         from console.metrics.log_reader import LogReader, ranks_to_read

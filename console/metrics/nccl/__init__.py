@@ -1,1 +1,1 @@
-"""Results of nccl-tests: parsed, compared with what A4 should reach, stored, exported."""
+"""Results of nccl-tests: parsed, compared with the A4 reference, stored, exported."""

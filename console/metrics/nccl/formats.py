@@ -1,4 +1,4 @@
-"""What nccl-tests print: a line of a table, with labels in front of it or torn apart by other output, and JSON.
+"""The output formats of nccl-tests: table rows, possibly with labels or torn apart by other output, and JSON.
 
 Rows are read from the right: behind `size count type` come an optional operation, an optional root and the values, and
 only their number tells which is which. Old tables have an integer time where new ones have the root.
@@ -50,7 +50,7 @@ _RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")
 
 
 class Units(Struct, frozen=True):
-    """How a table's column header says its values are to be read."""
+    """The units of a table's values, from its column header."""
 
     milliseconds: bool = False
     relative_error: bool = False  # the fourth column is an error, not a count
@@ -64,7 +64,7 @@ class PartialRow(Struct, frozen=True):
 
 
 def parse_row(text: str, units: Units) -> Row | PartialRow | None:
-    """The row in that line, whole or torn; None if there is none."""
+    """Parse a line as a row, complete or partial; None if it is none."""
     usual = _USUAL.fullmatch(text)
     if usual and usual.group(4) in _REDOPS and not units.milliseconds and not units.relative_error:
         return _usual(usual)
@@ -82,7 +82,7 @@ def parse_row(text: str, units: Units) -> Row | PartialRow | None:
 
 
 def _usual(row: re.Match[str]) -> Row | None:
-    """The row that this match of the usual form holds; None if its type is none of nccl-tests'."""
+    """The row in a match of the usual format; None if its type is not one of nccl-tests'."""
     size, count, kind, redop, root, time, alg, bus, wrong, time_in, alg_in, bus_in, wrong_in = row.groups()
     if not _TYPE.fullmatch(kind):
         return None
@@ -92,7 +92,7 @@ def _usual(row: re.Match[str]) -> Row | None:
 
 
 def complete_row(torn: PartialRow, text: str, units: Units) -> Row | PartialRow | None:
-    """The torn row with the values of this line; None if the line holds none of them."""
+    """The partial row completed by the values of this line; None if the line has none."""
     tokens = _dated(text.split())
     tail: list[str] = []
     while tokens and _VALUE.fullmatch(tokens[-1]):
@@ -108,7 +108,7 @@ def complete_row(torn: PartialRow, text: str, units: Units) -> Row | PartialRow 
 
 
 def row_without_in_place(torn: PartialRow, units: Units) -> Row | None:
-    """What a torn row is worth if the rest never comes."""
+    """The partial row as a row of one half, for when the rest never comes."""
     return _filled(torn.row, list(torn.values), units) if len(torn.values) == 4 else None
 
 
@@ -126,7 +126,7 @@ def _dated(tokens: list[str]) -> list[str]:
 
 
 def _values(tokens: list[str]) -> tuple[list[str], bool]:
-    """The values up to the first token that is not a value, and whether there was such a token."""
+    """The values up to the first other token, and whether there was one."""
     values: list[str] = []
     for token in _dated(tokens):
         if _plain(token) or _VALUE.fullmatch(token):
@@ -138,7 +138,7 @@ def _values(tokens: list[str]) -> tuple[list[str], bool]:
 
 
 def _root(values: list[str]) -> tuple[int | None, list[str]]:
-    """A root makes the number of values odd; three values are half a retyped row."""
+    """Split off the root: with one the number of values is odd, but three values are half a reprinted row."""
     if not values or not values[0].removeprefix("-").isdecimal():
         return None, values
     if values[0] == "-1" or (len(values) % 2 and len(values) != 3):
@@ -167,7 +167,7 @@ def _half(values: list[str], units: Units) -> Half:
 
 
 def number(text: str) -> float | None:
-    """A finite number, None for N/A, nan and whatever else is none."""
+    """A finite number; None for N/A, nan and everything else."""
     if not _plain(text):
         found = _NUMBER.fullmatch(text.rstrip("*%"))
         if found is None:
@@ -178,12 +178,12 @@ def number(text: str) -> float | None:
 
 
 def _plain(text: str) -> bool:
-    """Whether it is digits with at most one point, as nearly all values are."""
+    """Whether the text is digits with at most one point, as nearly all values are."""
     return text.replace(".", "", 1).isdecimal()
 
 
 def _wrong(text: str, units: Units) -> int | None:
-    """Wrong elements; an error that is no count says nothing of how many."""
+    """The number of wrong elements; None if the column holds an error that is not a count."""
     value = number(text)
     return None if value is None or units.relative_error or _RELATIVE.fullmatch(text) else int(value)
 
@@ -194,7 +194,7 @@ _RESULTS = '"results"'
 
 
 def parse_nccl_json(data: bytes) -> NcclTest | None:
-    """The test in such a file, whole or cut off; None if it is something else."""
+    """The test in nccl-tests' JSON output, complete or truncated; None if it is something else."""
     text = data.decode("utf-8", "replace").strip()
     if not text.startswith("{") or _RESULTS not in text or '"nccl_version"' not in text:
         return None
@@ -224,7 +224,7 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
 
 
 def _cut_off(text: str) -> NcclTest | None:
-    """What a test had written before it was killed: all results that are whole."""
+    """The complete results in truncated JSON of a test that was killed."""
     start = text.find("[", text.index(_RESULTS))
     decoder, results, at = json.JSONDecoder(), [], start + 1
     while start >= 0 and at < len(text):
@@ -282,13 +282,13 @@ def _whole(value: Any) -> int | None:
 
 
 def _error(errors: Any) -> str | None:
-    """What went wrong; of a test in which nothing did the last error is an empty text."""
+    """The error texts joined; None if nothing failed, which the JSON shows as an empty text."""
     told = [text for text in (str(each).strip() for each in errors) if text] if isinstance(errors, list) else []
     return "; ".join(told) or None
 
 
 def _ranks(config: Any) -> int | None:
-    """The devices list has one for each process, whatever number of threads and GPUs it has."""
+    """The number of processes: the length of the devices list, whatever number of threads and GPUs each has."""
     devices = config.get("devices") if isinstance(config, dict) else None
     if not isinstance(devices, list) or not devices:
         return None

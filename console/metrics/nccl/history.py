@@ -1,4 +1,4 @@
-"""Finished NCCL tests, kept as one JSON object a line: what a cluster usually reaches, each node's latest."""
+"""Stores finished NCCL tests, one JSON object per line, and derives usual bandwidths and each node's trend."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEADY = 0.03  # a change by less than this share is none
 
 
 class MeasuredTest(Struct, frozen=True):
-    """A test, and where and when it was measured."""
+    """A test with the place and time of its measurement."""
 
     test: NcclTest
     job: str = ""
@@ -48,13 +48,13 @@ class MeasuredTest(Struct, frozen=True):
 
     @property
     def comparison_key(self) -> tuple[str, int | None, str, str]:
-        """Tests of one kind may be compared: program, ranks, data type and GPU are the same."""
+        """Tests with the same key can be compared: (program, ranks, data type, GPU type)."""
         rows = self.test.rows
         return _program(self.test), self.test.ranks, rows[0].type if rows else "", self.accelerator
 
     @property
     def busbw(self) -> float | None:
-        """GB/s that stand for the test: the average over 2 to 8 GiB, else the best."""
+        """The bus bandwidth (GB/s) that represents the test: the average over 2 to 8 GiB, else the best."""
         average = scan_average(self.test)
         return average if average is not None else self.test.peak_busbw
 
@@ -64,7 +64,7 @@ def _program(test: NcclTest) -> str:
 
 
 def comparable(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
-    """Finished tests of the same kind without wrong values, of other jobs or attempts; the newest first."""
+    """Finished tests like `shown` without wrong values, of other jobs or attempts, newest first."""
     others = (each for each in tests if each.comparison_key == shown.comparison_key and each.name != shown.name)
     found = (each for each in others if each.test.finished and each.test.ok is not False)
     return sorted(found, key=lambda each: -each.at)
@@ -83,7 +83,7 @@ class UsualBandwidth(Struct, frozen=True):
 
 
 def usual_bandwidth(tests: Sequence[MeasuredTest]) -> UsualBandwidth | None:
-    """What is usual; None as long as there are not enough tests to say."""
+    """The usual bandwidth; None if there are too few tests."""
     if len(tests) < ENOUGH:
         return None
     values: dict[int, list[float]] = {}
@@ -97,7 +97,7 @@ def usual_bandwidth(tests: Sequence[MeasuredTest]) -> UsualBandwidth | None:
 
 
 class SizeDifference(Struct, frozen=True):
-    """One size of two tests; GB/s of the better halves."""
+    """The bandwidth of two tests at one message size: GB/s of the better halves."""
 
     size: int
     before: float | None
@@ -105,19 +105,19 @@ class SizeDifference(Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """By which share the later one is faster."""
+        """By which fraction the later test is faster."""
         return self.after / self.before - 1 if self.before and self.after is not None else None
 
 
 def compare(before: NcclTest, after: NcclTest) -> tuple[SizeDifference, ...]:
-    """Size by size, all that either has."""
+    """Compare two tests at each message size that either has."""
     left = {row.size: row.best_busbw for row in before.rows}
     right = {row.size: row.best_busbw for row in after.rows}
     return tuple(SizeDifference(size, left.get(size), right.get(size)) for size in sorted(left | right))
 
 
 def mean_speedup(before: NcclTest, after: NcclTest) -> float | None:
-    """Mean share by which the later one is faster over the sizes that both have, from 8 MiB up where there are such."""
+    """Mean fraction by which the later test is faster, over common sizes, from 8 MiB up if there are any."""
     shares = [(each.size, each.share) for each in compare(before, after) if each.share is not None]
     large = [share for size, share in shares if size and log2(size) >= 23] or [share for _, share in shares]
     return sum(large) / len(large) if large else None
@@ -127,7 +127,7 @@ def mean_speedup(before: NcclTest, after: NcclTest) -> float | None:
 
 
 class NodeBandwidth(Struct, frozen=True):
-    """The bandwidth of a node in the tests it took part in, the latest last. GB/s."""
+    """A node's bandwidth (GB/s) in the tests it took part in, latest last."""
 
     values: tuple[float, ...]
     at: float
@@ -140,13 +140,13 @@ class NodeBandwidth(Struct, frozen=True):
 
     @property
     def trend(self) -> float | None:
-        """By which share the last is above the median of those before; None for the first."""
+        """By which fraction the last value is above the median of the earlier ones; None for the first."""
         before = median(self.values[:-1]) if len(self.values) > 1 else None
         return self.last / before - 1 if before else None
 
     @property
     def arrow(self) -> str:
-        """The trend as a sign: ↗ up, → steady, ↘ down; empty for the first."""
+        """The trend as a character: ↗ up, → steady, ↘ down; empty for the first value."""
         trend = self.trend
         if trend is None:
             return ""
@@ -154,7 +154,7 @@ class NodeBandwidth(Struct, frozen=True):
 
 
 def bandwidth_by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]:
-    """What each node reached, in the kind of test that it took part in last; other kinds cannot be compared."""
+    """Each node's bandwidths in tests of the kind it ran last; other kinds are not comparable."""
     of: dict[str, list[MeasuredTest]] = {}
     for each in sorted(tests, key=lambda each: each.at):
         if each.busbw is not None and each.test.finished:
@@ -179,7 +179,7 @@ def default_path() -> Path:
 
 
 class NcclHistory:
-    """The NCCL tests stored in one file. A file that cannot be used is reported in `note` and stops no measurement."""
+    """The tests stored in one file. If the file cannot be used, `note` says why and nothing is stored."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -190,16 +190,16 @@ class NcclHistory:
 
     @property
     def tests(self) -> tuple[MeasuredTest, ...]:
-        """Those that were read last, the newest first."""
+        """The tests as last read, newest first."""
         return tuple(sorted(self._known.values(), key=lambda each: -each.at))
 
     async def read(self) -> tuple[MeasuredTest, ...]:
-        """All tests, as the file has them now."""
+        """Read all tests from the file."""
         await asyncio.to_thread(self._read)
         return self.tests
 
     async def store(self, tests: Iterable[MeasuredTest]) -> None:
-        """Keep these, if they are not kept already."""
+        """Store these tests unless they are stored already."""
         fresh = {each.name: each for each in tests if self._known.get(each.name) != each}
         if fresh:
             self._known |= fresh

@@ -1,4 +1,4 @@
-"""Output of nccl-tests, read while it is printed: bytes in any pieces, tests out.
+"""Parses the output of nccl-tests while it is printed; takes bytes in pieces of any size.
 
 A log may hold several tests, one after another or printed into each other: they are told apart by the label of their
 process, by what they announce, and by sizes that fall back. A test without its footer is not finished, and one that
@@ -81,7 +81,7 @@ class GrowingTest:
         self.wrong = self.wrong or any(half is not None and half.wrong for half in (row.out_of_place, row.in_place))
 
     def test(self, *, with_rows: bool = True) -> NcclTest:
-        """What is known of it now; without its rows it costs the same however many they are."""
+        """The test as known so far; without its rows the cost does not depend on their number."""
         bad = self.failed or self.error is not None or bool(self.bounds) or self.wrong
         sure = self.bounds == 0 and bool(self.rows) and not self.unread
         return NcclTest(
@@ -98,7 +98,7 @@ class GrowingTest:
 
 
 class ProcessOutput:
-    """The lines of one process, or of several that cannot be told apart."""
+    """The lines of one process, or of several that cannot be distinguished."""
 
     def __init__(self, start: Callable[[], GrowingTest]) -> None:
         self._start = start
@@ -109,7 +109,7 @@ class ProcessOutput:
         self.rows = 0
 
     def line(self, text: str, failure: re.Match[str] | None) -> GrowingTest | None:
-        """The run that changed by this line; `failure`: how it says that a test has failed."""
+        """Parse a line; returns the changed test. `failure`: a match of a failure message in it."""
         if failure:
             return self.fail(failure.group().strip())
         if text[:1] == "#" and self.torn is None and not text.lstrip("# \t")[:1].isdigit():
@@ -117,7 +117,7 @@ class ProcessOutput:
         return self._table(text) or self._words(text)
 
     def fail(self, text: str) -> GrowingTest:
-        """A failure belongs to the test under way, else to the last one, else to one that printed nothing else."""
+        """Record a failure: of the current test, else of the last one, else of one that printed nothing else."""
         run = self._open[-1] if self._open else self._last or self._new()
         self._open = [each for each in self._open if each is not run]
         if run.error is None or ("'" in text and "'" not in run.error):
@@ -127,7 +127,7 @@ class ProcessOutput:
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing has been learned from this stream."""
+        """Whether nothing has been parsed yet."""
         return self._last is None and self._command is None and self.torn is None and not self._open
 
     @property
@@ -152,7 +152,7 @@ class ProcessOutput:
         return self._keep(found)
 
     def _keep(self, found: Row | PartialRow) -> GrowingTest | None:
-        """A row goes to its run; the beginning of one waits for the rest, and begins no test by itself."""
+        """Add a row to its test; a partial row waits for the rest, and does not begin a test."""
         if isinstance(found, PartialRow):
             self.torn = found
             return None
@@ -163,12 +163,12 @@ class ProcessOutput:
         return run
 
     def mark_unreliable(self) -> None:
-        """Note that a row of the current test could not be read, so that the test cannot count as passed."""
+        """Mark the current test as having an unparsable row, so that it cannot pass."""
         self._open[0].unread = True
 
     @property
     def single(self) -> GrowingTest | None:
-        """The test to which every row of today's tables belongs that comes next; None if that is not certain."""
+        """The test to which the next plain row certainly belongs; None if that is uncertain."""
         only = self._open[0] if len(self._open) == 1 else None
         return only if only and self.torn is None and only.units == _TODAYS else None
 
@@ -178,13 +178,13 @@ class ProcessOutput:
         self.rows += len(rows)
 
     def flush(self) -> GrowingTest | None:
-        """Keeps what there is of a torn row once it is clear that no more of it will come."""
+        """Add the values of a partial row once it is clear that the rest will not come."""
         torn, self.torn = self.torn, None
         row = row_without_in_place(torn, self._open[0].units if self._open else _TODAYS) if torn else None
         return self._keep(row) if row else None
 
     def _run_for(self, row: Row) -> GrowingTest:
-        """Sizes rise within a test; of two that print into each other, the one goes on that the size continues."""
+        """The test that a row belongs to: sizes rise within a test, so it continues the one that it follows."""
         alone = len(self._open) == 1
         for run in self._open:
             last = run.rows[-1].size if run.rows else -1
@@ -209,7 +209,7 @@ class ProcessOutput:
         return None
 
     def _announce(self, what: str, value: str) -> GrowingTest:
-        """Two processes announce themselves before either prints its columns; later, a new test has begun."""
+        """Record a header value; a second one of the same kind begins another test."""
         run = next((each for each in self._open if not each.headed and what not in each.said and not each.rows), None)
         if run is None and any(each.headed or each.rows for each in self._open):
             self._break_off()
@@ -218,7 +218,7 @@ class ProcessOutput:
         return run
 
     def _break_off(self) -> None:
-        """The tests under way end without a footer."""
+        """End the current tests without a footer."""
         self.flush()
         self._last, self._open = self._open[-1] if self._open else self._last, []
 
@@ -257,7 +257,7 @@ class ProcessOutput:
         return None
 
     def _ending(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
-        """The run whose footer this is: the first that has rows and lacks it."""
+        """The test that a footer belongs to: the first that has rows and no footer."""
         printed = [each for each in self._open if each.rows] or self._open
         return next((each for each in printed if fits(each)), None) or (printed or [self._new()])[0]
 
@@ -294,7 +294,7 @@ _ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\
 
 
 def _is_row(text: str, *, torn: bool) -> bool:
-    """Whether it looks like a row; of a torn one only if it looks like a whole one, with nothing glued to it."""
+    """Whether the line looks like a row; right after a partial row only if it looks complete."""
     if not torn:
         return _ROW_LIKE.match(text) is not None
     words = text.split()
@@ -302,7 +302,7 @@ def _is_row(text: str, *, torn: bool) -> bool:
 
 
 class NcclParser:
-    """Reads the output of any number of tests, a piece at a time."""
+    """Parses the output of any number of tests, fed in pieces."""
 
     def __init__(self) -> None:
         self._runs: list[GrowingTest] = []
@@ -315,7 +315,7 @@ class NcclParser:
 
     @property
     def unreadable(self) -> UnparsedLines | None:
-        """Lines within a table that look like rows and cannot be read; None if there are none."""
+        """Lines that look like table rows but could not be parsed; None if there are none."""
         return self._puzzle.told
 
     @property
@@ -324,18 +324,18 @@ class NcclParser:
 
     @property
     def growing(self) -> Sequence[GrowingTest]:
-        """The tests as they are stored, for callers that cannot afford to copy the rows."""
+        """The tests without a copy of their rows, for frequent callers."""
         return self._runs
 
     def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
-        """Reads on; the tests that changed by it. A line counts once its end has come.
+        """Parse more bytes, up to the last line end; returns the changed tests.
 
         `line` is the number of the first line of `data` in its log, where lines before it were left out.
         """
         return [run.test() for run in self.read(data, line)]
 
     def read(self, data: bytes, line: int | None = None) -> list[GrowingTest]:
-        """Reads on like `feed`; the tests that changed as they are kept, in the order they began."""
+        """Like `feed`, but returns the changed tests without a copy of their rows, in order of their beginning."""
         block, at = self._blocks.add(data), 0
         self._puzzle.begin(block, line)
         changed: dict[GrowingTest, None] = {}
@@ -353,13 +353,13 @@ class NcclParser:
         return sorted(changed, key=lambda run: run.place)
 
     def close(self) -> list[NcclTest]:
-        """Reads what is left without a line end; the tests that changed by it."""
+        """Parse an unterminated last line; returns the changed tests."""
         changed = [self._line(self._blocks.end()), *(stream.flush() for stream in self._streams.values())]
         found = dict.fromkeys(run for run in changed if run)
         return [run.test() for run in sorted(found, key=lambda run: run.place)]
 
     def _rows(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
-        """Take rows that follow each other there and can only belong to one test; where they end, 0 if there are none.
+        """Parse consecutive rows at `at` that can only belong to one test; returns their end, 0 if there are none.
 
         Labels tell processes apart: only where no line has one it is certain whose they are.
         """
@@ -377,7 +377,7 @@ class NcclParser:
         return end
 
     def _window(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
-        """Reads lines up to where a table begins, ends or goes on with rows; how many bytes that was."""
+        """Parse lines until a table begins, ends or continues with rows; returns the number of bytes."""
         busy, rows = self._busy, 0
         for start, end in spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
             self._puzzle.at(at + start)
@@ -391,7 +391,7 @@ class NcclParser:
         return len(block)
 
     def _marked(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
-        """Reads the lines there that hold one of the words, as their mark is one; where they end."""
+        """Parse the consecutive comment lines (starting with `#`) at `at`; returns their end."""
         said, size = False, len(block)
         while at < size and block[at] == _MARK:
             self._puzzle.at(at)

@@ -1,4 +1,4 @@
-"""What an A4 all-reduce should reach: a published curve of two machines, and the pass line of a health scan.
+"""The reference for all-reduce on A4: a published curve of two machines, and the pass line of a health scan.
 
 The curve is of 16 GPUs on 2 machines and of nobody's promise: a third party measured it. It speaks of all_reduce only.
 """
@@ -51,7 +51,7 @@ class RowVerdict(Struct, frozen=True):
 
 
 def expected_busbw(size: int) -> float | None:
-    """GB/s of the reference at that many bytes, straight between known points over log2(size); None below 8 MiB.
+    """The reference bus bandwidth (GB/s) at that size, interpolated over log2(size); None below 8 MiB.
 
     Above 8 GiB the curve is flat, so its last value holds.
     """
@@ -66,13 +66,13 @@ def expected_busbw(size: int) -> float | None:
 
 
 def reference_curve(largest: int = 0) -> tuple[tuple[int, float], ...]:
-    """Bytes and GB/s of the reference, and on to the largest size of a test, smallest first."""
+    """(bytes, GB/s) points of the reference, extended to the largest size of a test."""
     last, value = A4_ALL_REDUCE[-1]
     return A4_ALL_REDUCE if largest <= last else (*A4_ALL_REDUCE, (largest, value))
 
 
 def judge_row(row: Row) -> RowVerdict:
-    """How that row of an all_reduce test compares."""
+    """Compare a row of an all-reduce test with the reference."""
     expected, best = expected_busbw(row.size), row.best_busbw
     ratio = best / expected if expected and best is not None else None
     if any(half and half.wrong for half in (row.out_of_place, row.in_place)):
@@ -85,7 +85,7 @@ def judge_row(row: Row) -> RowVerdict:
 
 
 def scan_average(test: NcclTest) -> float | None:
-    """Mean GB/s over the rows of 2 to 8 GiB and both halves, to hold against `PASS_LINE`; None without such rows."""
+    """Mean GB/s of all rows from 2 to 8 GiB, to compare with `PASS_LINE`; None without such rows."""
     rows = [row for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB]
     halves = [half for row in rows for half in (row.out_of_place, row.in_place)]
     values = [half.busbw for half in halves if half and half.busbw is not None]
@@ -93,12 +93,12 @@ def scan_average(test: NcclTest) -> float | None:
 
 
 def is_all_reduce(test: NcclTest) -> bool:
-    """Whether the reference speaks of this test: it is for all-reduce only."""
+    """Whether the reference applies to this test: only to all-reduce."""
     return (test.program or "all_reduce").startswith("all_reduce")
 
 
 def is_comparable(test: NcclTest, accelerator: str = "") -> bool:
-    """Whether the A4 curve says anything about it: an all-reduce of several machines, on B200 as far as is known.
+    """Whether the A4 reference applies: an all-reduce over several machines, on B200 as far as known.
 
     `accelerator` is the label of the nodes, empty where it is not known.
     """
@@ -107,7 +107,7 @@ def is_comparable(test: NcclTest, accelerator: str = "") -> bool:
 
 
 def is_a4(accelerator: str) -> bool:
-    """Whether nodes with that label may be A4 machines; true where none is known."""
+    """Whether nodes with that accelerator label may be A4 machines; True if it is unknown."""
     return not accelerator or accelerator.startswith("nvidia-b200")
 
 
@@ -124,7 +124,7 @@ class NcclVerdict(Struct, frozen=True):
 
 
 def judge_test(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = "") -> NcclVerdict:
-    """The verdict on a whole test: wrong values fail it whatever its speed; it is only measured where that is fair."""
+    """The verdict on a test: wrong values always fail it; without a fair reference it is just "measured"."""
     wrong = sum(half.wrong or 0 for row in test.rows for half in (row.out_of_place, row.in_place) if half)
     if wrong:
         return NcclVerdict(NcclResult.FAILED, f"{wrong:,} wrong value{'s' if wrong > 1 else ''}")

@@ -1,4 +1,4 @@
-"""Results of nccl-tests: tests, and the rows of their tables with what each half measured.
+"""Results of nccl-tests: tests and the rows of their tables.
 
 Rows are kept packed: a million of them take ninety megabytes, not five hundred. Rows that follow each other are read
 together, columns out of bytes, without an object for each: a microsecond a row, twice as much where other lines stand
@@ -32,7 +32,7 @@ class Half(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One message size of a test; a log may hold a million of them, and these are made four times as fast."""
+    """One message size of a test; a msgspec Struct, since a log may hold a million of them."""
 
     size: int  # bytes
     count: int  # Elements
@@ -44,13 +44,13 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def best_busbw(self) -> float | None:
-        """GB/s, the better half."""
+        """Bus bandwidth of the better half, in GB/s."""
         values = [half.busbw for half in (self.out_of_place, self.in_place) if half and half.busbw is not None]
         return max(values, default=None)
 
 
 class NcclTest(Struct, frozen=True):
-    """One run of one test program, as far as it has printed."""
+    """One run of a test program, as far as it has printed."""
 
     program: str | None = None
     version: str | None = None
@@ -64,7 +64,7 @@ class NcclTest(Struct, frozen=True):
 
     @property
     def peak_busbw(self) -> float | None:
-        """GB/s, the best of any row and half."""
+        """The best bus bandwidth of any row and half, in GB/s."""
         return max((row.best_busbw for row in self.rows if row.best_busbw is not None), default=None)
 
 
@@ -73,7 +73,7 @@ _BUSBW, _BUSBW_IN = 2, 5  # places of the bus bandwidths among the figures
 
 
 class PackedRows:
-    """Some rows as columns, which never change; each has both halves and all figures."""
+    """Immutable rows stored as columns; all have both halves and all figures."""
 
     __slots__ = ("_counts", "_figures", "_size", "_words")
 
@@ -95,7 +95,7 @@ class PackedRows:
         return map(Row, sizes, counts, kinds, redops, roots, outside, inside)
 
     def speeds(self, unchecked: _T) -> Iterator[tuple[int, float, float, int | _T]]:
-        """Bytes, bus bandwidth of both halves and wrong elements of both, or what stands where neither was checked."""
+        """Yield (bytes, busbw of both halves, wrong elements of both, or `unchecked`) per row."""
         outside, inside = self._words[3:]
         if len(outside) == len(inside) == 1:
             wrong: Iterable[int | _T] = repeat(_sum(outside[0], inside[0], unchecked))
@@ -147,7 +147,7 @@ class Rows(Sequence[Row]):
         raise IndexError(at)
 
     def chunks(self, start: int) -> Iterator[PackedRows | list[Row]]:
-        """Those from that place on, packed as they are."""
+        """Yield the rows from that index on in chunks, packed where they are stored packed."""
         for at in range(bisect_right(self._starts, start) - 1, len(self._starts)):
             piece = self._chunks[at] if at < len(self._chunks) else self._tail
             begin = self._starts[at]
@@ -194,7 +194,7 @@ _UNLETTERED = b"0123456789. \t\n"  # what numbers and the blanks between them co
 
 
 def rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
-    """Rows of today's tables that follow each other there, and where they end; None if there are none."""
+    """Parse consecutive plain rows at `at`: (end, rows); None for the rows if there are none."""
     if _ROW.match(block, at) is None:
         return at, None
     found = _NO_ROW.search(block, at, at + _PIECE)
@@ -208,7 +208,7 @@ def rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
 
 
 def _columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
-    """The columns of rows, if that is all there is."""
+    """The columns of a block that contains only rows; None if it contains anything else."""
     words = piece.replace(b"\n", b" |\n").split()
     size = len(words) // _WIDTH
     columns = [words[at::_WIDTH] for at in range(_WIDTH)]
@@ -221,7 +221,7 @@ def _columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
 
 
 def _matched(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
-    """The columns of the rows that begin there, and where they end."""
+    """The columns of consecutive rows at `at`, matched one by one, and their end."""
     rows, end = [], at
     while found := _ROW.match(block, end):
         rows.append(found.groups())
@@ -230,7 +230,7 @@ def _matched(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
 
 
 def _packed(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
-    """The rows with these columns; None if some word is not what it has to be there."""
+    """Convert the columns to packed rows; None if a value has the wrong type."""
     kind, redop, root, *wrong = (columns[at] for at in _WORDED)
     try:
         counts = array("q", list(map(int, chain.from_iterable(columns[at] for at in _COUNTS))))
@@ -253,7 +253,7 @@ def _wrong(word: bytes) -> int | None:
 
 
 def _read(column: Sequence[bytes], read: Callable[[bytes], object]) -> tuple[object, ...]:
-    """The values of a column, each different word read once; one value if all are the same."""
+    """The converted values of a column, each distinct text converted once; one value if all are equal."""
     if column.count(column[0]) == len(column):
         return (read(column[0]),)
     known = {each: read(each) for each in set(column)}

@@ -1,1 +1,1 @@
-"""Training runs: steps out of logs, series, events on the way, exports."""
+"""Training runs: steps parsed from logs, time series, events, exports."""

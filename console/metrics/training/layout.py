@@ -1,4 +1,4 @@
-"""Lines of steps whose words stay the same: all of a piece of a log taken at once, values by their place.
+"""Parses many step lines with the same words at once, taking values by position.
 
 What each number of a line means is asked of the parser that read the line: it reads the line again with another number
 in that place, and the field that changes is the number's. So every parser of whole lines is fast and knows nothing of
@@ -35,7 +35,7 @@ _ZERO, _NEGATIVE = "0", "-7.25"
 
 
 class _Kind(NamedTuple):
-    """How a number may be written."""
+    """A notation of numbers: integer, decimal or exponent."""
 
     pattern: str
     tries: tuple[str, ...]
@@ -77,7 +77,7 @@ class NumberSlot(Struct, frozen=True):
 
 
 class LineLayout(Struct, frozen=True):
-    """What the lines of one kind look like, and which field each of their numbers is."""
+    """The form of similar lines, and the field that each of their numbers belongs to."""
 
     format: str
     label: str  # who prints them
@@ -88,11 +88,11 @@ class LineLayout(Struct, frozen=True):
 
     @property
     def numbered(self) -> bool:
-        """Whether they say which step they are of."""
+        """Whether the lines contain the step number."""
         return self.like.step is not None
 
     def match_prefix(self, piece: bytes) -> tuple[int, list[tuple[bytes, ...]]]:
-        """Bytes at the beginning of that piece, which are such lines and nothing else, and the numbers of each."""
+        """The size of the longest prefix that contains only such lines, and the numbers of each line."""
         if self.pattern.match(piece) is None:
             return 0, []
         rows = self.pattern.findall(piece)
@@ -103,7 +103,7 @@ class LineLayout(Struct, frozen=True):
         return end, self.pattern.findall(piece[:end]) if end else []
 
     def columns(self, rows: Sequence[tuple[bytes, ...]]) -> dict[str, list[Any]] | None:
-        """The values in these lines by the names of their slots; None if one of them needs to be read by itself."""
+        """The values of these lines by field; None if one of them must be parsed by itself."""
         found: dict[str, list[Any]] = {}
         for slot, column in zip(self.slots, zip(*rows, strict=True), strict=True):
             if not slot.name:
@@ -125,7 +125,7 @@ class LineLayout(Struct, frozen=True):
         return found
 
     def packed(self, columns: dict[str, list[Any]], size: int) -> PackedSteps:
-        """These values, and what is the same in all lines."""
+        """These values as packed steps, with the fields that are constant in all lines."""
         fields: dict[str, Iterable[Any]] = {}
         for name, value in zip(Step._fields[:9], self.like, strict=False):
             if name in columns:
@@ -137,7 +137,7 @@ class LineLayout(Struct, frozen=True):
 
 
 def _numbers(column: Sequence[bytes]) -> list[float]:
-    """The numbers of a column; those that come again and again (a learning rate) are made once."""
+    """The numbers of a column; repeated texts (a learning rate) are converted once."""
     values = set(column)
     if 2 * len(values) > len(column):
         return _made(column)
@@ -153,7 +153,7 @@ def _made(column: Sequence[bytes]) -> list[float]:
 
 
 def find_layout(text: str, read: Read) -> LineLayout | None:
-    """The layout of that line as `read` reads it; None where its numbers may change what the line means."""
+    """The layout of a line as `read` parses it; None if its numbers may change the line's meaning."""
     said = read(text)
     places = list(_NUMBER.finditer(text))
     if said is None or said[0].step.nan or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
@@ -187,7 +187,7 @@ def find_layout(text: str, read: Read) -> LineLayout | None:
 
 
 class _Trial:
-    """Reads a line again and again with another text in one place, to find out what each number means."""
+    """Parses a line repeatedly with other text at one position, to find out which field each number sets."""
 
     def __init__(self, text: str, read: Read, said: tuple[StepReport, str]) -> None:
         self._text = text
@@ -196,7 +196,7 @@ class _Trial:
         self._values = _values(said[0].step)
 
     def slot(self, start: int, end: int) -> NumberSlot | None:
-        """The meaning of the number there; None if it must be the same in all lines of the layout."""
+        """The field of the number at that position; None if it must be the same in all lines."""
         name, rules, kinds = "", [*_RULES], []
         for kind in _KINDS if "," in self._text[start:end] else _USUAL:
             tried = [(float(each.replace(",", "")), self._changed(start, end, each)) for each in kind.tries]
@@ -225,7 +225,7 @@ class _Trial:
         return NumberSlot(name, rule or rules[0], rule is None, _pattern(kinds, signed=signed))
 
     def words(self, start: int, end: int) -> str:
-        """A pattern of these words: of padding any width, where that does not matter."""
+        """A pattern for this text; padding may have any width where that does not matter."""
         found, at = "", start
         for blanks in _BLANKS.finditer(self._text, start, min(len(self._text), end + 1)):
             if blanks.start() >= end:
@@ -238,7 +238,7 @@ class _Trial:
         return found + re.escape(self._text[at:end])
 
     def _changed(self, start: int, end: int, other: str) -> dict[str, object] | None:
-        """The figures that change if `other` stands in that place; None if it is another kind of line then."""
+        """The figures that change if `other` stands at that position; None if the line then has another meaning."""
         said = self._read(self._text[:start] + other + self._text[end:])
         if said is None or said[1] != self._said[1] or said[0].format != self._said[0].format:
             return None
@@ -246,7 +246,7 @@ class _Trial:
         return {name: values.get(name) for name in values | self._values if values.get(name) != self._values.get(name)}
 
     def _fits(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
-        """Whether the line with `value` in that place changed no field but `name`, and that to what the rule gives."""
+        """Whether `value` at that position changed only the field `name`, and as the rule says."""
         if changed is None or changed.keys() - {name}:
             return False
         wanted, found = _RULES[rule](value), changed.get(name, self._values.get(name))
@@ -254,13 +254,13 @@ class _Trial:
 
 
 def _values(step: Step) -> dict[str, object]:
-    """All figures of a step by field, the extra ones with a blank before their names."""
+    """All figures of a step by field; extra figures have a blank before their names."""
     fields: dict[str, object] = dict(zip(Step._fields[:-1], step, strict=False))
     return fields | {f" {name}": value for name, value in step.extra.items()}
 
 
 def _pattern(kinds: Sequence[_Kind], *, signed: bool) -> str:
-    """Of the usual three kinds one pattern, which is faster than a choice between them."""
+    """One pattern for the three usual notations, which is faster than an alternation."""
     if _USUAL[0] in kinds and _USUAL[1] in kinds:
         decimals = 17 if _USUAL[2] in kinds else 9
         power = r"(?:[eE][-+]?[0-9]{1,2})?" if _USUAL[3] in kinds else ""

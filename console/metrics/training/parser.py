@@ -1,4 +1,4 @@
-"""Output of training programs, read while it is printed: bytes in any pieces, runs and their steps out.
+"""Parses the output of training programs while it is printed; takes bytes in pieces of any size.
 
 Cost: searching for the words below takes a tenth of a nanosecond a byte; a line that holds one costs about a
 microsecond to set aside and 5 to 15 to read. Of lines that are all alike, as those of steps are, a whole piece is taken
@@ -48,12 +48,12 @@ _OTHER = re.compile(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|sa
 
 
 def looks_like_megatron(text: str) -> bool:
-    """Whether it looks like a line of Megatron for an iteration."""
+    """Whether the line looks like a Megatron iteration line."""
     return "loss" in text and text.count("|") > 1 and _ITERATION.search(text) is not None and not _OTHER.search(text)
 
 
 def parse_partial_step(text: str) -> bool:
-    """Whether it names a step and a loss, and says nothing of an evaluation or a checkpoint."""
+    """Whether the line names a step and a loss, but no evaluation or checkpoint."""
     return bool(_STEP.search(text) and _LOSS.search(text)) and not _OTHER.search(text)
 
 
@@ -63,7 +63,7 @@ _WORTH = 8
 
 
 def pieces_without_layout(block: bytes, take: Callable[[bytes], int]) -> Iterator[tuple[int, bytes]]:
-    """Pieces which have to be read by lines, and where they begin; `take` says how much of a piece it took."""
+    """Yield (offset, piece) of what must be parsed line by line; `take` returns how much it handled."""
     at, size = 0, len(block)
     while at < size:
         end = line_end(block, at + _PIECE)
@@ -78,7 +78,7 @@ def pieces_without_layout(block: bytes, take: Callable[[bytes], int]) -> Iterato
 def add_rows(
     piece: bytes, layout: LineLayout, epochs: Epochs, runs: Mapping[str, RunReader], bar: ProgressBar | None
 ) -> tuple[int, RunReader | None]:
-    """How many bytes of that piece are such lines, and the run to which they were added; 0 if they cannot be.
+    """Add similar lines to the only run: (number of bytes, run); 0 bytes if that is not certain.
 
     They can be if there is no other run whose steps they might be, and each step comes after the one before it.
     """
@@ -117,7 +117,7 @@ _FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bri
 
 
 class TrainingParser:
-    """Reads the log of one training job, a piece at a time."""
+    """Parses the log of one training job, fed in pieces."""
 
     def __init__(self) -> None:
         self._blocks = LineBlocks(LONGEST, returns=True)
@@ -146,26 +146,26 @@ class TrainingParser:
 
     @property
     def runs(self) -> tuple[RunReader, ...]:
-        """All runs so far, in the order they began."""
+        """All runs so far, in the order of their beginning."""
         return tuple(self._runs)
 
     @property
     def bar(self) -> ProgressBar | None:
-        """The last progress bar that may be that of training."""
+        """The last progress bar that may belong to the training."""
         return self._bar
 
     @property
     def unreadable(self) -> UnparsedLines | None:
-        """Lines that look like steps and cannot be read; None if there are none."""
+        """Lines that look like steps but could not be parsed; None if there are none."""
         return self._puzzle.told
 
     def feed(self, data: bytes) -> list[RunReader]:
-        """Reads on; the runs that changed by it. A line counts once its end has come."""
+        """Parse more bytes, up to the last line end; returns the changed runs."""
         self._read_on(data, None)
         return self._told()
 
     def read(self, data: bytes, line: int | None = None) -> bool:
-        """Reads on like `feed`; whether any run changed.
+        """Like `feed`, but returns whether any run changed.
 
         `line` is the number of the first line of `data` in its log, where lines before it were left out.
         """
@@ -175,7 +175,7 @@ class TrainingParser:
         return changed
 
     def read_line(self, text: str, number: int, rank: int | None = None) -> bool:
-        """Reads one line that is text already, the one of that number in its log; whether any run changed.
+        """Parse one decoded line with that line number; returns whether any run changed.
 
         `rank`: who printed it, which tells reporters of the same step apart; None: as labels in the line say.
         """
@@ -199,7 +199,7 @@ class TrainingParser:
         puzzle.end()
 
     def _rows(self, piece: bytes) -> int:
-        """Take the lines at the beginning of that piece which are all like the one before; how many bytes."""
+        """Parse the lines at the beginning that are like the last one; returns their size in bytes."""
         if self._layout is None or self.waiting() or self._timed is not None:
             return 0
         taken, run = add_rows(piece, self._layout, self._epochs, self._open, self._bar)
@@ -210,7 +210,7 @@ class TrainingParser:
         return taken
 
     def close(self) -> list[RunReader]:
-        """Reads what is left without a line end; the runs that changed by it."""
+        """Parse an unterminated last line; returns the changed runs."""
         rest = self._blocks.end()
         if rest:
             self._line(rest)
@@ -231,7 +231,7 @@ class TrainingParser:
         return any(word in text for word in _WORDS) or self.waiting() or read_own(self._own, text) is not None
 
     def waiting(self) -> bool:
-        """Whether a report has begun of which more lines may come."""
+        """Whether a report of several lines is incomplete."""
         return bool(self._parts or self._metrics or self._block or self._wrapped)
 
     # lines
@@ -240,7 +240,7 @@ class TrainingParser:
         self._text(strip_terminal_codes(raw), raw)
 
     def _text(self, text: str, raw: bytes | None) -> None:
-        """`raw`: its bytes, where lines like it may follow that can be read together."""
+        """Parse a line; `raw`: its bytes, if similar lines may follow that can be parsed together."""
         if self._own and (own := read_own(self._own, text)):
             self._take(own, self._reporter(text, own.at))
             return
@@ -289,7 +289,7 @@ class TrainingParser:
         return self._rank or reporter(text, at)
 
     def _read(self, text: str) -> Iterator[StepReport]:
-        """What a line says by itself."""
+        """Yield the steps that a line contains by itself."""
         if ("%|" in text or "━" in text) and (drawn := bars(text)):
             yield from drawn
         elif "Epoch " in text[:20] and (epoch := _EPOCH.fullmatch(text)):
@@ -306,7 +306,7 @@ class TrainingParser:
             yield from self._learned.read(text)
 
     def _continues(self, text: str) -> bool:
-        """Whether the line belongs to a report that is not complete."""
+        """Whether the line continues an incomplete report."""
         if self._parts and _CONTINUED.match(text) and len(self._parts) < _JOINED:
             self._parts.append(text)
             if "}" in text:
@@ -350,7 +350,7 @@ class TrainingParser:
             self._puzzle.add_unparsed(text)
 
     def _look(self, raw: bytes | None, read: Callable[[str], list[StepReport]]) -> None:
-        """A line was read by itself: now and then the layout is looked for again, which costs as much as 300 lines."""
+        """Look for a new layout after some lines were parsed one by one; that costs as much as 300 lines."""
         if raw is None:
             return
         self._alone += 1
@@ -371,7 +371,7 @@ class TrainingParser:
     # beside the steps
 
     def _see(self, text: str) -> None:
-        """Take in a progress bar of training, if there is one; bars of downloads and the like begin with a name."""
+        """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
         if bar := drawn_bar(text):
             run = self._open.get("dict")
             if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
@@ -381,7 +381,7 @@ class TrainingParser:
                 self._changed.append(run)
 
     def _time(self, timed: Step) -> None:
-        """Rank 0 of Megatron-Bridge tells time and speed, the last rank tells the rest, before or after it."""
+        """Merge Megatron-Bridge's timing line (rank 0) with the iteration line of the last rank, in any order."""
         run = self._open.get("megatron")
         if run is None or run.number is None:
             if self._timed is not None:

@@ -1,4 +1,4 @@
-"""One training run while its log is read: each step once, whoever reports it and however often.
+"""One training run while its log is parsed: each step once, although several reporters may print it.
 
 Steps are told again by several ranks, by two libraries at once, in full and rounded, and beside progress bars; and they
 are done again after a restart from a checkpoint. A step that its own reporter goes back to is done again; any other
@@ -32,7 +32,7 @@ _NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_
 
 @dataclass(slots=True)
 class RunReader:
-    """Reads the log of a training that may still grow, line by line."""
+    """The steps of one training run, added line by line from a log that may still grow."""
 
     format: str  # which program's lines these are: "megatron", "hf", "torchtitan", "key-value", ...
     steps: Steps = field(default_factory=Steps)  # in their order, each once; of steps done again the later value
@@ -56,7 +56,7 @@ class RunReader:
 
     @property
     def unsettled(self) -> bool:
-        """Whether the bar that comes next may still say better which step the last one was.
+        """Whether the next progress bar may still correct the number of the last step.
 
         Bars are drawn ten times a second at most: of fast steps the one before a report is of an earlier one.
         """
@@ -65,16 +65,16 @@ class RunReader:
 
     @property
     def known(self) -> bool:
-        """Whether these are lines of a program that is known, and not pairs of words and numbers that were learned."""
+        """Whether the lines are in a known format, not in one learned from key-value pairs."""
         return self.format != "key-value" and bool(self.steps)
 
     @property
     def total(self) -> int | None:
-        """Steps of the whole run, as last said."""
+        """Steps of the whole run, as last reported."""
         return self.steps[-1].total or None if self.steps else None
 
     def near(self, number: int) -> bool:
-        """Whether a report of that step can be meant for this run: it has it, or would have it next."""
+        """Whether a report of that step may belong to this run: it exists already or would be the next."""
         if self._place(number) is not None:
             return True
         last = self.number
@@ -114,7 +114,7 @@ class RunReader:
         return self.steps.place(number) if self.number is not None and number <= self.number else None
 
     def follow(self, more: PackedSteps, label: str) -> bool:
-        """Many reports, if it is certain that each is of a step after all before it, and none is of a warm-up."""
+        """Add many reports if each certainly follows all earlier steps and none is a warm-up; else False."""
         numbers = more.columns["step"]
         latest = max(self.number or 0, self._latest.get(label, 0))
         if self.number is None or self._warm_from is None:
@@ -127,7 +127,7 @@ class RunReader:
         return True
 
     def follow_unnumbered(self, more: PackedSteps, bar: ProgressBar | None) -> bool:
-        """Many reports that do not say which steps they are of, if no bar may say it and none is told twice."""
+        """Add many reports without step numbers if no bar can number them and none is a repetition; else False."""
         if not self.steps or (bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)):
             return False
         epochs = [self.steps[-1].extra.get("epoch"), *more.extra.get("epoch", ())]
@@ -139,7 +139,7 @@ class RunReader:
         return True
 
     def add_unnumbered(self, step: Step, bar: ProgressBar | None) -> None:
-        """A report that does not say which step it is of: the bar before it may, and the bar after it even better."""
+        """Add a report without a step number; the bar before it may give it, the one after it is more exact."""
         last = self.steps[-1] if self.steps else None
         if last is not None and _same(last, step):
             self.steps[-1] = merge_reports(last, step)
@@ -151,7 +151,7 @@ class RunReader:
         self._guessed, self._guessing = bar, True
 
     def drawn(self, bar: ProgressBar) -> bool:
-        """A bar after an unnumbered report: drawn again at once, it shows the step of that report."""
+        """Number the last report by a bar that follows it; returns whether that changed it."""
         if not self._guessing:
             return False
         before = self._guessed
@@ -170,7 +170,7 @@ class RunReader:
         return True
 
     def settle(self) -> bool:
-        """No bar said better which step the last report was of; of fast steps the bar before it does not say it."""
+        """Keep the last report's number, as no bar corrected it; with fast steps it becomes unknown."""
         bar = self._guessed if self._guessing else None
         self._guessing = False
         if bar is None or self.steps[-1].step is None:
@@ -192,7 +192,7 @@ class RunReader:
         self.steps[-1] = last._replace(step=number, total=total)
 
     def _compare(self) -> None:
-        """Steps and epochs have to grow alike: bars that come out of phase with the reports say nothing of them."""
+        """Ignore bars for numbering once steps and epochs do not grow alike."""
         last = self.steps[-1]
         epoch = last.extra.get("epoch")
         if not epoch or last.step is None or epoch < 0:
@@ -231,7 +231,7 @@ class RunReader:
         self.steps.append(step._replace(warm_up=True) if step.step - self._warm_from < WARM_UP else step)
 
     def _insert(self, step: Step, number: int) -> None:
-        """A late report of a step that another reporter has passed; it keeps its place in the order."""
+        """Insert a late report of an earlier step at its place."""
         at = len(self.steps)
         while at and (before := self.steps[at - 1].step) is not None and before > number:
             at -= 1
@@ -240,12 +240,12 @@ class RunReader:
 
 
 def _fast(bar: ProgressBar) -> bool:
-    """Whether steps may pass between two drawings of that bar."""
+    """Whether steps may pass between two frames of that bar."""
     return bar.step_time_s is None or bar.step_time_s < _DRAWN
 
 
 def run_of_library(open_runs: dict[str, RunReader], found: StepReport, number: int | None) -> RunReader | None:
-    """A run that so far only the library beside it has told of."""
+    """A run that so far only a library's own log lines reported (such as DeepSpeed's); None if there is none."""
     if number is None or found.format in BESIDE:
         return None
     for name in BESIDE:
@@ -257,7 +257,7 @@ def run_of_library(open_runs: dict[str, RunReader], found: StepReport, number: i
 
 
 def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
-    """Two reports of one step: what one of them lacks, and of two figures the one with more digits.
+    """Merge two reports of one step: missing figures are added, and the one with more digits wins.
 
     `later`: both are by one reporter, so that of two losses the second is that of the step: bars are drawn again with
     it, and of several iterations in a step it is the last one's. A loss that is not a number stays.
@@ -278,7 +278,7 @@ def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
 
 
 def _same_figure(one: float, other: float) -> bool:
-    """Whether one may be the other, rounded."""
+    """Whether one figure may be the other, rounded."""
     return one == other or _rounded_from(one, other) or _rounded_from(other, one)
 
 
@@ -295,13 +295,13 @@ def _same(old: Step, new: Step) -> bool:
 
 
 def close_in_time(one: Step, other: Step) -> bool:
-    """Whether two reports may be of one step, by the time it took."""
+    """Whether two reports may be of the same step, judged by their step times."""
     mine, others = one.step_time_s, other.step_time_s
     return mine is None or others is None or abs(mine - others) <= 0.02 * mine + 0.006
 
 
 def skipped_since(step: Step, before: float) -> tuple[Step, float]:
-    """DeepSpeed counts skipped steps from its start: the step with those since the last line, and the new count."""
+    """The step with its skipped steps since the last line (DeepSpeed prints the total), and the new total."""
     skipped = step.extra.get("skipped")
     if skipped is None:
         return step, before
@@ -317,7 +317,7 @@ _REPORTER = re.compile(
 
 
 def reporter(text: str, at: int) -> str:
-    """Who printed the line, as far as labels in front of what begins at `at` tell."""
+    """The label of the process in front of offset `at`; empty if there is none."""
     if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
         return ""  # a date, or nothing
     found = _REPORTER.search(text, 0, at or 300)
@@ -325,7 +325,7 @@ def reporter(text: str, at: int) -> str:
 
 
 class Epochs:
-    """Makes one row of steps that are counted anew in each epoch."""
+    """Numbers steps continuously that are counted anew in each epoch."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int, int]] = {}  # of each reporter: epoch, step in it, and steps before it
@@ -333,7 +333,7 @@ class Epochs:
     def all_through(
         self, columns: dict[str, list[Any]], layout: LineLayout, follow: Callable[[PackedSteps], bool]
     ) -> bool:
-        """Many steps of one reporter; nothing is changed by them if `follow`, which gets them, does not take them."""
+        """Renumber many steps of one reporter; changes nothing if `follow` does not accept them."""
         before = self._last.get(layout.label)
         numbers, totals, epochs = columns["step"], columns.get("total"), columns[" epoch"]
         bases = [self._base(epoch, number, layout.label) for epoch, number in zip(epochs, numbers, strict=True)]
@@ -353,7 +353,7 @@ class Epochs:
             self._last[reporter] = before
 
     def through(self, step: Step, reporter: str) -> Step:
-        """The step as counted from the first epoch that was seen."""
+        """The step numbered from the first epoch seen."""
         epoch, number = step.extra.get("epoch"), step.step
         if epoch is None or number is None:
             return step
@@ -364,7 +364,7 @@ class Epochs:
         return step._replace(step=number + base, total=total)
 
     def _base(self, epoch: float, number: int, reporter: str) -> int:
-        """How many steps were before those of that epoch."""
+        """The number of steps before that epoch."""
         before, last, base = self._last.get(reporter, (epoch, 0, 0))
         if epoch > before and number <= last:
             base += last

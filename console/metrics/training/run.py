@@ -1,4 +1,4 @@
-"""A training run as the console follows it: steps as columns, how far it is, and spikes, NaN, restarts."""
+"""A training run for display: steps as columns, progress, and events (spikes, NaN, restarts)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class RunEventFinder:
         self._slow_from, self._slow_words = 0, ""  # after how many steps that was heard it began, and in words
 
     def add(self, step: Step, number: float, time: float) -> None:
-        """Take in a new step, and record the events that it brings."""
+        """Take a new step and record the events that it causes."""
         if step.nan:
             if not self._bad:
                 unseen = not self._any and number > 1  # what was read begins in the middle of it
@@ -122,7 +122,7 @@ class RunEventFinder:
         return f"loss up from {self._mean:.4g} to {self._peak:.4g} at {number:,.0f}"
 
     def check_plateau(self, run: TrainingRun, column: MetricColumn) -> None:
-        """Look whether the loss has stopped falling; to be asked now and then."""
+        """Check whether the loss has stopped falling; call it at intervals."""
         length = len(column)
         half = max(PLATEAU_LEAST, length // 8)
         if length < 2 * half + PLATEAU_LEAST:
@@ -138,7 +138,7 @@ class RunEventFinder:
             self._flat_since = 0
 
     def pace(self, number: float, time: float, took: float) -> None:
-        """How long a step took: now and then it is looked at whether the latest take longer than those before.
+        """Take the duration of a step, and check at intervals whether steps have become slower.
 
         After which steps does not depend on where reading began, so that all who read a log say the same.
         """
@@ -165,7 +165,7 @@ class RunEventFinder:
 
     @property
     def slower(self) -> str:
-        """That its steps take longer than before, in words; empty once they do not, or have for NEW_PACE steps."""
+        """How much slower the steps have become, as text; empty if they have not, or more than NEW_PACE steps ago."""
         return self._slow_words if self._slow_above and self._paced - self._slow_from <= NEW_PACE else ""
 
     def _tell(self, kind: RunEventKind, number: float, time: float, words: str) -> None:
@@ -178,7 +178,7 @@ _LOOK_BACK = 8  # latest steps of which a late report may still add to one
 
 
 def _same(one: Step, other: Step) -> bool:
-    """Whether two steps have the same figures (nan equals nan): packed lists make a new Step at each access."""
+    """Whether two steps have equal figures (nan equals nan); packed steps create a new object per access."""
     mine, its = one[:-1], other[:-1]
     return mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))  # nan is nan
 
@@ -189,8 +189,8 @@ BURST = 1.0  # seconds in which lines come that were printed long before
 
 
 class TrainingRun:
-    """One run: its steps, with when they were printed and as columns. It grows in one thread while another draws: both
-    under `lock`.
+    """One run: its steps with their times, also as columns. One thread may extend it while another draws, both under
+    `lock`.
     """
 
     def __init__(self, format_: str = "") -> None:
@@ -223,7 +223,7 @@ class TrainingRun:
         return len(self.numbers)
 
     def _take_over(self, steps: Sequence[Step], time: float, printed: Sequence[float], *, rewound: bool) -> int:
-        """Take over what has changed of a growing list of steps, and when; from which place on."""
+        """Copy the changed part of a growing list of steps, with times; returns its first index."""
         with self.lock:
             known = self.steps
             at = min(len(known), len(steps))
@@ -270,7 +270,7 @@ class TrainingRun:
         return self.times if by_time else self.numbers
 
     def edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:
-        """Places of the steps at which the columns of a picture from `low` to `high` begin, and where the last ends.
+        """The step indexes at which the columns of a chart from `low` to `high` begin, and the end of the last.
 
         Where a column has many blocks of steps, it begins with a whole block: that is less than a dot beside its place,
         and spares looking at single steps.
@@ -291,7 +291,7 @@ class TrainingRun:
         return found
 
     def place(self, where: float, *, by_time: bool) -> int | None:
-        """The step nearest to a place on the axis; None without steps."""
+        """The index of the step nearest to a position on the x axis; None without steps."""
         axis = self.axis(by_time=by_time)
         at = bisect_left(axis, where)
         near = [each for each in (at - 1, at) if 0 <= each < len(axis)]
@@ -300,7 +300,7 @@ class TrainingRun:
     # it grows
 
     def sync(self, steps: Sequence[Step], time: float, printed: Sequence[float] = (), *, rewound: bool = False) -> int:
-        """Take over what has changed of its steps; from which place on.
+        """Copy the changed part of the steps; returns its first index.
 
         `printed`: when each of the last of them was; new ones before these were printed at `time`; `rewound`: it went
         back to an earlier step meanwhile.
@@ -324,7 +324,7 @@ class TrainingRun:
             return at
 
     def follow(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
-        """Take over what the reader of its log knows of it."""
+        """Update the run from the reader of its log."""
         self.format, self.finished = reader.format, reader.finished
         rewound = len(reader.rewinds) > len(self.restarts)
         self.sync(reader.steps, time, printed, rewound=rewound)
@@ -338,13 +338,13 @@ class TrainingRun:
             self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), time, words))
 
     def add_checkpoint(self, step: int | None, time: float) -> None:
-        """A checkpoint was saved, of the last step if none is named."""
+        """Record a saved checkpoint, of the last step unless one is given."""
         number = float(step) if step is not None else self.numbers[-1] if len(self) else None
         if number is not None and all(mark.step != number for mark in self.checkpoints[-4:]):
             self.checkpoints.append(RunEvent(RunEventKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
 
     def add_failures(self, endings: Iterable[RankFailure]) -> None:
-        """How ranks ended: the first of each attempt is a mark."""
+        """Record the first failed rank of each attempt as an event."""
         first: dict[int, RankFailure] = {}
         for each in endings:
             old = first.get(each.attempt)
@@ -364,7 +364,7 @@ class TrainingRun:
     # what is known
 
     def events(self) -> list[RunEvent]:
-        """All that happened, in the order of time; what is known by its time only stands at the step of that time."""
+        """All events in order of time; those with a time only are placed at the step of that time."""
         with self.lock:
             placed = [self._placed(mark) for mark in self.endings]
         every = [*self._finder.marks, *self.restarts, *self.checkpoints, *placed]
@@ -378,7 +378,7 @@ class TrainingRun:
 
     @property
     def slower(self) -> str:
-        """How much longer steps take than before, in words; empty if they do not, or have for NEW_PACE steps."""
+        """How much slower the steps have become, as text; empty if not, or more than NEW_PACE steps ago."""
         return self._finder.slower
 
     @property
@@ -387,7 +387,7 @@ class TrainingRun:
 
     @property
     def total(self) -> int | None:
-        """Steps of the whole run, where the program says it."""
+        """Steps of the whole run, if the program prints it."""
         return (self.steps[-1].total or None) if self.steps else None
 
     @property
@@ -400,13 +400,13 @@ class TrainingRun:
         return column.last() if column else None
 
     def recent(self, metric: str) -> float | None:
-        """Median of the latest values of a metric."""
+        """Median of a metric's latest values."""
         column = self.columns.get(metric)
         values = [value for value in column.values[-RECENT:] if value == value] if column else []
         return median(values) if values else None
 
     def _took_at(self, place: int) -> float | None:
-        """Seconds that a step took, as printed, else by the clock; None if it cannot be said."""
+        """Seconds that a step took, as printed, else by the timestamps; None if unknown."""
         if (column := self.columns.get("step_time_s")) is not None:
             printed = column.values[place]
             return printed if printed == printed else None
@@ -414,7 +414,7 @@ class TrainingRun:
         return took / steps if steps > 0 and took > 0 else None
 
     def pace(self) -> float | None:
-        """Seconds that one step takes, as printed, else by the clock."""
+        """Seconds per step, as printed, else by the timestamps."""
         printed = self.recent("step_time_s")
         return printed if printed is not None else self._by_clock()
 
@@ -426,7 +426,7 @@ class TrainingRun:
         return took / steps if steps > 0 and took > 0 else None
 
     def step_interval(self) -> float | None:
-        """Seconds from one step to the next, by which the end is foretold: as printed, unless the clock says otherwise.
+        """Seconds from one step to the next, for the estimated end: as printed, unless the timestamps contradict.
 
         The time between the lines of the latest steps counts where it is longer than what is printed (evaluations and
         checkpoints take their time too), and where it is less than half of that. Lines that come in one burst, as from
@@ -439,8 +439,7 @@ class TrainingRun:
         return seen if seen > printed or (seen * GROSS < printed and not burst) else printed
 
     def eta(self, now: float = 0.0) -> float | None:
-        """Seconds from the last step to the end; None if it cannot be said, as of a run that broke off or stands still,
-        and for one that has diverged, for which nobody should wait.
+        """Estimated seconds from the last step to the end; None if unknown, stalled, broken off or diverged.
 
         By `step_interval`, not by what the program says of its steps alone.
         """
@@ -455,7 +454,7 @@ class TrainingRun:
         return None if now and is_overdue(left, now - self.times[-1]) else left
 
     def cadence(self) -> StepCadence | None:
-        """How regularly it makes steps; None while there are too few."""
+        """How regularly the run makes steps; None if there are too few."""
         lasting = self.step_interval()
         if len(self) < ENOUGH or lasting is None:
             return None
@@ -464,7 +463,7 @@ class TrainingRun:
         return StepCadence(between / steps if between and steps else lasting, between, self._pauses.longest)
 
     def late_text(self, now: float, limits: Thresholds | None = None) -> str:
-        """How late the next step is, in words; empty if it is not late, or that is not known."""
+        """How late the next step is, as text; empty if not late or unknown."""
         rhythm = self.cadence()
         if rhythm is None or self.finished or not self.goes_on:
             return ""
@@ -474,7 +473,7 @@ class TrainingRun:
         return format_late_step(quiet, self.last.step if self.last else None, self.pace())
 
     def standing(self) -> RunPosition:
-        """Its last step, and the last loss with its step."""
+        """The last step, and the last valid loss with its step."""
         with self.lock:
             steps = self.steps
             if self._standing is None or self._standing[:2] != (len(steps), steps[-1] if steps else None):
@@ -483,7 +482,7 @@ class TrainingRun:
         return where.with_nan_onset(self.earlier) if self.earlier is not None else where
 
     def mfu(self, accelerator: str) -> float | None:
-        """Share of the GPU's dense BF16 peak; None if the program tells no TFLOP/s, or the GPU's peak is not known.
+        """Share of the GPU's dense BF16 peak; None if the program prints no TFLOP/s or the peak is unknown.
 
         None too where no GPU can be so fast: then the program tells TFLOP/s of several GPUs, or counts steps wrongly.
         """

@@ -1,4 +1,4 @@
-"""Steps of a training run as columns of numbers, of which any part can be drawn fast, however long it is.
+"""Columns of numbers for the steps of a run, of which any range can be drawn quickly.
 
 Each column keeps the lowest and highest of every 64 values and running sums, so that the extremes and the mean of any
 stretch cost a few microseconds: a picture shows every spike of a million steps without looking at a million numbers.
@@ -18,7 +18,7 @@ NAN = math.nan
 
 
 class StepMetric(NamedTuple):
-    """A metric that steps have, with its unit."""
+    """A metric of steps, with its unit."""
 
     name: str  # name of the field of `Step`
     title: str
@@ -38,7 +38,7 @@ METRICS = (
 
 
 class ColumnRange(NamedTuple):
-    """Lowest, highest, first and last value in one column of a chart."""
+    """Lowest, highest, first and last value within one column of a chart."""
 
     at: int  # number of the column
     low: float
@@ -48,7 +48,7 @@ class ColumnRange(NamedTuple):
 
 
 class MetricColumn:
-    """The values of one metric; what is missing, not a number or infinite is nan."""
+    """The values of one metric per step; nan if missing, not a number, or infinite."""
 
     def __init__(self) -> None:
         self.values: array[float] = array("d")
@@ -64,7 +64,7 @@ class MetricColumn:
 
     @property
     def known(self) -> int:
-        """How many values there are."""
+        """Number of values that are not missing."""
         return self._counts[-1]
 
     def append(self, value: float | None) -> None:
@@ -82,7 +82,7 @@ class MetricColumn:
                 self._high_highs.append(max(self._highs[-BLOCK:]))
 
     def cut(self, length: int) -> None:
-        """Keep the first `length` values only."""
+        """Keep only the first `length` values."""
         del self.values[length:]
         del self._sums[length + 1 :]
         del self._counts[length + 1 :]
@@ -92,7 +92,7 @@ class MetricColumn:
         del self._high_highs[length // BLOCK**2 :]
 
     def mean(self, start: int, stop: int) -> float:
-        """Mean of the values from `start` to before `stop`; nan where there are none."""
+        """Mean of the values from `start` up to `stop` (exclusive); nan if there are none."""
         start, stop = max(0, start), min(stop, len(self.values))
         if start >= stop:
             return NAN
@@ -100,7 +100,7 @@ class MetricColumn:
         return (self._sums[stop] - self._sums[start]) / count if count else NAN
 
     def extremes(self, start: int, stop: int) -> tuple[float, float]:
-        """Lowest and highest; inf and -inf where there are none."""
+        """Lowest and highest value in the range; inf and -inf if there are none."""
         if stop - start <= 2 * BLOCK:
             return self._least_and_most(start, stop)
         first, last = -(-start // BLOCK), stop // BLOCK
@@ -126,14 +126,14 @@ class MetricColumn:
         return min(finite, default=math.inf), max(finite, default=-math.inf)
 
     def last(self, stop: int | None = None) -> float | None:
-        """The latest value there is before `stop`."""
+        """The latest known value before `stop`."""
         for at in range(min(len(self.values), len(self.values) if stop is None else stop) - 1, -1, -1):
             if self.values[at] == self.values[at]:
                 return self.values[at]
         return None
 
     def ranges(self, edges: Sequence[int]) -> list[ColumnRange]:
-        """What each column of a picture shows: column n has the steps from edges[n] to before edges[n + 1]."""
+        """The value range of each chart column; column n covers steps edges[n] to edges[n + 1] (exclusive)."""
         found: list[ColumnRange] = []
         values, start = self.values, edges[0]
         for at, stop in enumerate(edges[1:]):
@@ -148,7 +148,7 @@ class MetricColumn:
         return found
 
     def smooth(self, edges: Sequence[int], width: int) -> list[tuple[int, float]]:
-        """Column and mean of the `width` values about its middle, for each column that has steps."""
+        """(column, mean of `width` values around its middle) for each column that has steps."""
         half, found, start = max(1, width // 2), [], edges[0]
         for at, stop in enumerate(edges[1:]):
             if stop > start:

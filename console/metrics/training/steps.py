@@ -1,4 +1,4 @@
-"""The steps of a training run, packed: a million with ten numbers each take a hundred megabytes, not a thousand."""
+"""The steps of a training run in packed form: a million with ten numbers take 100 MB instead of 1 GB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 
 class Step(NamedTuple):
-    """What a log says of one step; None where it says nothing. A tuple, because a log may hold a million of them."""
+    """The figures of one step; None where the log has none. A tuple, because a log may hold a million of them."""
 
     step: int | None = None  # as the program counts, from 0 or from 1; None where the log gives no number
     total: int | None = None  # steps of the whole run
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 class RunPosition(NamedTuple):
-    """The last step of a run, and the last valid loss with its step."""
+    """The last step of a run, and its last valid loss."""
 
     step: int | None = None
     loss: float | None = None
@@ -50,7 +50,7 @@ class RunPosition(NamedTuple):
         return f"{self.what} {nan_since(self)}" if self.nan else ""
 
     def with_nan_onset(self, earlier: RunPosition) -> RunPosition:
-        """This position, with the step since which the loss is NaN as found earlier or further back in the log."""
+        """This position with the step since which the loss is NaN, as found earlier or further back in the log."""
         if not self.nan or self.nan_from is not None:
             return self
         if not earlier.nan:
@@ -62,7 +62,7 @@ class RunPosition(NamedTuple):
 
 
 def nan_since(where: RunPosition) -> str:
-    """Since when the loss is no number, and the last one that was: "since step 20 (last good 10.58 at 19)".
+    """Since when the loss is NaN, and its last good value: "since step 20 (last good 10.58 at 19)".
 
     Every page says it in these words.
     """
@@ -102,7 +102,7 @@ def run_position(steps: Sequence[Step]) -> RunPosition:
 
 
 def what_is_nan(step: Step) -> str:
-    """Which figure of that step is not finite: its loss, or else its gradients."""
+    """Which figure of the step is not finite: the loss, else the gradients."""
     if step.loss is None or math.isnan(step.loss):  # Megatron leaves out a loss that is no number
         return "loss is NaN"
     return f"loss is {step.loss}" if math.isinf(step.loss) else "gradients are NaN"
@@ -113,14 +113,14 @@ def _has_loss(step: Step) -> bool:
 
 
 class Rollback(Struct, frozen=True):
-    """A return to an earlier checkpoint: the steps after it are done again."""
+    """A return to an earlier checkpoint, after which steps are repeated."""
 
     last: int  # last step before
     first: int  # first step after
 
 
 class ProgressBar(Struct, frozen=True):
-    """A progress bar, as last drawn."""
+    """The last frame of a progress bar."""
 
     step: int
     total: int
@@ -139,7 +139,7 @@ _UNSAID: dict[str, Any] = {name: _DEFAULTS.get(name) for name in Step._fields[:-
 
 
 class PackedSteps:
-    """Some steps as columns, which never change."""
+    """Immutable steps stored as columns."""
 
     __slots__ = ("columns", "extra", "first", "size", "whole")
 
@@ -193,13 +193,13 @@ class PackedSteps:
 
 
 def pack_columns(columns: Mapping[str, Iterable[Any]], extra: Mapping[str, Iterable[float]], size: int) -> PackedSteps:
-    """These values as columns, of fields that have them all."""
+    """Pack columns that have a value for every step."""
     made = {name: array("q" if name in _COUNTS else "d", values) for name, values in columns.items()}
     return PackedSteps(made, {name: array("d", values) for name, values in extra.items()}, size, whole=True)
 
 
 def _pack(steps: list[Step]) -> PackedSteps | list[Step]:
-    """These steps packed as columns; the list itself if the names of their extra figures differ."""
+    """Pack these steps as columns; returns the list itself if the names of their extra figures differ."""
     names, whole = tuple(steps[0].extra), True
     if any(tuple(step.extra) != names for step in steps):
         return steps
@@ -282,7 +282,7 @@ class Steps(Sequence[Step]):
 
     @property
     def nans(self) -> int:
-        """How many steps have `nan` set, counted without unpacking them."""
+        """Number of steps with `nan` set, counted without unpacking."""
         packed = sum(sum(chunk.columns.get("nan", ())) for chunk in self._chunks if isinstance(chunk, PackedSteps))
         others = (
             step.nan for chunk in (*self._chunks, self._tail) if not isinstance(chunk, PackedSteps) for step in chunk
@@ -321,14 +321,14 @@ class Steps(Sequence[Step]):
             self._tail[at - self._starts[-1]] = step
 
     def insert(self, at: int, step: Step) -> None:
-        """Insert a step before the one at that place."""
+        """Insert a step at that index."""
         rest = [step, *self[at:]]
         self.cut(at)
         for each in rest:
             self.append(each)
 
     def cut(self, size: int) -> None:
-        """Keep the first `size` steps only."""
+        """Keep only the first `size` steps."""
         while size < self._starts[-1]:
             rest = list(self._chunks.pop())
             self._firsts.pop()
@@ -337,7 +337,7 @@ class Steps(Sequence[Step]):
         del self._tail[size - self._starts[-1] :]
 
     def place(self, number: int) -> int | None:
-        """Where the step of that number stands; numbers grow, but for steps without one between them."""
+        """The index of the step with that number; None if there is none."""
         for at in range(len(self._tail) - 1, -1, -1):
             known = self._tail[at].step
             if known == number:

@@ -1,4 +1,4 @@
-"""Numbers and names as training programs print them, and the step that a line's figures make.
+"""Parses numbers, names and units as training programs print them, and builds a step from them.
 
 Between two numbers a unit may belong to either (`1234 tok/s`, `tok/s 1234`). What stands before the first number
 decides: the value of a loss has no unit; where nothing does, the figure is unknown.
@@ -38,7 +38,7 @@ class StepReport:
 
 
 def number(text: str) -> float | None:
-    """A number with its commas, SI letter, percent sign or quotes; None if it is none."""
+    """Parse a number with commas, SI letter, percent sign or quotes; None if it is none."""
     try:
         return float(text)
     except ValueError:
@@ -52,24 +52,24 @@ def number(text: str) -> float | None:
 
 
 def figures(pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
-    """The numbers among these values by their names; of a name that comes again the last."""
+    """The values that are numbers, by name; the last one of a repeated name."""
     return {name: value for name, raw in pairs if (value := number(raw)) is not None}
 
 
 def positive(text: str) -> float | None:
-    """A figure that 0 or less, and infinity, would make meaningless: a rate, a speed, a time."""
+    """Parse a figure that is only meaningful if positive and finite: a rate, speed or time; else None."""
     value = number(text)
     return value if value is not None and 0 < value < math.inf else None
 
 
 def count(text: str) -> int | None:
-    """A whole number of at most 15 digits."""
+    """Parse a whole number of at most 15 digits."""
     text = text.strip(" \t'\"")
     return int(text) if _COUNT.fullmatch(text) else None
 
 
 def rounded(value: float | None) -> int | None:
-    """The whole number of a step that was printed as a decimal or with an exponent; None if it can be no step."""
+    """The integer step of a number printed as a decimal or with an exponent; None if it cannot be a step."""
     return round(value) if value is not None and 0 <= value < 1e15 else None
 
 
@@ -79,23 +79,23 @@ def finite_total(total: int | None) -> int | None:
 
 
 def seconds(clock: str) -> int | None:
-    """Seconds of `mm:ss` or `hh:mm:ss`."""
+    """Parse `mm:ss` or `hh:mm:ss` to seconds."""
     parts = _DURATION.findall(clock)
     return sum(60**at * int(part) for at, part in enumerate(reversed(parts))) if 1 <= len(parts) <= 3 else None
 
 
 def inverse(value: float | None) -> float | None:
-    """Seconds for one from a rate, and the other way round."""
+    """The reciprocal: seconds per item from a rate, or the reverse; None for 0."""
     return 1 / value if value else None
 
 
 def thousandth(value: float | None) -> float | None:
-    """Seconds of milliseconds."""
+    """Milliseconds as seconds."""
     return round(value / 1000, 9) if value is not None else None
 
 
 def is_broken(loss: float | None, grad_norm: float | None = None) -> bool:
-    """Whether these say that training has gone wrong; an infinite gradient alone is an overflow, not a nan."""
+    """Whether training has diverged; an infinite gradient alone is an overflow, which is harmless."""
     return (loss is not None and not math.isfinite(loss)) or (grad_norm is not None and math.isnan(grad_norm))
 
 
@@ -127,14 +127,14 @@ Source = re.Match[str] | str | None  # a number before its unit, the key of a pa
 
 
 def tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
-    """Where the line says how many tokens a second."""
+    """Which key or pattern of the line gives the tokens per second."""
     key = next((name for name in SPEEDS if name in keys), None)
     found = _TOKENS.search(text) if "tok" in text else None
     return _decided(found, key, text)
 
 
 def time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
-    """Where the line says how long a step took; a rate in `PER_SECOND`, or of `it/s`, is to be turned round."""
+    """Which key or pattern gives the step time; a rate (`PER_SECOND` or `it/s`) has to be inverted."""
     if (time := next((name for name in (*TIMES, *TIMES_MS) if name in keys), None)) is not None:
         return time
     key = next((name for name in (*PER_STEP, *PER_SECOND) if name in keys), None)
@@ -165,7 +165,7 @@ def _decided(found: re.Match[str] | None, key: str | None, text: str) -> Source:
 
 
 def _owner(text: str, start: int) -> str:
-    """The word whose value the number there is; none, if that word is the unit of a number before it."""
+    """The name that the number at `start` belongs to; empty if that word is the unit of a number before it."""
     first = max(0, start - 60)
     found = _BEFORE.search(text[first:start])
     if found is None:
@@ -221,7 +221,7 @@ _NO_LOSS = re.compile(
 
 @lru_cache(maxsize=4096)
 def name_of(key: str) -> str:
-    """A key in small letters and joined; of several words the last, where that alone is a step."""
+    """The key in lower case with underscores; of several words the last, if it alone means a step."""
     words = key.lower().replace("-", "_").split(" ")
     if len(words) > 1 and words[0] in UNITS:
         del words[0]  # the unit of a number before it
@@ -232,7 +232,7 @@ def name_of(key: str) -> str:
 
 
 def loss_of(keys: Iterable[str]) -> str | None:
-    """The key of the loss: one of the usual names, else the only one of another name that is no addition to a loss."""
+    """The key of the loss: a usual name, else the only other name with "loss" that is not an auxiliary loss."""
     usual = next((name for name in LOSSES if name in keys), None)
     if usual is not None:
         return usual
@@ -246,7 +246,7 @@ _KINDS = ("train/", "optim/", "throughput/device/", "throughput/", "perf/")
 
 @lru_cache(maxsize=4096)
 def plain_name(key: str) -> str:
-    """A name without the kind of figure it is."""
+    """A name without prefixes and suffixes for the kind of figure."""
     name = name_of(key.removeprefix("Train ").strip())
     for _ in range(2):
         name = next((name.removeprefix(kind) for kind in _KINDS if name.startswith(kind)), name)
@@ -254,7 +254,7 @@ def plain_name(key: str) -> str:
 
 
 def step_of(number: int | None, total: int | None, figures: Mapping[str, float]) -> Step | None:
-    """The step of these figures, by their plain names; None if no loss is among them."""
+    """The step with these figures, by their plain names; None if there is no loss."""
     loss_name = loss_of(figures)
     if loss_name is None:
         return None

@@ -1,1 +1,1 @@
-"""One format of training logs a module."""
+"""One module per group of training log formats."""

@@ -1,4 +1,4 @@
-"""Reports by name and value: one dictionary a line, or a line that names the step and indented `name: value` below it.
+"""Training reports as names and values: a dictionary per line, or a step line with indented `name: value` lines.
 
 Dictionaries are those of HF Trainer 4 and 5, TRL, LLaMA-Factory, ms-swift, and their JSON copies. They are no literals:
 nan and inf are bare words, values may be strings, the end may be missing. So pairs are picked. Reports of several lines
@@ -43,7 +43,7 @@ ENDED = "train_runtime"  # the key of the last dictionary of a run
 
 
 def dictionary_start(text: str) -> int | None:
-    """Where a dictionary of a training step begins in this line."""
+    """The offset of a training step's dictionary in this line; None if there is none."""
     if _LOSS.search(text) is None:
         return None
     found = _OPEN.search(text)
@@ -55,7 +55,7 @@ def ends_run(text: str) -> bool:
 
 
 def dictionary(text: str, start: int) -> StepReport | None:
-    """The step that the dictionary says."""
+    """Parse the step in the dictionary at `start`."""
     end = text.find("}", start)
     pairs = {key: one or two or bare for key, one, two, bare in _PAIR.findall(text[start : end if end > 0 else None])}
     key = next((name for name in _LOSSES if name in pairs), "")
@@ -134,7 +134,7 @@ _TABLE = re.compile(r"\s*Step\s+Training Loss(?:\s|$)")
 
 
 class MultilineReport:
-    """A report of one step over several lines, read line by line."""
+    """A report of one step over several lines, parsed line by line."""
 
     def __init__(self, step: int, total: int | None, *, loose: bool) -> None:
         self._step = step
@@ -144,7 +144,7 @@ class MultilineReport:
         self._lines = 0
 
     def add(self, text: str) -> bool:
-        """Read the next line; gives whether it belongs to the report."""
+        """Parse the next line; returns whether it belongs to the report."""
         self._lines += 1
         figures = list(_figures(text)) if _INDENTED.match(text) else []
         for name, value in figures:
@@ -152,20 +152,20 @@ class MultilineReport:
         return bool(figures)
 
     def goes_on(self, text: str) -> bool:
-        """Whether the report may continue after this line, which does not belong to it."""
+        """Whether the report may continue after this unrelated line."""
         return self._loose and self._lines < _LONGEST and _LOOSE.search(text) is None
 
     def found(self) -> StepReport | None:
-        """The step that was reported; None if the report had no loss."""
+        """The reported step; None if the report had no loss."""
         step = step_of(self._step, self._total, self._figures)
         return StepReport("blocks", step) if step else None
 
 
 class NotebookTable:
-    """The table that the Trainer shows in a notebook: a row a step."""
+    """The table that HF Trainer shows in a notebook, one row per step."""
 
     def add(self, text: str) -> StepReport | bool:
-        """The step of a row; else whether the line is a row at all."""
+        """Parse a row to its step; else whether the line is a row at all."""
         row = _ROW.match(text)
         loss = number(row.group(2)) if row else None
         step = step_of(int(row.group(1)), None, {"loss": loss}) if row and loss is not None else None
@@ -173,7 +173,7 @@ class NotebookTable:
 
 
 def open_report(text: str) -> MultilineReport | NotebookTable | None:
-    """The report or the table that this line begins."""
+    """The multi-line report or table that begins with this line; None if none does."""
     if "Training Loss" in text and _TABLE.match(text):
         return NotebookTable()
     loose = _LOOSE.search(text) if "= Step " in text else None

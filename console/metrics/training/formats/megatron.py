@@ -1,4 +1,4 @@
-"""Megatron-LM, what is built on it (Pai, Megatron-Bridge, ms-swift up to 3.12, DeepSpeed's fork), and NeMo.
+"""Log formats of Megatron-LM, its derivatives (Pai, Megatron-Bridge, ms-swift up to 3.12, DeepSpeed) and NeMo.
 
 Megatron prints `[date] iteration 5/100 | key: value | ... |`. The loss stands there only if it is a number: where it is
 missing and the iteration was not skipped, it was nan. A screen shows a shorter form, since the loss stands far to the
@@ -38,7 +38,7 @@ _BESIDE = ("balancing", "z_loss", "mtp", "scale", "aux")
 
 
 def megatron(text: str) -> list[StepReport]:
-    """All iteration lines in a line: two of them meet in one when processes share a terminal."""
+    """All iteration reports in a line: two may meet in one when processes share a terminal."""
     if not (_MARKS[0] in text or _MARKS[1] in text) or "Training epoch" in text:
         return []
     read: list[StepReport] = []
@@ -51,7 +51,7 @@ def megatron(text: str) -> list[StepReport]:
 
 
 def _fields(text: str) -> dict[str, float]:
-    """The numbers between the bars, by the words before them."""
+    """The numbers between the vertical bars, by the names before them."""
     marks = text.encode().translate(None, _NO_MARKS)
     if marks == _MARKED[: len(marks)]:  # as nearly all lines are
         pieces = text.replace("|", ":").split(":")
@@ -98,7 +98,7 @@ def _step(at: int, total: int, fields: dict[str, float]) -> Step:
 
 
 def step_time(text: str) -> Step | None:
-    """Megatron-Bridge's line of the first rank, which names no step: the next iteration line does."""
+    """Parse Megatron-Bridge's timing line of rank 0; it names no step, the next iteration line does."""
     found = _STEP_TIME.search(text)
     if found is None:
         return None
@@ -175,7 +175,7 @@ def _nemo_2(text: str) -> StepReport | None:
 
 
 def bars(text: str) -> list[StepReport]:
-    """The bars in a line that tell of losses: several, where a file holds what a terminal draws over each other."""
+    """The progress bars with losses in a line; several if a file holds the frames of a redrawn line."""
     if "%|" not in text:
         return [each for found in _RICH.finditer(text) if (each := _drawn(found))] if "━" in text else []
     if "=" not in text:

@@ -1,4 +1,4 @@
-"""Programs that say all of a step on one line: torchtitan, MaxText, DeepSpeed, verl, and small ones.
+"""Programs that report each step on one line: torchtitan, MaxText, DeepSpeed, verl, and small ones.
 
 The small ones are the nanoGPT family, picotron, the FSDP sample, and tutorials.
 """
@@ -94,7 +94,7 @@ def maxtext(text: str) -> StepReport | None:
 
 
 def deepspeed(text: str) -> StepReport | None:
-    """DeepSpeed's own lines: steps, learning rate, skipped steps since the start and samples a second, but no loss."""
+    """DeepSpeed's own lines: step, learning rate, skipped steps since the start, samples per second, no loss."""
     if found := _DEEP.search(text):
         step = Step(step=int(found.group(1)), lr=number(found.group(3)), extra={"skipped": float(found.group(2))})
     elif found := _DEEP_SPEED.search(text):
@@ -104,13 +104,13 @@ def deepspeed(text: str) -> StepReport | None:
 
 
 def verl_start(text: str) -> int | None:
-    """The step that a line of verl announces."""
+    """The step that a line of verl begins to report."""
     found = (_VERL_STEP.search(text) if "step:" in text else None) or _VERL_CUT.match(text)
     return int(found.group(1)) if found else None
 
 
 def verl(step: int, text: str) -> StepReport | None:
-    """What verl says of that step, on one line or on several that were joined."""
+    """Parse verl's report of that step, on one line or joined from several."""
     fields = figures(_VERL_FIELD.findall(text))
     fields.pop("step", None)
     if not any(name.startswith(_VERL_KINDS) for name in fields):
@@ -185,7 +185,7 @@ def _reader(name: str, pattern: str, first_epoch: int = 0) -> Callable[..., Step
     compiled = re.compile(pattern)
 
     def read(text: str, epoch: int | None = None) -> StepReport | None:
-        """`epoch`: where the line does not say it."""
+        """Parse a line; `epoch` is used if the line does not contain it."""
         found = compiled.search(text)
         if found is None:
             return None
@@ -279,7 +279,7 @@ _READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (
 
 
 def parse_known_program(text: str) -> StepReport | None:
-    """A line of a program whose lines are known; what is cheap to rule out comes first."""
+    """Parse a line of any known program; cheap checks come first."""
     if "epoch" in text or "Epoch" in text or "DLLL" in text or "%|" in text:
         found = nemo(text)
         if found:
@@ -303,7 +303,7 @@ _TRAINS = re.compile(r"(?i)\btrain(?:ing)?$|\]$")  # what stands before the bar 
 
 
 def drawn_bar(text: str) -> ProgressBar | None:
-    """The bar in a line; None for those of downloads and the like, which have a name before them."""
+    """The progress bar in a line; None for bars with a name before them, such as those of downloads."""
     start = text.find("%|")
     found = _TQDM.match(text, text.find("|", start + 2))
     if found is None:
@@ -324,7 +324,7 @@ _PLAIN = re.compile(
 
 
 def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | None:
-    """The step, and the length of the bar that says so (0: it is no bar); None if the line tells of no step.
+    """The step in a line, and the length of the progress bar that shows it (0 if none); None without a step.
 
     For every line of every rank: one without any of the words above costs 0.4 microseconds, one that tells of a step 2
     to 6.
@@ -356,7 +356,7 @@ class Saved(NamedTuple):
 
 
 def checkpoint(text: str) -> Saved | None:
-    """What a line says of a checkpoint; None if it says of none that was saved."""
+    """The saved checkpoint that a line reports; None if it reports none."""
     if "heckpoint" not in text:
         return None
     for pattern in _SAVED:

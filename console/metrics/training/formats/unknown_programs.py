@@ -1,4 +1,4 @@
-"""Programs nobody described: a step, a loss and what else stands on their line as `key value`, learned from the log.
+"""Progress lines of unknown programs: step, loss and other figures as `key value`, learned from the log.
 
 A line that begins with its step is believed at once; one that does not, when its keys come a second time.
 """
@@ -68,7 +68,7 @@ class LearnedFormat:
         self._known: set[tuple[str, ...]] = set()
 
     def read(self, text: str) -> list[StepReport]:
-        """What the line says; with the line before it that had the same keys, once they are recognised."""
+        """The steps in this line, and in the previous one with the same keys, once the format is recognised."""
         keys, found, begins = _said(text)
         if found is None:
             return []
@@ -84,13 +84,13 @@ class LearnedFormat:
         return [before, found]
 
     def known(self, text: str) -> list[StepReport]:
-        """What the line says, if its keys are recognised; nothing is learned by that."""
+        """The step in this line if its keys are recognised; learns nothing."""
         keys, found, _ = _said(text)
         return [found] if found is not None and keys in self._known else []
 
 
 def _said(text: str) -> tuple[tuple[str, ...], StepReport | None, bool]:
-    """The keys of a line, the step it says, and whether it begins with that."""
+    """The keys of a line, its step, and whether the line begins with the step."""
     pairs = _pairs(text)
     keys = tuple(pairs)
     at, loss = next((key for key in STEPS if key in pairs), None), loss_of(pairs)
@@ -102,7 +102,7 @@ def _said(text: str) -> tuple[tuple[str, ...], StepReport | None, bool]:
 
 
 def _pairs(text: str) -> dict[str, tuple[str, str, str]]:
-    """Key to number, total behind a slash and unit; the first of each key."""
+    """Key -> (number, total behind a slash, unit); the first of each key."""
     pairs: dict[str, tuple[str, str, str]] = {}
     if "Epoch(train)" in text:
         text = _IN_EPOCH.sub(r"epoch \1 iter \2", text)
@@ -113,7 +113,7 @@ def _pairs(text: str) -> dict[str, tuple[str, str, str]]:
 
 
 def _evaluation(text: str, keys: Sequence[str], loss: str) -> bool:
-    """Whether the line is about data that is not trained on, and not about both kinds."""
+    """Whether the line is only about evaluation data."""
     others = [key for key in keys if key.startswith(_OTHER)]
     if any("loss" in key or key in {"val", "eval", "test"} for key in others):
         return "loss" not in loss or _ESTIMATE.search(text) is not None
