@@ -1,1 +1,1 @@
-"""Ways into running pods: SSH, tunnels, files, commands in many ranks."""
+"""Access to running pods: SSH, tunnels, file copies, commands in many ranks."""

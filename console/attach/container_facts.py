@@ -1,4 +1,4 @@
-"""What a container tells of itself: GPUs, disks, mounts, environment, InfiniBand, C library and Python.
+"""Reads facts inside a container: GPUs, disks, mounts, environment, InfiniBand, C library and Python.
 
 Each question is a `sh` script with its own time limit, which prints ABSENT where its program or device is missing.
 Values of secrets are hidden before anybody sees them.
@@ -111,7 +111,7 @@ def pending_facts() -> tuple[ContainerFact, ...]:
 
 
 def masked(text: str) -> str:
-    """Lines of an environment, the values of secrets hidden."""
+    """The lines of an environment with the values of secrets hidden."""
     lines = []
     for line in text.splitlines():
         name, equals, _ = line.partition("=")

@@ -1,4 +1,4 @@
-"""One command in many ranks at once, with equal outputs grouped; facts and a quick NCCL test use it too."""
+"""Runs one command in many ranks at once and groups equal outputs; also container facts and a quick NCCL test."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RankOutput:
 
     @property
     def said(self) -> str:
-        """What a person compares: the output without blank ends, or why there is none."""
+        """The text to compare: the output without trailing blanks, and why the command failed."""
         return self.output.rstrip() if not self.failure else f"{self.output.rstrip()}\n{self.failure}".strip()
 
 
@@ -62,7 +62,7 @@ class OutputGroup:
 
 
 def group_outputs(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
-    """Those that have ended, equal ones together: the largest group first, then by their first rank."""
+    """Group the finished outputs that are equal: the largest group first, then by rank."""
     found: dict[tuple[str, int | None], list[int]] = {}
     for each in sorted(outputs, key=lambda each: each.rank):
         if each.code is not None:
@@ -81,7 +81,7 @@ def worst_exit_code(outputs: Iterable[RankOutput]) -> int:
 
 
 def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
-    """The ranks that `0-3,7` means, in order; BadInput if one of them is not known, or it is no such list."""
+    """Parse a list such as `0-3,7` to ranks in order; BadInput for unknown ranks and other text."""
     found: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -119,7 +119,7 @@ class ContainerExec:
         heard: Callable[[int, int, bytes], None] = lambda *_: None,
         ended: Callable[[RankOutput], None] = lambda _: None,
     ) -> tuple[RankOutput, ...]:
-        """Run a command in these ranks, `at_once` at a time, each for at most `limit` seconds; how it went, by rank.
+        """Run a command in these ranks, `at_once` at a time, each for at most `limit` seconds; results by rank.
 
         `heard` gets rank, 1 (output) or 2 (errors) and bytes as they come, `ended` each rank's result. What fails in a
         rank is in its result; NotAllowed in read-only mode.
@@ -179,7 +179,7 @@ class ContainerExec:
         container: str = "",
         limit: float = LIMIT,
     ) -> None:
-        """Run all_reduce_perf over the GPUs of a pod, beside what runs there.
+        """Run all_reduce_perf over all GPUs of a pod, next to whatever runs there.
 
         `heard` gets 1 (output) or 2 (errors) and the bytes as they come, `grown` the test with each row.
         """
@@ -214,7 +214,7 @@ class ContainerExec:
         self, pod: Pod, argv: Sequence[str], container: str, limit: float, take: Callable[[int, bytes], None],
         doing: str = "",
     ) -> tuple[int, str]:  # fmt: skip
-        """Exit code, and why it could not be had; raises Refused and its subclasses."""
+        """(exit code, reason why there is none); raises Refused and its subclasses."""
         from console.kube import exec as executing
 
         client, container = self._watched.current_connection.client, container or _main(pod)
@@ -238,7 +238,7 @@ class ContainerExec:
         container: str = "",
         answered: Callable[[ContainerFact], None] = lambda _: None,
     ) -> ContainerFacts:
-        """What a container says of itself; all is asked at once, and `answered` hears of each answer.
+        """Read all facts of a container at once; `answered` is called with each.
 
         Raises Refused and its subclasses where no question may be asked; what else fails is in the facts.
         """
@@ -339,7 +339,7 @@ exec "$perf" -b "$1" -e "$2" $by -g "$gpus"
 
 @dataclass(frozen=True, slots=True)
 class QuickTest:
-    """What is measured: from the first to the last message size, each twice the one before."""
+    """The message sizes to measure: from the first to the last, each twice the one before."""
 
     first: str = "1M"  # bytes, or with K, M or G (powers of 1024)
     last: str = "1G"

@@ -1,1 +1,1 @@
-"""Kueue's rules (`kueue`), and what they mean for a job: why it waits, quota, topology, ranks, forecasts, failures."""
+"""Kueue's rules (`kueue`), and what follows from them: waiting reasons, quota, topology, ranks, forecasts, failures."""

@@ -1,4 +1,4 @@
-"""When waiting workloads would start: Kueue's own rules on a copy of the cluster, while running jobs end one by one.
+"""Predicts when waiting workloads start, by simulating Kueue's rules while running jobs end one by one.
 
 It counts on GPUs and places only, and on nobody coming meanwhile: a forecast, not a promise. What starts in it runs on,
 since nobody knows for how long.
@@ -29,7 +29,7 @@ _NAMED = 3
 
 
 class ExpectedStart(Struct, frozen=True):
-    """When a workload would start, or why that cannot be known."""
+    """When a workload is expected to start, or why that is unknown."""
 
     at: float = 0.0  # seconds since the epoch; 0.0: it cannot be known
     after: str = ""  # the job whose end it waits for
@@ -56,7 +56,7 @@ def cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
 
 
 def expected_starts(fleet: Fleet, left: Mapping[str, float]) -> dict[Key, ExpectedStart]:
-    """By the key of the workload; `left`: seconds that running jobs still need, by uid of the JobSet."""
+    """Expected starts by workload key; `left`: remaining seconds of running jobs, by JobSet uid."""
     return _Simulation(fleet, left).run()
 
 

@@ -1,4 +1,4 @@
-"""What ended a job, or an attempt of it: which rank first, how, where, and what it said last.
+"""Finds what ended a job or one of its attempts: which rank failed first, how, where, and its last output.
 
 Pods that a person deleted are told from those that their own controllers take away by the events of both. Events are
 forgotten after an hour, and of many alike only some are kept, so this may find nothing.
@@ -41,7 +41,7 @@ _MOMENT = re.compile(r"\.([0-9a-f]{15,16})$")
 
 
 def first_deletion(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
-    """The pod that was deleted first, in the latest attempt in which one was; None if none was, as far as is known."""
+    """The pod deleted first, in the latest attempt with a deletion; None if none is known."""
     if jobset.deleting_since or jobset.state is JobState.SUCCEEDED:
         return None
     stem = f"{jobset.name}-"
@@ -57,7 +57,7 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
 
 @per_snapshot
 def _killed(fleet: Fleet) -> dict[str, list[str]]:
-    """Namespace -> names of the pods whose containers were told to stop."""
+    """Namespace -> names of pods whose containers were told to stop (events of reason Killing)."""
     found: dict[str, list[str]] = {}
     for event in fleet.events.values():
         if event.reason == "Killing":
@@ -66,7 +66,7 @@ def _killed(fleet: Fleet) -> dict[str, list[str]]:
 
 
 def _told(jobset: JobSet, fleet: Fleet) -> list[Event]:
-    """Events about the JobSet, its Jobs and its pods; one of the same name before it had others."""
+    """Events about the JobSet, its Jobs and pods, without those of an earlier JobSet of the same name."""
     stem = f"{jobset.name}-"
     return [
         event
@@ -78,7 +78,7 @@ def _told(jobset: JobSet, fleet: Fleet) -> list[Event]:
 
 
 def _names(jobset: JobSet) -> dict[str, int]:
-    """The name of the pod of each rank, as far as it is not random."""
+    """Pod name prefix of each rank -> rank number, without the random part."""
     found = {}
     for (group, job, index), number in rank_numbers(jobset).items():
         ending = f"-{index}-"
@@ -112,7 +112,7 @@ def _deletions(jobset: JobSet, told: Sequence[Event], names: dict[str, int]) -> 
 
 
 def _attempt(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int:
-    """The attempt of that moment: the count of restarts but for those that came after."""
+    """The attempt at that time: the restart count minus the restarts after it."""
     after = sum(
         each.count if _moment(each) >= moment else 1
         for each in restarts
@@ -122,7 +122,7 @@ def _attempt(jobset: JobSet, restarts: Sequence[Event], moment: float) -> int:
 
 
 def _moment(event: Event) -> float:
-    """When it happened first: its name ends with the nanoseconds, where its times have seconds only."""
+    """When an event first happened, with nanoseconds from its name; its timestamps have only seconds."""
     named = _MOMENT.search(event.name)
     exact = int(named[1], 16) / 1e9 if named else 0.0
     return exact if abs(exact - event.first) < 2 else event.first
@@ -147,7 +147,7 @@ DELETED = "A user or a controller deleted its pod: its containers ran until they
 
 
 class RankFailure(Struct, frozen=True):
-    """How a rank's pod failed. Stored on disk, because pods are deleted."""
+    """How a rank's pod failed; stored on disk, since pods are deleted."""
 
     attempt: int
     rank: int  # -1: all ranks at once, as when Kueue takes a job's place away
@@ -163,7 +163,7 @@ class RankFailure(Struct, frozen=True):
 
     @property
     def exit_text(self) -> str:
-        """Exit code and reason: "exit code 137 (SIGKILL), OOMKilled"; or that its pod was deleted."""
+        """Exit code and reason: "exit code 137 (SIGKILL), OOMKilled"; or that the pod was deleted."""
         if self.cause == "deletion":
             return f"its pod was {self._deleted}"
         reason = self.reason if self.reason not in {"", "Error"} else ""
@@ -180,7 +180,7 @@ class RankFailure(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The sentence that matters: who, how, where and when."""
+        """The failure in one sentence: who, how, where and when."""
         who = f"Pod {self.rank}" if self.rank >= 0 else "The job"
         where = f" on {self.node}" if self.node else ""
         when = f", {datetime.fromtimestamp(self.time).astimezone():%H:%M:%S}" if self.time else ""
@@ -194,7 +194,7 @@ class RankFailure(Struct, frozen=True):
 
 
 class FailureCard(Struct, frozen=True):
-    """The first failure of an attempt, and what is known about it."""
+    """The first failure of an attempt, and everything known about it."""
 
     first: RankFailure
     others: tuple[int, ...] = ()  # ranks that ended badly after it, in the order of time
@@ -226,7 +226,7 @@ class FailureCard(Struct, frozen=True):
 
 
 def rank_failures(jobset: JobSet, fleet: Fleet) -> list[RankFailure]:
-    """All failures of ranks that the snapshot shows, the earliest first."""
+    """All failures of ranks in the snapshot, earliest first."""
     numbers = rank_numbers(jobset)
     found = []
     for pod in fleet.pods_by_jobset.get(jobset.uid, ()):
@@ -239,7 +239,7 @@ def rank_failures(jobset: JobSet, fleet: Fleet) -> list[RankFailure]:
 
 
 def deduplicate(found: list[RankFailure]) -> list[RankFailure]:
-    """Every ending once, and of a pod that was deleted only that, with how it ended then."""
+    """Each failure once; for a deleted pod only the deletion, including how the container ended."""
     once = {(each.attempt, each.rank, each.pod, each.cause): each for each in found}
     for each in [each for each in once.values() if each.cause == "deletion"]:
         ended = once.pop((each.attempt, each.rank, each.pod, "failure"), None)
@@ -251,7 +251,7 @@ def deduplicate(found: list[RankFailure]) -> list[RankFailure]:
 
 
 def _order(ending: RankFailure) -> tuple[int, float, bool, int]:
-    """Attempt, then time; containers end in whole seconds, and a deletion is what ends them."""
+    """Sort key: attempt, then time; at the same second a deletion precedes the exits that it causes."""
     return ending.attempt, ending.time or float("inf"), ending.cause != "deletion", ending.rank
 
 
@@ -278,7 +278,7 @@ def _node_notes(node: Node | None, now: float) -> tuple[str, ...]:
 
 
 def _taken_away(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
-    """The place in the queue that Kueue took away last, if it did in this life of the job."""
+    """Kueue's last eviction of this job, if it happened since the job was created."""
     workload = fleet.workload_of(jobset)
     evicted = condition(workload.conditions, "Evicted") if workload else None
     if evicted is None or not evicted.is_true:
@@ -291,7 +291,7 @@ def _taken_away(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
 
 
 def first_of_latest_attempt(found: list[RankFailure]) -> tuple[RankFailure, tuple[int, ...]] | None:
-    """The first failure of the latest attempt that has one, and the other ranks that failed after it."""
+    """The first failure of the latest attempt that has one, and the ranks that failed after it."""
     if not found:
         return None
     attempt = max(each.attempt for each in found)

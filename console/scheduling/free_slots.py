@@ -1,4 +1,4 @@
-"""Free places for a job's pods by block, subblock and host: quick sums, kept with the snapshot."""
+"""Free slots for a job's pods by block, subblock and host, cached per snapshot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMED = 4  # places named in the sentence; the rest is counted
 
 
 class TopologyDemand(Struct, frozen=True):
-    """What the largest pod set asks of the network."""
+    """The topology request of the largest pod set."""
 
     pods: int
     gpus: int  # GPUs per pod
@@ -45,7 +45,7 @@ class TopologyDemand(Struct, frozen=True):
 
 
 def topology_demand_of(workload: Workload) -> TopologyDemand | None:
-    """What its largest pod set with GPUs asks for; None if it asks for no GPU."""
+    """The topology request of its largest pod set with GPUs; None if it requests no GPU."""
     groups: list[WorkloadPodSet] = [group for group in workload.pod_sets if group.total(GPU)]
     if not groups:
         return None
@@ -54,13 +54,13 @@ def topology_demand_of(workload: Workload) -> TopologyDemand | None:
 
 
 def format_slots(count: int, size: int, *, free: bool = True) -> str:
-    """Whole machines, or places for pods of so many GPUs: "2 free hosts", "1 free place for 4 GPUs"."""
+    """A number of free hosts or slots: "2 free hosts", "1 free place for 4 GPUs"."""
     noun, of = ("host", "") if size == MACHINE_GPUS else ("place", f" for {size} GPUs")
     return f"{count} {'free ' if free else ''}{noun}{'' if count == 1 else 's'}{of}"
 
 
 def explain_topology(wish: TopologyDemand, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
-    """No place has room for all its pods together; `draft` says which flavor and holds the account."""
+    """Why it waits: no topology domain has room for all its pods; `draft` has flavor and quota account."""
     found = eligible_nodes(fleet, wish.gpus, draft.flavor)
     rooms = found.slots(wish.label)
     best = next(iter(rooms), "")
@@ -84,9 +84,7 @@ def explain_topology(wish: TopologyDemand, fleet: Fleet, said: KueueMessage, dra
 
 
 def refused_flavor(wish: TopologyDemand, flavors: Iterable[str], said: KueueMessage, fleet: Fleet) -> str:
-    """The flavor whose topology Kueue found too small without naming it: the one whose best place has just the room it
-    speaks of, else any without room; empty if all have room.
-    """
+    """The flavor whose topology is too small in Kueue's message, which does not name it; empty if all have room."""
     room = {
         each: max(eligible_nodes(fleet, wish.gpus, each).slots(wish.label).values(), default=wish.pods)
         for each in flavors
@@ -96,7 +94,7 @@ def refused_flavor(wish: TopologyDemand, flavors: Iterable[str], said: KueueMess
 
 
 def _jobs_to_empty(hosts: Iterable[Host], pods: int, size: int, fleet: Fleet) -> tuple[QuotaHolder, ...]:
-    """The fewest jobs whose end makes room on these hosts; only hosts that a job is on are counted anew."""
+    """The fewest jobs whose end frees enough room on these hosts."""
     free: list[int] = []
     taken: dict[Holder, Counter[int]] = defaultdict(Counter)  # GPUs by host
     for at, each in enumerate(each for each in hosts if each.node.takes_pods):
@@ -129,7 +127,7 @@ _TRIED = 4  # places looked at for who would have to end: those with most room, 
 
 
 class EligibleNodes:
-    """Nodes with room counted in pods of one size, by Kueue's rules."""
+    """Nodes that a kind of pod may use, with their room counted in pods, by Kueue's rules."""
 
     def __init__(self, nodes: Sequence[Node], fleet: Fleet, size: int) -> None:
         self.nodes = tuple(nodes)
@@ -141,7 +139,7 @@ class EligibleNodes:
         self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
 
     def _count(self, levels: Sequence[str]) -> None:
-        """Count the pods that fit at these levels of the network."""
+        """Count how many pods fit at these topology levels."""
         tree = TopologyTree("", levels, Flavor(""), (node_of(each, levels) for each in self.nodes), {})
         pod = PodSet("", 1, {}, {GPU: self.size})
         named = {
@@ -158,34 +156,34 @@ class EligibleNodes:
         self._places |= {level: roomiest(places) for level, places in named.items()}
 
     def _at(self, level: str) -> list[Domain]:
-        """The places of a level, the roomiest first; none of a level that is not known."""
+        """The domains of a level, roomiest first; empty for an unknown level."""
         if level in LEVELS and level not in self._places:
             self._count((level, HOSTNAME))
         return self._places.get(level, [])
 
     def slots(self, level: str) -> Mapping[str, int]:
-        """Pods that fit now, by place, the roomiest first; of no level: in all."""
+        """How many pods fit now in each domain of the level, roomiest first; without a level: in all."""
         found = {each.values[-1]: each.state for each in self._at(level or HOSTNAME)}
         return found if level else {"": sum(found.values())}
 
     def capacity(self, level: str) -> Mapping[str, int]:
-        """Pods that would fit if nothing ran, by place."""
+        """How many pods would fit in each domain of the level if nothing ran."""
         found = self._capacity[level or HOSTNAME] if self._at(level or HOSTNAME) else {}
         return found if level else {"": sum(found.values())}
 
     def together(self, pods: int, level: str) -> tuple[str, str] | None:
-        """Level and name of the fullest place that still has room for all of them."""
+        """Level and name of the fullest domain that has room for all these pods; None if none has."""
         places = self._at(level)
         return (level_name(level), best_fit(places, pods).values[-1]) if places and places[0].state >= pods else None
 
     def smallest(self, pods: int) -> tuple[str, str] | None:
-        """The narrowest place that has room for all of them: one host, a subblock, a block; None where none has."""
+        """Level and name of the narrowest domain with room for all: host, subblock or block; None if none has."""
         if pods == 1 and (on := self.together(1, HOSTNAME)):
             return "host", on[1]
         return next(filter(None, (self.together(pods, level) for level in (SUBBLOCK, BLOCK))), None)
 
     def shortage(self, pods: int, level: str) -> str:
-        """Why there is no room now, in one place of that level if one is named; empty if there is, or nobody knows."""
+        """Why the pods do not fit now (within one domain of `level`, if given); empty if they fit or it is unknown."""
         rooms = self.slots(level)
         if not rooms or max(rooms.values()) >= pods:
             return ""
@@ -197,7 +195,7 @@ class EligibleNodes:
         return f"no {level_name(level)} has {format_slots(pods, self.size)}: {named}{more}"
 
     def never(self, pods: int, level: str) -> str:
-        """Why they could not be together even if nothing ran; empty if they could."""
+        """Why the pods would not fit into one domain even if nothing ran; empty if they would."""
         largest = max(self.capacity(level).values(), default=pods) if level else pods
         if largest >= pods:
             return ""
@@ -206,7 +204,7 @@ class EligibleNodes:
         return f"needs {needs}, and the largest {name} has {largest}"
 
     def spread(self, pods: int, level: str) -> int:
-        """The fewest places of that level over which they fit; 0 if they do not fit."""
+        """The fewest domains of that level that hold the pods; 0 if they do not fit."""
         chosen, left = spread(self._at(level), pods)
         return 0 if left > 0 else len(chosen)
 
@@ -225,7 +223,7 @@ def eligible_nodes(
     avoided: tuple[str, ...] = (),
     tolerations: tuple[Toleration, ...] | None = None,
 ) -> EligibleNodes:
-    """Nodes of a flavor (all with GPUs, if none is named) that a pod with these wishes may be placed on.
+    """Nodes of a flavor (all with GPUs, if empty) on which a pod with these constraints may run.
 
     Labels that the console does not keep of a node are taken to match; taints of its present state keep it in `total`,
     and without tolerations (None) no taint is looked at.
@@ -248,7 +246,7 @@ def eligible_nodes(
 def jobs_blocking_placement(
     fleet: Fleet, found: EligibleNodes, pods: int, level: str = "", tried: int = _TRIED
 ) -> tuple[QuotaHolder, ...]:
-    """The fewest jobs whose end would make room for all pods, in one place of that level if one is named."""
+    """The fewest jobs whose end makes room for all pods, within one domain of `level` if given."""
     nodes: dict[str, list[Node]] = defaultdict(list)
     for node in found.nodes:
         nodes[(label_of(node, level) or "") if level else ""].append(node)

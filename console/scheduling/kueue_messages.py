@@ -1,4 +1,4 @@
-"""What Kueue writes of a Workload, read: why it has no quota yet, and for whom it was preempted."""
+"""Parses Kueue's messages on a Workload: why it has no quota, and which workload preempted it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _FITS = re.compile(r"allows? to fit (?:only (\d+) out|any) of (\d+) (?:pod|slice
 
 
 class KueueMessage(Struct, frozen=True):
-    """What could be read out of it; empty where it says nothing."""
+    """The parsed parts of a message; empty if it does not mention them."""
 
     category: Category | None = None  # None: nothing known was said
     text: str = ""
@@ -67,12 +67,12 @@ class KueueMessage(Struct, frozen=True):
 
     @property
     def more_gpus(self) -> int:
-        """How many more GPUs, 0 if it is not said or something else is short."""
+        """How many more GPUs are needed; 0 if not said, or if another resource is short."""
         return int(self.more) if self.resource == GPU and self.more.isdecimal() else 0
 
 
 def read_message(workload: Workload) -> KueueMessage:
-    """Why it has no quota: a known token as the reason counts before the text; "Pending" and other tokens do not."""
+    """Parse why it has no quota; a specific condition reason counts before the text, "Pending" does not."""
     reserved = condition(workload.conditions, "QuotaReserved")
     if reserved is None or reserved.is_true:
         return KueueMessage()
@@ -92,9 +92,7 @@ _PREEMPTOR = re.compile(
 
 
 def preempted_by(workload: Workload, fleet: Fleet) -> tuple[str, str]:
-    """For whom Kueue preempted it, such as "llama-70b (ClusterQueue a4, priority 1000)", and why, such as "reclamation
-    within the cohort"; empty where it does not say.
-    """
+    """Which workload preempted it, such as "llama-70b (ClusterQueue a4, priority 1000)", and why."""
     told = condition(workload.conditions, "Preempted") or condition(workload.conditions, "Evicted")
     found = _PREEMPTOR.search(told.message) if told else None
     if found is None:

@@ -1,4 +1,4 @@
-"""The GPUs of a snapshot of the cluster as the library of Kueue's rules takes them: quota, who holds it, and places.
+"""Converts a cluster snapshot to the input of the Kueue rules, for GPUs: quota, its holders, and topology.
 
 Of other resources nothing is known here: they are taken to be enough.
 """
@@ -34,7 +34,7 @@ UNNAMED = "-"  # the place of a node that carries no label of a level; Kueue has
 
 
 def gpu_flavors(queue: ClusterQueue | None) -> list[str]:
-    """The flavors in which a queue has quota of GPUs, in the order in which they are tried."""
+    """The flavors in which a queue has GPU quota, in the order of trying."""
     return list(dict.fromkeys(quota.flavor for quota in queue.quotas if quota.resource == GPU)) if queue else []
 
 
@@ -44,7 +44,7 @@ def flavor_of(fleet: Fleet, name: str, topology: str = "") -> Flavor:
 
 
 def kueue_snapshot(fleet: Fleet, flavors: Iterable[str], *, places: bool = False) -> Snapshot:
-    """The GPUs of these flavors over all queues and cohorts; with `places` the nodes of flavors with a topology too."""
+    """GPU quota of these flavors in all queues and cohorts; with `places` also the nodes with a topology."""
     names = tuple(flavors)
     trees = _trees(fleet, names) if places else {}
     queues = [_queue(each, names) for each in fleet.cluster_queues.values()]
@@ -94,7 +94,7 @@ def _quotas(listed: Iterable[QueueQuota], flavors: tuple[str, ...]) -> dict[Flav
 
 
 def kueue_workload(workload: Workload, fleet: Fleet, flavors: tuple[str, ...], *, holds: bool) -> KueueWorkload:
-    """Its pod sets that ask for GPUs; of one that holds quota those with GPUs of these flavors, and their places."""
+    """The workload's pod sets with GPUs; with `holds` only those in these flavors, with their topology."""
     evicted, since = condition(workload.conditions, "Evicted"), condition(workload.conditions, "QuotaReserved")
     pod_sets = []
     for group in workload.pod_sets:
@@ -139,7 +139,7 @@ def _trees(fleet: Fleet, flavors: tuple[str, ...]) -> dict[str, TopologyTree]:
 
 
 def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] | None = None) -> Node:
-    """A node with the labels of these levels; labels that the console does not keep of a node are taken to match."""
+    """A node with the labels of these levels; labels that are not stored count as matching."""
     own = {level: label_of(node, level) or UNNAMED for level in levels}
     for key, value in (labels or {}).items():
         known = label_of(node, key)
@@ -148,7 +148,7 @@ def node_of(node: ClusterNode, levels: Iterable[str], labels: Mapping[str, str] 
 
 
 def _used_by_others(fleet: Fleet) -> dict[str, int]:
-    """GPUs on each node held by pods that no topology assignment tells of, and those that are lost."""
+    """GPUs per node that are broken or used by pods without a topology assignment."""
     used: dict[str, int] = {}
     for node in fleet.nodes.values():
         used[node.name] = max(0, node.gpu_capacity - node.gpus)

@@ -1,4 +1,4 @@
-"""What would happen to a job if it were launched now: a check against quota, machines and network, not a promise.
+"""Forecasts what would happen to a job launched now, from quota, machines and topology.
 
 Kueue decides by the same facts a moment later. It tries the flavors of a queue in their order; the best one is told
 here, since that is the one it would end with.
@@ -53,7 +53,7 @@ CHECK = "an estimate"  # to stand beside every forecast
 
 
 class Verdict(StrEnum):
-    """What would happen to the launch, the best outcome first."""
+    """The possible outcomes of a launch, best first."""
 
     NOW = "fits now"
     SPLIT = "fits split over blocks"
@@ -85,13 +85,13 @@ class LaunchDemand:
 
     @property
     def pods(self) -> int:
-        """Pods that ask for GPUs."""
+        """Number of pods that request GPUs."""
         return self.gpus // self.size if self.gpus > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What would happen to a launch, in a sentence and in numbers of GPUs."""
+    """The outcome of a launch as a sentence, with numbers of GPUs."""
 
     verdict: Verdict
     sentence: str  # without a full stop
@@ -143,7 +143,7 @@ def _words(value: Value) -> tuple[str, ...]:
 
 
 def unknown_reason(fleet: Fleet, kind: str, noun: str) -> str:
-    """Why the objects of a kind are not known; empty if they are."""
+    """Why the objects of a kind are unknown; empty if they are known."""
     link = fleet.links.get(kind)
     if link is None or link.state is WatchState.LISTING:
         return f"the {noun} are still being listed"
@@ -181,7 +181,7 @@ _NAMED = 3  # jobs and places named in a sentence; the rest is counted
 
 
 def forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
-    """What would happen to the launch, from one snapshot; fast enough to run on every key press."""
+    """Forecast the launch from one snapshot; fast enough for every key press."""
     if ask.gpus <= 0:
         return Forecast(Verdict.NOW, "needs no GPU")
     if not ask.queue:
@@ -190,7 +190,7 @@ def forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
 
 
 def free_quota_gpus(fleet: Fleet, ask: LaunchDemand) -> int:
-    """GPUs that the queue of the ask, which has to be open, could take now in the flavor that has most for it."""
+    """GPUs that the demand's queue, which must be open, could take now in its best flavor."""
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     books = (ledger(fleet, each) for each in gpu_flavors(queue))
     usable = (each for each in books if each.flavor.matches(dict(ask.node_selector)))
@@ -199,7 +199,7 @@ def free_quota_gpus(fleet: Fleet, ask: LaunchDemand) -> int:
 
 
 def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
-    """No quota holds it back: machines alone."""
+    """The forecast without a queue, which depends on machines only."""
     if why := unknown_reason(fleet, "nodes", "nodes"):
         return Forecast(Verdict.UNKNOWN, why)
     found = _found(fleet, "", ask)
@@ -210,7 +210,7 @@ def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
 
 
 def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
-    """The best that a flavor of the queue has for it."""
+    """The best forecast over the flavors of the queue."""
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     flavors = gpu_flavors(queue)
     if not flavors:
@@ -264,7 +264,7 @@ def _in_flavor(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand
 
 
 def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand) -> tuple[EligibleNodes | None, str]:
-    """The machines it could use; where they are not known, or are made when they are asked for, why there are none."""
+    """The nodes that it could use, or why there are none (unknown, or created on demand)."""
     if why := unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods"):
         return None, why
     found = _found(fleet, flavor, ask)
@@ -284,7 +284,7 @@ def _too_few(ask: LaunchDemand, found: EligibleNodes) -> str:
 
 
 def _short(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast) -> Forecast:
-    """Quota is taken: by whom, and whose end, or eviction, would be enough."""
+    """The forecast if quota is short: who holds it, and whose end or eviction would suffice."""
     short = ask.gpus - draft.free
     held = quota_holders(fleet, queue.name, draft.flavor)
     book = ledger(fleet, draft.flavor)
@@ -305,7 +305,7 @@ def _short(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, draft: Forecast
 
 
 def _victims(fleet: Fleet, book: QuotaLedger, queue: str, ask: LaunchDemand) -> tuple[QuotaHolder, ...]:
-    """Whom Kueue would evict for it; none if nobody has to go, or nobody may who would make enough room."""
+    """The jobs that Kueue would evict for it; empty if none need to be, or eviction does not suffice."""
     flavor, resource = book.at
     asks = PodSet("all", 1, {resource: ask.gpus}, {}, tolerations=ask.tolerations)
     asked = Workload(("", ""), "", queue, _priority(fleet, ask), float("inf"), [asks])
@@ -316,13 +316,13 @@ def _victims(fleet: Fleet, book: QuotaLedger, queue: str, ask: LaunchDemand) -> 
 
 
 def _priority(fleet: Fleet, ask: LaunchDemand) -> int:
-    """What its priority class is worth, as far as another workload shows it; 0 for none."""
+    """The value of its priority class, as seen on other workloads; 0 if unknown."""
     same = (each.priority for each in fleet.workloads.values() if each.priority_class == ask.priority_class)
     return next(same, 0) if ask.priority_class else 0
 
 
 def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, draft: Forecast) -> Forecast:
-    """Quota is free: whether the machines are, and how near to each other."""
+    """The forecast if quota is free: whether machines are, and how close to each other."""
     required = ask.level if ask.topology == "required" and found.slots(ask.level) else ""
     if missing := found.shortage(ask.pods, required):
         blockers = jobs_blocking_placement(fleet, found, ask.pods, required)

@@ -1,4 +1,4 @@
-"""What nodes say of where and what they are, by the labels that queues and topologies ask for."""
+"""The node labels for topology and hardware that queues and topologies refer to."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _LABELS: dict[str, Callable[[Node], str]] = {
 
 
 def level_name(label: str) -> str:
-    """What a person calls that level of the network."""
+    """The common name of a topology level, such as "block"."""
     return LEVELS.get(label) or label.rpartition("/")[2]
 
 
 def label_of(node: Node, label: str) -> str | None:
-    """What a node says of a label; None for one that is not kept of nodes."""
+    """The value of a node's label; None for a label that is not stored."""
     return _LABELS[label](node) if label in _LABELS else None

@@ -25,14 +25,14 @@ _HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 
 
 class QueueOrder(Struct, frozen=True):
-    """One ClusterQueue: who waits, in Kueue's order, and who holds quota, longest first."""
+    """The pending workloads of a ClusterQueue in Kueue's order, and the admitted ones, longest first."""
 
     pending: tuple[Workload, ...] = ()
     running: tuple[Workload, ...] = ()
 
 
 def queue_timestamp(workload: Workload) -> float:
-    """The moment Kueue sorts by among workloads of equal priority."""
+    """The time by which Kueue sorts workloads of equal priority."""
     evicted = condition(workload.conditions, "Evicted")
     if evicted and evicted.is_true and evicted.reason in BACK_OF_QUEUE:
         return evicted.since
@@ -45,7 +45,7 @@ def _held_since(workload: Workload) -> float:
 
 
 def cluster_queue_name(workload: Workload, fleet: Fleet) -> str:
-    """The ClusterQueue it holds quota of or waits for, whether or not that one exists; empty if nothing says."""
+    """The ClusterQueue that it is admitted to or waits for, existing or not; empty if unknown."""
     if workload.cluster_queue:
         return workload.cluster_queue
     door = fleet.local_queues.get((workload.namespace, workload.queue))
@@ -83,10 +83,10 @@ def _positions(fleet: Fleet) -> dict[tuple[str, str], int]:
 
 
 def queue_order(fleet: Fleet, cluster_queue: str) -> QueueOrder:
-    """That ClusterQueue's workloads; empty if it has none."""
+    """The order of that ClusterQueue; empty if it has no workloads."""
     return _orders(fleet).get(cluster_queue, QueueOrder())
 
 
 def queue_position(workload: Workload, fleet: Fleet) -> int:
-    """Its position in its ClusterQueue: 1 is tried first; 0 if it does not wait."""
+    """Its position in the ClusterQueue: 1 is tried first; 0 if it does not wait."""
     return _positions(fleet).get(workload.key, 0)

@@ -1,4 +1,4 @@
-"""Which LocalQueue a launch goes through when nobody has named one: the same in the form and in `a4 launch`.
+"""Chooses the LocalQueue of a launch if none is named, for the form and `a4 launch` alike.
 
 Only queues and their quota count, not machines: who launches from a command line does not list thousands of pods.
 """
@@ -20,7 +20,7 @@ PAST = "none"  # the word for a launch past Kueue
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """A LocalQueue, and why this one."""
+    """The chosen LocalQueue and the reason."""
 
     queue: str = ""  # empty: there is none to choose
     why: str = ""  # in a few words, to stand behind its name; for none, a whole sentence with what to do
@@ -36,7 +36,7 @@ class _Candidate:
 
 
 def choose_queue(fleet: Fleet, ask: LaunchDemand) -> QueueChoice:
-    """The namespace's only LocalQueue; of several one that fits, with the most free quota; closed ones last."""
+    """The namespace's only LocalQueue, else a fitting one with the most free quota; closed ones last."""
     if ask.gpus <= 0:
         return QueueChoice("", "It requests no GPU, so it needs no queue.")
     found = _ranked(fleet, ask)
@@ -50,12 +50,12 @@ def choose_queue(fleet: Fleet, ask: LaunchDemand) -> QueueChoice:
 
 
 def rank_queues(fleet: Fleet, ask: LaunchDemand) -> tuple[str, ...]:
-    """The LocalQueues of the namespace, the one that is chosen first."""
+    """The LocalQueues of the namespace, best first."""
     return tuple(each.name for each in _ranked(fleet, ask))
 
 
 def _ranked(fleet: Fleet, ask: LaunchDemand) -> list[_Candidate]:
-    """Those that fit first, with the most free quota; closed ones last."""
+    """The queues: fitting ones first, by free quota; closed ones last."""
     names = (name for where, name in fleet.local_queues if where == ask.namespace)
     found = (_candidate(fleet, ask, name) for name in names)
     return sorted(found, key=lambda each: (each.shut, not each.fits, -(each.free or 0), each.name))

@@ -1,4 +1,4 @@
-"""Quota of GPUs in the queues of a snapshot, by Kueue's own rules: what is free or missing, and who has it.
+"""GPU quota of the queues in a snapshot by Kueue's rules: what is free or missing, and who holds it.
 
 Usage is what is reserved, since a reservation binds as much as an admission.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class QuotaAccount(Struct, frozen=True):
-    """What one ClusterQueue has, uses and could get of one resource; GPUs are counted, others as in `Quota`."""
+    """Quota of one ClusterQueue for one resource: own, borrowed, used, free; units as in `Quota`."""
 
     nominal: int = 0  # its own quota
     used: int = 0  # reserved by its workloads, borrowed quota included
@@ -43,12 +43,12 @@ class QuotaAccount(Struct, frozen=True):
 
     @property
     def borrows(self) -> int:
-        """GPUs that it has borrowed and those that it could still borrow."""
+        """GPUs borrowed, plus those that could still be borrowed."""
         return self.borrowed + self.can_borrow
 
     @property
     def sum_text(self) -> str:
-        """How its free quota comes about: "112 own + 8 to borrow - 96 used = 24 free", without parts of 0."""
+        """The calculation of free quota: "112 own + 8 to borrow - 96 used = 24 free", without zero terms."""
         parts = [f"{self.nominal:,} own", f"+ {self.borrows:,} to borrow" if self.borrows else ""]
         parts += [f"- {self.used:,} used" if self.used else "", f"- {self.lent:,} lent" if self.lent else ""]
         said = " ".join(filter(None, parts))
@@ -57,7 +57,7 @@ class QuotaAccount(Struct, frozen=True):
 
     @property
     def limit_text(self) -> str:
-        """What it could ever have, such as "24 (8 of its own, 16 by borrowing)"."""
+        """The most it could ever use, such as "24 (8 of its own, 16 by borrowing)"."""
         borrow = self.total - self.nominal
         return f"{self.total}{f' ({self.nominal} of its own, {borrow} by borrowing)' if borrow > 0 else ''}"
 
@@ -66,7 +66,7 @@ class QuotaAccount(Struct, frozen=True):
 
 
 class QuotaHolder(Struct, frozen=True):
-    """A job that holds quota, and how many GPUs of it."""
+    """A job that holds quota, and how many GPUs."""
 
     namespace: str
     name: str
@@ -78,7 +78,7 @@ class QuotaHolder(Struct, frozen=True):
 
 
 class QuotaLedger:
-    """The GPUs of one flavor over all queues and cohorts of a snapshot, as Kueue's rules take them."""
+    """GPU quota of one flavor over all queues and cohorts of a snapshot."""
 
     def __init__(self, fleet: Fleet, flavor: str) -> None:
         self.at = flavor, GPU
@@ -89,7 +89,7 @@ class QuotaLedger:
         return self.snapshot.queues.get(name) or QuotaNode(name)
 
     def available(self, name: str, freed: Mapping[str, int] | None = None) -> int:
-        """What it could take now, or once those amounts are freed by queue; negative if more is used than there is."""
+        """GPUs that a queue could take now, or with `freed` amounts by queue; negative if overused."""
         with ExitStack() as gone:
             for queue, amount in (freed or {}).items():
                 node = self._of(queue)
@@ -97,7 +97,7 @@ class QuotaLedger:
             return self._of(name).available(self.at)
 
     def fewest_to_end(self, name: str, candidates: Sequence[QuotaHolder], short: int) -> tuple[QuotaHolder, ...]:
-        """The fewest of these jobs whose end frees so many GPUs for that queue."""
+        """The fewest of these jobs whose end frees `short` GPUs for that queue."""
         now = self.available(name)
 
         def enough(chosen: Sequence[QuotaHolder]) -> bool:
@@ -109,7 +109,7 @@ class QuotaLedger:
         return fewest_holders(candidates, enough)
 
     def shares(self, name: str, other: str) -> bool:
-        """Whether two queues have the same topmost cohort, or are the same."""
+        """Whether two queues have the same root cohort, or are the same."""
         return self._of(name).root is self._of(other).root
 
     def account(self, name: str) -> QuotaAccount:
@@ -129,7 +129,7 @@ class QuotaLedger:
 
 @per_snapshot
 def ledger(fleet: Fleet, flavor: str) -> QuotaLedger:
-    """The ledger of one flavor: every pending row asks for the same few."""
+    """The ledger of one flavor, cached per snapshot because every pending row needs it."""
     return QuotaLedger(fleet, flavor)
 
 
@@ -138,7 +138,7 @@ def account(fleet: Fleet, cluster_queue: str, flavor: str) -> QuotaAccount:
 
 
 def queue_account(fleet: Fleet, cluster_queue: str) -> QuotaAccount:
-    """One queue's account over all its flavors; a pod still has to find all it needs in one of them."""
+    """A queue's account summed over all flavors; a pod still needs everything in one flavor."""
     names = gpu_flavors(fleet.cluster_queues.get(("", cluster_queue)))
     return sum((account(fleet, cluster_queue, each) for each in names), start=QuotaAccount())
 
@@ -148,12 +148,12 @@ _PAIRED = 10
 
 
 def job_name(workload: Workload) -> str:
-    """Name of the JobSet or Job that a workload stands for."""
+    """Name of the JobSet or Job that owns the workload."""
     return workload.owner_name or workload.name
 
 
 def _gpus_of(workload: Workload, flavor: str) -> int:
-    """The GPUs that it holds of a flavor, or of any if none is named; what it asks for while it holds none."""
+    """GPUs that it holds of a flavor (of any if empty), or requests while it holds none."""
     return sum(
         group.total(GPU)
         for group in workload.pod_sets
@@ -162,7 +162,7 @@ def _gpus_of(workload: Workload, flavor: str) -> int:
 
 
 def quota_holder_of(workload: Workload, fleet: Fleet, flavor: str = "") -> QuotaHolder:
-    """The GPUs a workload holds (or asks for), those of one flavor if it is named."""
+    """The workload as a QuotaHolder, with its GPUs of one flavor if given."""
     jobset = fleet.jobset_by_uid.get(workload.owner_uid)
     return QuotaHolder(
         namespace=workload.namespace,
@@ -176,7 +176,7 @@ def quota_holder_of(workload: Workload, fleet: Fleet, flavor: str = "") -> Quota
 
 
 def quota_holders(fleet: Fleet, cluster_queue: str, flavor: str) -> tuple[QuotaHolder, ...]:
-    """Jobs that hold GPU quota which that queue could use, in its own and in its cohort's queues, most first."""
+    """Jobs that hold GPU quota which the queue could use, in its own or its cohort's queues, most first."""
     book = ledger(fleet, flavor)
     found = [
         quota_holder_of(workload, fleet, flavor)
@@ -192,8 +192,7 @@ def fewest_holders(
     enough: Callable[[Sequence[QuotaHolder]], bool],
     weight: Callable[[QuotaHolder], int] | None = None,
 ) -> tuple[QuotaHolder, ...]:
-    """The fewest of them that are enough together, and of those the ones that hold least; empty if all are not,
-    or if nobody has to end.
+    """The fewest candidates that suffice together, preferring those that hold least; empty if not even all do.
 
     `weight` is what the end of one frees where it matters, by default all that it holds.
     """
@@ -216,7 +215,7 @@ def fewest_holders(
 
 
 def best_flavor(fleet: Fleet, cluster_queue: str, said: KueueMessage) -> str:
-    """The flavor to reckon with: the one Kueue speaks of, else the one with most GPUs free."""
+    """The flavor to calculate with: the one in Kueue's message, else the one with most free GPUs."""
     names = gpu_flavors(fleet.cluster_queues.get(("", cluster_queue)))
     if said.flavor in names or not names:
         return said.flavor
@@ -224,7 +223,7 @@ def best_flavor(fleet: Fleet, cluster_queue: str, said: KueueMessage) -> str:
 
 
 def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
-    """Quota is short, or can never be enough; `draft` says which flavor and holds the account."""
+    """Why it waits: quota is short, or can never suffice; `draft` has flavor and account."""
     have = draft.account
     if said.resource not in {"", GPU} or have is None or not draft.need:
         words = _uncounted(said)
@@ -251,7 +250,7 @@ def explain_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: W
 
 
 def _uncounted(said: KueueMessage) -> str:
-    """What Kueue says of a resource that is not counted here, or of a queue that may not be seen."""
+    """Kueue's reason if it concerns another resource than GPUs, or a queue that may not be listed."""
     flavor, resource = f" of flavor {said.flavor}" if said.flavor else "", said.resource or "quota"
     if said.category is Category.EXCEEDS:
         return f"needs more {resource}{flavor} than the maximum of its queue"

@@ -1,4 +1,4 @@
-"""Ranks and pods of a JobSet: which pod fills each place now, what became of it, and how a person reads their numbers.
+"""The ranks and pods of a JobSet: which pod fills each index, its state, and how numbers are written.
 
 A rank is a process: its RANK, 0 to N-1 over the whole job, as PyTorch and NCCL print it. A pod has an index in the job,
 over its replicated jobs in the order of the spec, their Jobs, and the completion indexes of each, and holds a process
@@ -24,7 +24,7 @@ MISSING = "Missing"  # status of a rank that has no pod
 
 
 class Rank(Struct, frozen=True):
-    """One place in a JobSet, filled or not."""
+    """One pod index of a JobSet, with its pod if there is one."""
 
     number: int
     replicated_job: str
@@ -61,14 +61,14 @@ class Rank(Struct, frozen=True):
 
     @property
     def ended(self) -> Container | None:
-        """The container that ended badly, else the main one if it has ended; None while it works."""
+        """The container that failed, else the main one if it has ended; None while it runs."""
         done = [each for each in self.pod.containers if each.state == "terminated"] if self.pod else []
         bad = sorted((each for each in done if each.exit_code), key=lambda each: each.finished)
         return next(iter(bad), None) or next((each for each in done if not each.init), None)
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; None while it works, or has no pod."""
+        """The exit code of the ended container; None while it runs, or without a pod."""
         return self.ended.exit_code if self.ended and (self.ended.exit_code or not self.ended.init) else None
 
     @property
@@ -77,17 +77,17 @@ class Rank(Struct, frozen=True):
 
     @property
     def was_terminated(self) -> bool:
-        """Whether its pod is being deleted, and its container ended by the signals for that (SIGTERM, SIGKILL)."""
+        """Whether its pod is being deleted and its container ended by SIGTERM or SIGKILL."""
         return self.pod is not None and self.pod.deleting_since > 0 and self.exit_code in {143, 137}
 
 
 def live_attempt(jobset: JobSet, pods: Iterable[Pod]) -> int:
-    """The attempt that counts now: the newest that has a pod which is not being deleted, else the JobSet's count."""
+    """The current attempt: the newest with a pod that is not being deleted, else the JobSet's count."""
     return max((pod.attempt for pod in pods if not pod.deleting_since), default=jobset.restarts)
 
 
 def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
-    """All ranks of the JobSet in order, those without a pod too."""
+    """All ranks of the JobSet in order, including those without a pod."""
     pods = fleet.pods_by_jobset.get(jobset.uid, [])
     attempt = live_attempt(jobset, pods)
     filled: dict[tuple[str, int, int], Pod] = {}
@@ -101,12 +101,12 @@ def ranks(jobset: JobSet, fleet: Fleet) -> tuple[Rank, ...]:
 
 
 def rank_numbers(jobset: JobSet) -> dict[tuple[str, int, int], int]:
-    """Number of each rank by replicated job, Job and completion index."""
+    """(replicated job, Job index, completion index) -> rank number."""
     return {(group.name, job, index): number for number, (group, job, index) in enumerate(jobset.places)}
 
 
 def first_failure(jobset: JobSet, fleet: Fleet) -> Rank | None:
-    """The rank that failed first, by the time its container ended; None if none did or its pod is gone.
+    """The rank whose container failed first; None if none did or its pod is gone.
 
     One whose pod is being deleted did not fail if it ended as it was told to.
     """
@@ -142,7 +142,7 @@ def format_processes(*places: tuple[int, int, int]) -> str:
 
 
 class PodFate(StrEnum):
-    """What became of a pod."""
+    """What happened to a pod."""
 
     HERE = "here"  # it runs as before
     REPLACED = "replaced"  # it is gone or going, and something will make another
@@ -150,7 +150,7 @@ class PodFate(StrEnum):
 
 
 def pod_fate(fleet: Fleet, pod: Pod) -> PodFate:
-    """What became of a pod, by that snapshot."""
+    """What happened to the pod, according to the snapshot."""
     now = fleet.pods.get(pod.key)
     if now is not None and now.uid == pod.uid and now.phase == "Running" and not now.deleting_since:
         return PodFate.HERE
@@ -159,7 +159,7 @@ def pod_fate(fleet: Fleet, pod: Pod) -> PodFate:
 
 
 def successor(fleet: Fleet, pod: Pod) -> Pod | None:
-    """The running pod that fills the same place of its job now; None while there is none, or it is the same pod."""
+    """The running pod that now has the same index in its job; None if there is none or it is the same."""
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     if jobset is None:
         return None

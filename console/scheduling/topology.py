@@ -1,4 +1,4 @@
-"""Where GPUs are: blocks, subblocks and hosts of the network, and who holds each GPU.
+"""The physical topology: blocks, subblocks and hosts, and who holds each GPU.
 
 The API tells how many GPUs a pod has, not which ones, so the pips of a host are in the order of its pods: their number
 per holder is exact, their index is not the device's.
@@ -38,7 +38,7 @@ class GpuState(StrEnum):
 
 
 class Holder(Struct, frozen=True):
-    """The JobSet that holds a GPU, or the owner of a pod that belongs to none."""
+    """The JobSet that holds a GPU, or the owner of a pod without a JobSet."""
 
     namespace: str
     name: str
@@ -61,7 +61,7 @@ class HostGpu(Struct, frozen=True):
 
 
 class Host(Struct, frozen=True):
-    """One machine with its GPUs: those held first, then free ones, then those out of use."""
+    """One machine with its GPUs: held ones first, then free ones, then those out of use."""
 
     node: Node
     pips: tuple[HostGpu, ...] = ()
@@ -70,28 +70,28 @@ class Host(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """GPUs the machine has, fit or not."""
+        """Number of GPUs of the machine, working or not."""
         return len(self.pips)
 
     @property
     def used(self) -> int:
-        """GPUs that pods hold."""
+        """Number of GPUs that pods hold."""
         return sum(pip.state is GpuState.HELD for pip in self.pips)
 
     @property
     def free(self) -> int:
-        """GPUs a new pod could have now."""
+        """Number of GPUs that a new pod could get now."""
         return sum(pip.state is GpuState.FREE for pip in self.pips)
 
     @property
     def out_of_use(self) -> int:
-        """GPUs that nobody has and nobody can have."""
+        """Number of GPUs that are neither held nor available."""
         return self.total - self.used - self.free
 
 
 @dataclass(frozen=True)
 class HostGroup:
-    """Hosts that belong together; not slotted, because what is summed up lives in its `__dict__`."""
+    """A group of hosts; not slotted, because sums are cached in its `__dict__`."""
 
     name: str  # value of the topology label; empty for hosts that carry none
     hosts: tuple[Host, ...] = ()
@@ -114,12 +114,12 @@ class HostGroup:
 
     @cached_property
     def whole_free_gpus(self) -> int:
-        """GPUs of hosts that are wholly free: what a job that wants whole machines can count on."""
+        """GPUs of completely free hosts, for jobs that need whole machines."""
         return sum(each.total for each in self.hosts if each.free == each.total)
 
     @cached_property
     def slots(self) -> int:
-        """Machines' worth of free GPUs: places for one more pod of 8."""
+        """Number of additional pods with 8 GPUs that fit."""
         return sum(each.free // MACHINE_GPUS for each in self.hosts)
 
 
@@ -131,7 +131,7 @@ class Block(HostGroup):
 
 
 class LargestFree(Struct, frozen=True):
-    """The largest free stretches, in GPUs of wholly free hosts; the names are empty while nothing is free."""
+    """The largest free groups, in GPUs of completely free hosts; the names are empty if nothing is free."""
 
     subblock: str = ""
     in_subblock: int = 0
@@ -142,7 +142,7 @@ class LargestFree(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Floor(HostGroup):
-    """All hosts of a pool (or of any set of nodes), by block and subblock, in the order of names."""
+    """All hosts of a node pool (or another set of nodes), by block and subblock, sorted by name."""
 
     blocks: tuple[Block, ...] = ()
 
@@ -152,13 +152,13 @@ class Floor(HostGroup):
 
     @cached_property
     def holders(self) -> tuple[tuple[Holder, int], ...]:
-        """Who holds how many GPUs here, most first."""
+        """(holder, number of GPUs), most first."""
         held = Counter(pip.holder for host in self.hosts for pip in host.pips if pip.holder)
         return tuple(sorted(held.items(), key=lambda each: (-each[1], each[0].key)))
 
     @cached_property
     def largest(self) -> LargestFree:
-        """The largest free stretch within one subblock, one block, and in all."""
+        """The largest free group within one subblock, within one block, and in total."""
         if not self.whole_free_gpus:
             return LargestFree()
         groups = (self.subblocks, self.blocks)
@@ -169,7 +169,7 @@ class Floor(HostGroup):
 
 
 def holder_of(pod: Pod, fleet: Fleet) -> Holder:
-    """Whom the GPUs of that pod are counted for."""
+    """The Holder to whom the GPUs of that pod are attributed."""
     if pod.jobset:
         jobset = fleet.jobset_by_uid.get(pod.jobset_uid)
         return Holder(pod.namespace, pod.jobset, pod.jobset_uid, owner=jobset.owner if jobset else "")
@@ -179,7 +179,7 @@ def holder_of(pod: Pod, fleet: Fleet) -> Holder:
 
 
 def host(node: Node, fleet: Fleet) -> Host:
-    """One machine and its GPUs; more are drawn than it has only if its pods hold more than it has."""
+    """One machine and its GPUs; it has more than the node only if its pods hold more."""
     known = _known_hosts(fleet)
     if node.name not in known:
         known[node.name] = _host(node, fleet)
@@ -188,7 +188,7 @@ def host(node: Node, fleet: Fleet) -> Host:
 
 @per_snapshot
 def _known_hosts(_: Fleet) -> dict[str, Host]:
-    """By the name of the node; filled as they are asked for."""
+    """Hosts by node name, filled on first use and cached per snapshot."""
     return {}
 
 
@@ -206,7 +206,7 @@ def _host(node: Node, fleet: Fleet) -> Host:
 
 
 def format_gpu_sum(floor: Floor) -> str:
-    """The GPUs of a floor as a sum: "128 GPUs - 96 used - 8 out of use = 24 free"; empty where there are none."""
+    """The GPUs of a floor as a sum: "128 GPUs - 96 used - 8 out of use = 24 free"; empty if there are none."""
     if not floor.total:
         return ""
     used = f" - {floor.used:,} used" if floor.used else ""

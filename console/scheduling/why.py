@@ -1,4 +1,4 @@
-"""Why a Workload waits, in one sentence: what Kueue says, checked against the snapshot's arithmetic."""
+"""Explains why a Workload waits, in one sentence: Kueue's message, verified against the snapshot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OF_ITS_DAY = {None, Category.QUOTA, Category.TOPOLOGY, Category.PREEMPTING, Cat
 
 
 def why(workload: Workload, fleet: Fleet) -> Why:
-    """Why that workload does not run, or that it does."""
+    """Why the workload does not run, or that it does."""
     return _why(fleet, workload.key)
 
 
@@ -55,7 +55,7 @@ def _why(fleet: Fleet, key: tuple[str, str]) -> Why:
 
 
 def _draft(workload: Workload, fleet: Fleet) -> Why:
-    """What is known whatever the category: need, flavor, account, position."""
+    """The facts that every explanation needs: demand, flavor, account, position."""
     queue, position, said = cluster_queue_name(workload, fleet), queue_position(workload, fleet), read_message(workload)
     given = [dict(group.flavors).get(GPU, "") for group in workload.pod_sets]
     flavor = next((each for each in given if each), "")
@@ -74,7 +74,7 @@ def _draft(workload: Workload, fleet: Fleet) -> Why:
 
 
 def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: KueueMessage) -> str:
-    """The flavor to reckon with while Kueue has given none."""
+    """The flavor to calculate with while Kueue has assigned none."""
     wish, refused = topology_demand_of(workload), ""
     if said.category is Category.TOPOLOGY and not said.flavor and wish:
         refused = refused_flavor(wish, gpu_flavors(fleet.cluster_queues.get(("", queue))), said, fleet)
@@ -82,7 +82,7 @@ def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: KueueMess
 
 
 def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
-    """States in which nobody waits for quota."""
+    """The explanation for states in which the workload does not wait for quota; None for others."""
     state = workload.state
     evicted = condition(workload.conditions, "Evicted")
     if state is WorkloadState.FINISHED:
@@ -98,13 +98,13 @@ def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
 
 
 def _message(workload: Workload, kind: str) -> str:
-    """What a condition says; empty without it."""
+    """The message of a condition; empty if the condition is missing."""
     said = condition(workload.conditions, kind)
     return said.message if said else ""
 
 
 def _lost(workload: Workload, fleet: Fleet) -> str:
-    """What its last eviction was, and for whom if it was preempted; empty if there was none."""
+    """Its last eviction, and by whom if it was preempted; empty if there was none."""
     evicted = condition(workload.conditions, "Evicted")
     if evicted is None:
         return ""
@@ -123,7 +123,7 @@ def _deactivated(workload: Workload, draft: Why) -> Why:
 
 
 def _explained_by_admission_checks(workload: Workload, draft: Why) -> Why:
-    """Has quota, is not admitted."""
+    """The explanation for a workload that has quota but is not admitted."""
     admitted, said = condition(workload.conditions, "Admitted"), _message(workload, "Admitted")
     open_ = open_checks(Check(each.name, each.state, each.message) for each in workload.checks)
     if not open_:
@@ -147,7 +147,7 @@ def _admitted(workload: Workload, draft: Why) -> Why:
 
 
 def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
-    """What is wrong with the queues it came by; a kind that may not be listed says nothing."""
+    """The explanation if something is wrong with its queues; None if not, or if they may not be listed."""
     door = fleet.local_queues.get((workload.namespace, workload.queue))
     name = cluster_queue_name(workload, fleet)
     queue = fleet.cluster_queues.get(("", name))
@@ -176,7 +176,7 @@ def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
 
 
 def _pending(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
-    """It stands in a working queue: quota, topology, others, or something Kueue has to say."""
+    """The explanation for a workload in a working queue: quota, topology, others, or Kueue's message."""
     answer = (
         _strictly_behind(workload, fleet, said, draft)
         or _named(workload, fleet, said, draft)
@@ -189,7 +189,7 @@ def _pending(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -
 
 
 def _beside(answer: Why, said: KueueMessage, workload: Workload, fleet: Fleet) -> Why:
-    """The answer held against Kueue's message, which stays as it was when Kueue looked last."""
+    """The explanation compared with Kueue's message, which may be outdated."""
     if said.category is None or not said.text or answer.category is Category.UNKNOWN:
         return answer
     same_room = -1 in {said.fits, answer.room} or said.fits == answer.room
@@ -201,7 +201,7 @@ def _beside(answer: Why, said: KueueMessage, workload: Workload, fleet: Fleet) -
 
 
 def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
-    """In a strict queue only the first is looked at, so what Kueue said of the others is of another day."""
+    """The explanation in a StrictFIFO queue if it is not first: Kueue's message is then outdated."""
     queue = fleet.cluster_queue_of(workload)
     if not draft.ahead or queue is None or queue.strategy != "StrictFIFO" or said.category not in _OF_ITS_DAY:
         return None
@@ -215,7 +215,7 @@ def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft
 
 
 def _named(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
-    """What Kueue says, put into words; None where only arithmetic can tell."""
+    """The explanation from Kueue's message; None if the message does not suffice."""
     wish = topology_demand_of(workload)
     fits = draft.account is not None and 0 < draft.need <= draft.account.free
     overtaken = fits and not said.more and not said.resource  # Kueue gave no number, and quota is there by now
@@ -244,7 +244,7 @@ def _named(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> 
 
 
 def _explained_by_quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
-    """Kueue says nothing known: arithmetic, and its own words last."""
+    """The explanation from calculated quota, or else Kueue's message as it is."""
     have, wish = draft.account, topology_demand_of(workload)
     if have and draft.need > have.free:
         return _quota(workload, fleet, said, draft)
@@ -263,7 +263,7 @@ def _names(jobs: tuple[str, ...]) -> str:
 
 
 def _quota(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why:
-    """Quota is short, and perhaps there will never be a place for its pods either."""
+    """The explanation if quota is short; also if its pods can never be placed."""
     answer, wish = explain_quota(workload, fleet, said, draft), topology_demand_of(workload)
     never = eligible_nodes(fleet, wish.gpus, answer.flavor).never(wish.pods, wish.label) if wish else ""
     return replace(answer, sentence=f"{answer.sentence}; it never fits: it {never}") if never else answer

@@ -1,4 +1,4 @@
-"""The answer to "why does it not run?": its kind, the arithmetic, and who could change it."""
+"""The explanation of why something does not run: category, numbers, and who could change it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Category(StrEnum):
 
 
 class Why(Struct, frozen=True):
-    """Why something does not run, in one sentence and in numbers; amounts are GPUs."""
+    """Why something does not run, as a sentence and numbers; amounts are GPUs."""
 
     sentence: str  # empty when nothing is waited for
     category: Category

@@ -1,4 +1,4 @@
-"""Why a JobSet does not run: its Workload while it waits, its pods once it may start, its first failure at the end.
+"""Explains why a JobSet does not run: its Workload while waiting, its pods, or its first failure.
 
 Pods may lack their image, or be refused by the API server: then the Job tries again ever more seldom, and only an event
 says so.
@@ -49,7 +49,7 @@ _SIGNS = (
 
 
 def why_no_image(reason: str, message: str) -> str:
-    """One sentence without its end: what is wrong with the image; the API's own words where they say nothing known."""
+    """What is wrong with the image, as a sentence without its end; the API's own text if it is unknown."""
     found = _IMAGE_NAME.search(message)
     image = found[1] if found else "its image"
     text = message.lower()
@@ -102,7 +102,7 @@ _NEXT = (
 
 
 def refused_pods(jobset: JobSet, fleet: Fleet) -> Why | None:
-    """Why the API server refuses pods of a JobSet, by its events; None if it refuses none."""
+    """Why the API server refuses pods of the JobSet, from its events; None if it refuses none."""
     uids = [jobset.uid, *(job.uid for job in fleet.jobs_by_jobset.get(jobset.uid, ()))]
     event = latest_refusal(event for uid in uids if uid for event in fleet.events_by_object.get(uid, ()))
     return why_refused(event) if event is not None else None
@@ -123,7 +123,7 @@ def latest_refusal(events: Iterable[Event]) -> Event | None:
 
 
 def why_refused(event: Event) -> Why:
-    """A refusal as an answer, with the API server's words."""
+    """A refusal by the API server as an explanation."""
     said = event.message.removeprefix("Error creating: ").strip()
     short = re.sub(r'^pods "[^"]*" is forbidden: ', "", said).rstrip(".")
     words = f"its pods are refused: {short}"
@@ -146,7 +146,7 @@ _BEFORE_PODS = {Category.RUNNING, Category.PODS_NOT_READY, Category.FINISHED}
 
 
 def why_jobset(jobset: JobSet, fleet: Fleet) -> Why:
-    """Why that JobSet is not running, or that it is."""
+    """Why the JobSet does not run, or that it does."""
     state = jobset.state
     if state is JobState.STOPPING:
         return Why("is being stopped", Category.STOPPING, need=jobset.gpus)
@@ -190,7 +190,7 @@ def _suspended(jobset: JobSet, fleet: Fleet) -> Why:
 
 
 class _Trouble(Struct, frozen=True):
-    """One way in which ranks are not up, most telling first in `_TROUBLES`."""
+    """One problem that keeps ranks from running; `_TROUBLES` lists the most telling first."""
 
     category: Category
     of: Callable[[Rank, Fleet], str]  # its particulars in words, empty if the rank has no such trouble
@@ -198,7 +198,7 @@ class _Trouble(Struct, frozen=True):
 
 
 def _waiting(rank: Rank) -> Container | None:
-    """The container that keeps the pod from going on; the first that waits for anything but its turn."""
+    """The container that blocks the pod: the first that waits for something else than its turn."""
     waiting = [each for each in rank.pod.containers if each.state == "waiting"] if rank.pod else []
     return next((each for each in waiting if each.reason not in _ON_ITS_WAY), None)
 
@@ -224,7 +224,7 @@ def _other(rank: Rank, fleet: Fleet) -> str:
 
 
 def _not_set_up(rank: Rank, fleet: Fleet) -> str:
-    """What the kubelet cannot do before it starts a container; only its last event says so."""
+    """What the kubelet cannot do before it starts a container, as its last event says."""
     events = fleet.events_by_object.get(rank.pod.uid, ()) if rank.pod and rank.phase == "Pending" else ()
     last = max(events, key=lambda each: each.last, default=None)
     return f"{last.reason}: {last.message}" if last is not None and last.reason in _NOT_SET_UP else ""
@@ -277,7 +277,7 @@ def _told(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of
 
 
 def _ending(rank: Rank) -> str:
-    """How a rank ended, in words."""
+    """How a rank ended, as text."""
     ended, pod = rank.ended, rank.pod
     if ended and ended.exit_code:
         reason = f" ({ended.reason})" if ended.reason not in {"", "Error"} else ""

@@ -1,1 +1,1 @@
-"""Copies between this machine and pods, and what is needed for them on both sides."""
+"""Copies files between this machine and pods."""

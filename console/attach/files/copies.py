@@ -1,4 +1,4 @@
-"""Copies between this machine and the pods of a watched cluster, with their progress and their retries."""
+"""Copies between this machine and pods of the cluster, with progress and retries."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CopyMeter:
         self.tell()
 
     def there(self, size: int, *, whole: bool) -> None:
-        """So many bytes were there before this copy began."""
+        """Count bytes that existed before this copy began."""
         self.done += size
         self.resumed += size
         self.files += whole
@@ -65,7 +65,7 @@ class CopyMeter:
         self.tell()
 
     async def retry_while_progressing(self, what: str, attempt: Callable[[], Awaitable[bool]]) -> None:
-        """Call until it says that it is done, again after each break, as long as bytes keep coming.
+        """Call `attempt` until it returns True, again after each connection error, as long as bytes arrive.
 
         CopyFailed, with how far it came, if they do not, or the pod is gone.
         """
@@ -102,7 +102,7 @@ class Copies:
     def of(
         self, namespace: str, pod: str, *, container: str = "", where: str = "", way: CopyMethod | None = None
     ) -> ContainerCopies:
-        """Copies from and to a container; empty: the pod's first.
+        """Copies from and to a container; an empty name means the pod's first.
 
         `where` is how errors call it. `way` None: SFTP where it works, else commands.
         """
@@ -138,11 +138,11 @@ class ContainerCopies:
             return await Send(files, CopyMeter(progress)).run(source, target)
 
     async def listed(self, path: str) -> PodFolder:
-        """What is in a folder of the container, and how full its disk is."""
+        """The contents of a folder in the container, and how full its disk is."""
         return await self._exec().listed(path)
 
     async def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that is in it; as PodFiles has it."""
+        """Delete a file or a folder in the container; raises as `PodFiles.delete`."""
         practice = self._watched.connection_for_change(f"delete {path} in {self._where}").target.cluster.practice_folder
         if practice and not await asyncio.to_thread(_lies_in, Path(path), practice):
             raise BadInput(
@@ -172,7 +172,7 @@ class ContainerCopies:
 
     @asynccontextmanager
     async def _sftp(self) -> AsyncIterator[Sftp]:
-        """Imported only when it is used, in a thread: half of all copies are small."""
+        """An SFTP connection; paramiko is imported here, in a thread, since half of all copies do not need it."""
         await asyncio.to_thread(importlib.import_module, "console.attach.ssh.client")
         from console.attach.ssh import client as ssh
 

@@ -1,4 +1,4 @@
-"""Copies between this machine and pods: what is named, what there is to copy, how far it is, and how it ended."""
+"""The data types of copies: paths in pods, entries to copy, progress and result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RemotePath:
 
 
 def parse_remote_path(text: str) -> RemotePath | None:
-    """The place in a pod that this names; None for a path of this machine, such as `./a:0:b`."""
+    """The path in a pod that the text names; None for a path on this machine, such as `./a:0:b`."""
     found = _REMOTE.fullmatch(text)
     if found is None:
         return None
@@ -56,7 +56,7 @@ class FileEntry:
         return self.kind is EntryKind.FILE
 
     def same(self, other: FileEntry | None) -> bool:
-        """Whether a file looks like that one: size and time of change; links by what they point to."""
+        """Whether a file seems unchanged: same size and modification time; for links the same target."""
         if other is None or other.kind is not self.kind:
             return False
         if self.file:

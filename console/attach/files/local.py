@@ -1,4 +1,4 @@
-"""This machine's side of a copy, which blocks: trees, partial files, checksums, free space, tar streams."""
+"""This machine's side of a copy (blocking): file trees, partial files, checksums, free space, tar streams."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEPT_BYTES = 80  # bytes of a file's name that its part's name repeats, so that
 
 
 def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
-    """Temporary name of a copy; another content has another one, so no part is gone on with wrongly.
+    """The temporary name of a copy; it depends on the content, so that only the same file is resumed.
 
     `whose`: the pod that writes it, where several pods may write into one folder of a shared file system.
     """
@@ -39,13 +39,13 @@ def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
 
 
 def is_part(path: str) -> bool:
-    """Whether it, or a folder it is in, is of an unfinished copy."""
+    """Whether the path is, or is inside, a temporary name of an unfinished copy."""
     return any(part.endswith(SUFFIX) for part in path.split("/"))
 
 
 @contextmanager
 def translate_os_errors(path: Path | str) -> Iterator[None]:
-    """Says what this machine's file system refused, as CopyFailed."""
+    """Turn an OSError of this machine's file system into CopyFailed."""
     try:
         yield
     except OSError as error:
@@ -58,7 +58,7 @@ def translate_os_errors(path: Path | str) -> Iterator[None]:
 
 
 def entry_of(path: Path, relative: str, *, follow: bool = False) -> FileEntry | None:
-    """What is at a path; None if nothing is."""
+    """The file, folder or link at a path; None if there is none."""
     try:
         found = path.stat() if follow else path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +74,7 @@ def entry_of(path: Path, relative: str, *, follow: bool = False) -> FileEntry | 
 
 
 def tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
-    """A folder and everything below it, and what has to be left out; links are not followed."""
+    """A folder and everything below it, and what cannot be copied; links are not followed."""
     own = entry_of(top, "", follow=True)
     entries, problems = [own] if own else [], []
     for folder, folders, files in os.walk(top, onerror=lambda error: problems.append(_unreadable(error))):
@@ -103,7 +103,7 @@ def sha256(path: Path) -> str:
 
 
 def final_path(target: str, name: str, *, folder: bool) -> Path:
-    """Where a thing called `name` goes that is copied to `target`, as `cp` would; `target/` is made if need be."""
+    """The path of a copy called `name`, as `cp` would choose it; creates `target/` if missing."""
     path = Path(target or ".").expanduser()
     with translate_os_errors(path):
         if target.endswith("/"):
@@ -127,7 +127,7 @@ def format_size(size: int) -> str:
 
 
 async def opened(path: Path) -> BinaryIO:
-    """The file, open for reading; closed if nobody waits for it any more, as when a copy is stopped."""
+    """Open a file for reading in a thread; it is closed if the caller is cancelled meanwhile."""
     opening = asyncio.ensure_future(asyncio.to_thread(path.open, "rb"))
     try:
         return await asyncio.shield(opening)
@@ -142,7 +142,7 @@ def _close(opening: asyncio.Task[Any]) -> None:
 
 
 def check_space(where: Path, needed: int) -> None:
-    """CopyFailed if that much has no room there."""
+    """Raise CopyFailed if there is not enough free space."""
     with translate_os_errors(where):
         free = shutil.disk_usage(where).free
     if needed > free:
@@ -152,13 +152,13 @@ def check_space(where: Path, needed: int) -> None:
 
 
 def is_inside(relative: str) -> bool:
-    """Whether a name given by the other side stays below the folder it is for."""
+    """Whether a relative name given by the other side stays below its folder."""
     path = PurePosixPath(relative)
     return not path.is_absolute() and ".." not in path.parts and "\0" not in relative
 
 
 def place_for(top: Path, relative: str) -> Path:
-    """The path for an entry, its folder made. CopyFailed if the name, or a link on the way, leads out of the folder."""
+    """The path for an entry, whose folder is created. CopyFailed if a name or link leads out of the folder."""
     path = top / relative if relative else top
     if not is_inside(relative):
         raise CopyFailed(f"{relative} would be written outside {top}: it was not copied.")
@@ -171,7 +171,7 @@ def place_for(top: Path, relative: str) -> Path:
 
 
 def set_folder_mode(top: Path, entry: FileEntry) -> None:
-    """Give a copied folder its mode, through no link; its owner keeps every right, to go on with the copy or delete it.
+    """Set a copied folder's mode without following links; the owner keeps full access, to resume or delete it.
 
     What is not a folder, or lies behind a link, is left alone.
     """
@@ -198,7 +198,7 @@ def finish(part: Path, final: Path, entry: FileEntry) -> None:
 
 
 def make_link(top: Path, entry: FileEntry) -> None:
-    """Make a link as it was; it is never followed in a copy, so where it leads does not matter."""
+    """Create a copied link; copies never follow links, so its target does not matter."""
     path = place_for(top, entry.path)
     fresh = path.with_name(part_name(path.name, entry))
     with translate_os_errors(path):
@@ -209,7 +209,7 @@ def make_link(top: Path, entry: FileEntry) -> None:
 
 
 class PartialFile:
-    """The growing copy of one file; what it has survives this program."""
+    """The temporary file of an unfinished copy; it is kept when this program ends."""
 
     def __init__(self, final: Path, entry: FileEntry) -> None:
         self.final, self.entry = final, entry
@@ -218,7 +218,7 @@ class PartialFile:
         self._writing = threading.Lock()
 
     def have(self) -> int:
-        """Bytes from before; a part that is too long is dropped."""
+        """Number of bytes from an earlier try; a file that is too long is deleted."""
         with translate_os_errors(self.path):
             try:
                 size = self.path.lstat().st_size
@@ -230,12 +230,12 @@ class PartialFile:
             return size
 
     def add(self, data: bytes) -> bool:
-        """Take bytes; whether it is time to write them down."""
+        """Buffer bytes; returns whether it is time to call `flush`."""
         self._waiting += data
         return len(self._waiting) >= _BLOCK
 
     def flush(self, *, only_waiting: bool = False) -> None:
-        """Write down what waits, each byte once: the thread of a copy that is stopped may still be writing.
+        """Write the buffered bytes, each once: the thread of a stopped copy may still be writing.
 
         The file is made if it is not there, unless `only_waiting` and nothing waits.
         """
@@ -281,7 +281,7 @@ def length(entries: Sequence[FileEntry]) -> int:
 async def pack(
     top: Path, entries: Sequence[FileEntry], sent: Callable[[FileEntry, int], None]
 ) -> AsyncGenerator[bytes, None]:
-    """The tar; `sent` hears of each piece of a file. Close it if it is left before its end."""
+    """Yield the entries as a tar; `sent` is called with each piece of a file. Close it if it is left early."""
     for entry in entries:
         yield _header(entry)
         if entry.file:
@@ -293,7 +293,7 @@ async def pack(
 
 
 async def _content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
-    """A file's content as long as it was when it was listed: cut, or filled up with zeros, if it has changed since."""
+    """Yield a file's content in its listed size: truncated, or padded with zeros, if it has changed since."""
     left = size
     with translate_os_errors(path), await opened(path) as file:
         while left and (data := await asyncio.to_thread(file.read, min(_PIECE, left))):
@@ -307,11 +307,11 @@ async def _content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
 
 
 class _Header(tarfile.TarInfo):
-    """A header whose names, attributes and maps of holes cannot fill the memory: the library reads them whole."""
+    """A tar header with limited sizes: tarfile reads names and attributes into memory as a whole."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        """As the library; ReadError for what is longer than a name, and for forms that our commands never make."""
+        """Parse a header; ReadError for overlong names, and for kinds that this program's commands never write."""
         header = super().frombuf(buf, encoding, errors)
         if header.type in _NAMES and 0 <= header.size <= _LONGEST_NAME:
             return header
@@ -321,7 +321,7 @@ class _Header(tarfile.TarInfo):
 
 
 class Unpacking:
-    """Takes a tar stream apart in a thread: only what is wanted, each file under its name once it is whole."""
+    """Unpacks a tar stream in a thread: only wanted entries, each renamed to its final name when complete."""
 
     def __init__(
         self, top: Path, wanted: Mapping[str, FileEntry], wrote: Callable[[str, int], None], *, most: int
@@ -332,7 +332,7 @@ class Unpacking:
         self.problems: list[CopyProblem] = []
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
-        """Until the stream ends. Raises what the stream raises, and CopyFailed when this machine's disk is full."""
+        """Unpack until the stream ends. Raises the stream's errors, and CopyFailed for those of this machine's disk."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()  # what the thread has not taken yet keeps the sender waiting
         ours.setblocking(False)

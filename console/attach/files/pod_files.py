@@ -1,4 +1,4 @@
-"""Files and folders of one container: listed and changed by commands, large files read and written over SFTP."""
+"""Files in a container: listed and changed by shell commands, large ones transferred over SFTP."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Running(Protocol):
     code: int | None
 
     def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """1 or 2 and bytes, as they come."""
+        """Yield (1 for stdout or 2 for stderr, bytes) as they arrive."""
         ...
 
 
@@ -63,7 +63,7 @@ class PathInfo:
 
 
 def safe(path: str) -> str:
-    """The same path, which no program takes for an option. Raises CopyFailed if it cannot be sent."""
+    """The path in a form that no program takes for an option. CopyFailed if it is not UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -75,7 +75,7 @@ def safe(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PodFolder:
-    """What is in it, folders first; amounts are bytes, of the file system it lies on, None where nobody could say."""
+    """The contents of a folder, folders first; sizes and free space in bytes, None if unknown."""
 
     path: str  # absolute, links resolved
     entries: tuple[FileEntry, ...]
@@ -102,7 +102,7 @@ class PodFiles:
         path: str = "",
         limit: float | None = None,
     ) -> tuple[bytes, str]:
-        """What a script printed, and what it complained of; raises when it ends badly, or not within the limit (s)."""
+        """A script's stdout and stderr; raises if it fails or exceeds `limit` seconds."""
         from console.kube.exec import BEGINS, BEGUN
 
         answer, loop = self._answer(what), asyncio.get_running_loop()
@@ -156,7 +156,7 @@ class PodFiles:
             raise failure(answer.failed, answer.complaint, code)
 
     async def stat(self, path: str) -> PathInfo:
-        """What is there; NotFound if its folder is missing too."""
+        """The file or folder at a path; NotFound if its parent folder is missing."""
         out, _ = await self._run(
             scripts.LOOK, safe(path), what=f"inspect {path or 'the folder'}", path=path, limit=QUICK
         )
@@ -177,7 +177,7 @@ class PodFiles:
         return spot
 
     async def tree(self, folder: str) -> tuple[list[FileEntry], list[CopyProblem]]:
-        """Everything below a folder, and what could not be seen or has no content to copy."""
+        """Everything below a folder, and the entries that cannot be read or copied."""
         what = f"list {folder}"
         answer = self._answer(what)
         argv = ("sh", "-c", scripts.TREE, "sh", folder)
@@ -224,7 +224,7 @@ class PodFiles:
             raise Unreadable(f"The size of {path} in {self.where} cannot be read: {out[:80]!r}.") from None
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
-        """Append `size` bytes to a file that has `offset`; 0 begins it anew."""
+        """Append `size` bytes to a file of `offset` bytes; an offset of 0 replaces it."""
         await self._run(
             scripts.WRITE,
             path,
@@ -243,7 +243,7 @@ class PodFiles:
         await self._run(scripts.FOLDER, path, what=f"make the folder {path}", path=path, limit=QUICK)
 
     async def sha256(self, folder: str, names: Sequence[str]) -> dict[str, str]:
-        """Sums of files below a folder, by name; empty where there is no such program."""
+        """SHA-256 checksums of files below a folder, by name; empty if sha256sum is missing."""
         found: dict[str, str] = {}
         try:
             if len(names) > 1:
@@ -267,7 +267,7 @@ class PodFiles:
         return found
 
     async def pack(self, folder: str, names: Sequence[str]) -> AsyncGenerator[bytes, None]:
-        """A tar of these entries of a folder; with tars other than GNU's, of the whole folder."""
+        """Yield a tar of these entries of a folder; tars other than GNU's pack the whole folder."""
         listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
         what = f"pack {folder}"
         try:
@@ -286,14 +286,14 @@ class PodFiles:
                 yield data
 
     async def unpack(self, folder: str, chunks: AsyncIterator[bytes], size: int) -> None:
-        """Unpack a tar of that many bytes into a folder, which is made."""
+        """Unpack a tar of `size` bytes into a folder, which is created."""
         await self._run(scripts.UNPACK, folder, str(size), stdin=chunks, what=f"unpack into {folder}", path=folder)
 
     async def merge(self, folder: str, final: str) -> None:
         await self._run(scripts.MERGE, folder, final, what=f"write {final}", path=final)
 
     async def listed(self, path: str) -> PodFolder:
-        """What is in a folder; of a file: in that which it lies in. NotFound, NotAllowed."""
+        """The contents of a folder, or of the folder that contains a file. NotFound, NotAllowed."""
         what = f"list {path or 'the folder'}"
         out, complaint = await self._run(scripts.LIST, safe(path), what=what, path=path, limit=LISTING)
         where, _, rest = out.partition(b"\0")
@@ -310,7 +310,7 @@ class PodFiles:
         return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)
 
     async def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that is in it; a link goes, not what it leads to.
+        """Delete a file or a folder with its contents; a link is deleted, not its target.
 
         BadInput for a path that is not whole or is a folder of the root; Conflict for one that is mounted.
         """
@@ -321,7 +321,7 @@ class PodFiles:
 
 
 class _Answer:
-    """What a command prints: all of its output, and the beginning of what it writes to its standard error."""
+    """The output of a command: all of stdout, and the beginning of stderr."""
 
     def __init__(self, failed: str) -> None:
         self.failed = failed  # how an error begins
@@ -330,7 +330,7 @@ class _Answer:
         self._complained = 0
 
     def add(self, channel: int, data: bytes) -> None:
-        """One more piece; CopyFailed once there are too many."""
+        """Add a piece of output; CopyFailed if it exceeds the limit."""
         if channel == 1:
             if len(self.out) + len(data) > MAX_ANSWER:
                 raise CopyFailed(
@@ -349,7 +349,7 @@ class _Answer:
 
 @asynccontextmanager
 async def closing(chunks: bytes | AsyncIterator[bytes] | None) -> AsyncIterator[None]:
-    """Closes what makes the input, and its files, however far it was read."""
+    """Close the generator of a command's input at the end of the block."""
     try:
         yield
     finally:
@@ -366,7 +366,7 @@ def _unsendable(path: str) -> bool:
 
 
 def failure(what: str, complaint: str, code: int) -> ConsoleError:
-    """A script's failure in words; its last complaint says why."""
+    """The error for a failed script; the reason is the last line of its stderr."""
     why = complaint.strip().splitlines()[-1] if complaint.strip() else f"exit code {code}"
     hint = ""
     if "No space left" in complaint:
@@ -382,7 +382,7 @@ FROM = 32 << 20  # bytes from which a file is worth a connection to sshd, which 
 
 
 class SftpFiles(PodFiles):
-    """Connects at the first large file; where sshd does not answer, commands do all, and `note` says why."""
+    """Uses SFTP from the first large file on; if sshd does not answer, `note` says why and commands do all."""
 
     def __init__(
         self,
@@ -400,7 +400,7 @@ class SftpFiles(PodFiles):
         self.together = not only
 
     async def _for(self, size: int) -> Sftp | None:
-        """SFTP for that many bytes; None if it is not worth it, or cannot be had."""
+        """The SFTP connection for that many bytes; None if it is not worthwhile or not available."""
         if self._sftp is None and not self.note and (self._only or size >= FROM):
             try:
                 self._sftp = await self._stack.enter_async_context(self._connect())

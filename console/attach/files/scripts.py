@@ -1,4 +1,4 @@
-"""Shell scripts that a copy runs in a container, with what GNU and busybox both have, and their listings read.
+"""Shell scripts for copies, limited to what GNU and busybox tools share, and parsers of their output.
 
 Paths are arguments, never parts of a script, so no name can be a command; and they never begin with a dash. Input has a
 known length and is cut with `head`, because not every server can close a command's input.
@@ -155,7 +155,7 @@ _LONGEST_NUMBER = 20
 
 
 def file_size(text: str) -> int:
-    """Bytes; ValueError for what is no size."""
+    """Parse a size in bytes; ValueError for other text."""
     if not (text.isascii() and text.isdecimal() and len(text) < _LONGEST_NUMBER):
         raise ValueError(text[:_LONGEST_NUMBER])
     return int(text)
@@ -166,7 +166,7 @@ def file_mode(text: str) -> int:
 
 
 def file_time(text: str) -> int:
-    """Seconds since the epoch, fractions cut; ValueError for what no file system has."""
+    """Parse a modification time to whole seconds since the epoch; ValueError for impossible ones."""
     when = float(text[: 2 * _LONGEST_NUMBER])
     if not -_LATEST < when < _LATEST:
         raise ValueError(text[:_LONGEST_NUMBER])
@@ -174,7 +174,7 @@ def file_time(text: str) -> int:
 
 
 def tree(data: bytes) -> list[FileEntry]:
-    """Entries of `KIND|SIZE|MODE|TIME|PATH NUL TARGET NUL`, KIND in find's letters or stat's words; else Unreadable."""
+    """Parse entries `KIND|SIZE|MODE|TIME|PATH NUL TARGET NUL`; Unreadable for anything else."""
     fields = data.split(b"\0")
     found = []
     for head, target in zip(fields[:-1:2], fields[1::2], strict=False):
@@ -197,7 +197,7 @@ def tree(data: bytes) -> list[FileEntry]:
 
 
 def checksums(data: bytes) -> dict[str, str]:
-    """Names and sums that `sha256sum` printed; odd lines are left out."""
+    """Parse the output of `sha256sum`: name -> checksum; other lines are ignored."""
     found = {}
     for line in data.split(b"\n"):
         match = _SUM.fullmatch(line)

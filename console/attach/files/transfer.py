@@ -1,4 +1,4 @@
-"""One copy, from a container to this machine or from this machine to a container."""
+"""A single copy of a file or folder, from or to a container."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BATCH = 256  # files whose sums are asked for at a time
 
 
 def local_name(source: str) -> str:
-    """What a copy of that path is called here: its last part as it was typed, empty if that names nothing.
+    """The name of a local copy: the last part of the source as typed, empty if that is no name.
 
     Never what the container says of the path: whoever controls it could have any file here replaced.
     """
@@ -53,7 +53,7 @@ class _Copy:
         )  # fmt: skip
 
     def _list_files(self, entries: Sequence[FileEntry]) -> list[FileEntry]:
-        """The files of a tree, which the meter counts on from here."""
+        """The files among these entries; sets the meter's totals."""
         files = [each for each in entries if each.file]
         self._meter.total, self._meter.all_files = sum(each.size for each in files), len(files)
         return files
@@ -70,7 +70,7 @@ class _Copy:
     async def _sums(
         self, mine: Path, folder: str, entries: Sequence[FileEntry]
     ) -> list[tuple[FileEntry, str | None, str]]:
-        """Files with their sums in the container (None: not told) and here; none if nothing there makes sums."""
+        """(entry, checksum in the container or None, local checksum) per file; empty without sha256sum there."""
         found: list[tuple[FileEntry, str | None, str]] = []
         for start in range(0, len(entries), _BATCH):
             batch = entries[start : start + _BATCH]
@@ -86,7 +86,7 @@ class _Copy:
 
 class Fetch(_Copy):
     async def run(self, source: str, target: str) -> CopyReport:
-        """Copy `source` of the container to `target`, as `cp -a` would: into it, if it is a folder."""
+        """Copy `source` from the container to `target`, as `cp -a` does: into it, if it is a folder."""
         spot = await self._files.stat(source)
         if spot.kind is None:
             raise NotFound(f"There is no {source} in {self._files.where}.")
@@ -105,7 +105,7 @@ class Fetch(_Copy):
     # one file
 
     async def _file(self, entry: FileEntry, path: str, final: Path) -> None:
-        """One file, gone on with where an earlier copy ended; under its name only once it is proved."""
+        """Copy one file, resuming an earlier try; it gets its final name after its checksum is verified."""
         for second in (False, True):
             part = local.PartialFile(final, entry)
             have = await asyncio.to_thread(part.have)
@@ -126,7 +126,7 @@ class Fetch(_Copy):
         self._meter.finished()
 
     async def _receive(self, part: local.PartialFile, path: str, entry: FileEntry) -> bool:
-        """Fill the part; whether the file has become shorter than it was."""
+        """Download into the partial file; returns whether the file has become shorter meanwhile."""
         shrunk = False
 
         async def attempt() -> bool:
@@ -212,7 +212,7 @@ class Fetch(_Copy):
                 self._problems.append(CopyProblem(entry.path, str(error)))
 
     async def _together(self, top: str, final: Path, entries: Sequence[FileEntry]) -> None:
-        """Small files in one stream; those that it does not bring are left to be copied singly."""
+        """Copy small files in one tar stream; those missing in it are left for single copies."""
         sizes = {each.path: each for each in entries}
         seen: dict[str, int] = {}
 
@@ -238,7 +238,7 @@ class Fetch(_Copy):
         self._problems += unpacking.problems
 
     async def _singly(self, entry: FileEntry, top: str, final: Path) -> None:
-        """One file of the folder; why it cannot be had is a problem of that file, not the end of the copy."""
+        """Copy one file of the folder; a failure is recorded as its problem and does not end the copy."""
         try:
             path = await asyncio.to_thread(local.place_for, final, entry.path)
             await self._file(entry, posixpath.join(top, entry.path), path)
@@ -253,7 +253,7 @@ class Fetch(_Copy):
 
 
 def _compare(final: Path, files: Sequence[FileEntry]) -> tuple[list[FileEntry], list[FileEntry]]:
-    """Those that have to be copied, and those that are there already by size and time."""
+    """(files to copy, files that exist already with the same size and time)."""
     missing: list[FileEntry] = []
     present: list[FileEntry] = []
     for entry in files:
@@ -266,7 +266,7 @@ _PIECE = 1 << 17
 
 class Send(_Copy):
     async def run(self, named: str, target: str) -> CopyReport:
-        """Copy a path of this machine to `target` in the container, as `cp -a` would: into it, if it is a folder."""
+        """Copy a local path to `target` in the container, as `cp -a` does: into it, if it is a folder."""
         source = await asyncio.to_thread(Path(named).expanduser)
         with local.translate_os_errors(source):
             entry = await asyncio.to_thread(local.entry_of, source, "", follow=True)
@@ -308,7 +308,7 @@ class Send(_Copy):
     # one file
 
     async def _file(self, entry: FileEntry, source: Path, final: str) -> None:
-        """One file, gone on with where an earlier copy ended; under its name only once it is proved."""
+        """Copy one file, resuming an earlier try; it gets its final name after its checksum is verified."""
         folder, name = posixpath.split(final)
         part = posixpath.join(folder, local.part_name(name, entry, self._files.where))
         for second in (False, True):
@@ -393,7 +393,7 @@ class Send(_Copy):
         return {each.path: each for each in entries}
 
     async def _together(self, source: Path, staging: str, entries: Sequence[FileEntry]) -> None:
-        """Folders, links and small files in one stream; after a break, those of them that are not there yet."""
+        """Copy folders, links and small files in one tar stream; after a break only what is missing."""
         begun = self._meter.done
 
         def sent(entry: FileEntry, size: int) -> None:
@@ -414,7 +414,7 @@ class Send(_Copy):
         self._meter.tell()
 
     async def _check(self, source: Path, folder: str, entries: Sequence[FileEntry]) -> None:
-        """Send again, singly, each file whose sum is not that of the original."""
+        """Send files again, one by one, whose checksum differs from the original's."""
         for entry, theirs, mine in await self._sums(source, folder, entries):
             if theirs != mine:
                 self._meter.done -= entry.size

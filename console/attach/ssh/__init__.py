@@ -1,1 +1,1 @@
-"""SSH to the ranks of a job by name: host entries, checked host keys, the person's key, and a doctor."""
+"""SSH to ranks by name: ssh config entries, verified host keys, the person's key, and diagnosis."""

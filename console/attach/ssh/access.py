@@ -1,4 +1,4 @@
-"""Ways into the ranks of a job by SSH: hosts for ssh and editors, the person's key in the pod, the doctor.
+"""Sets up SSH to the ranks of a job: ssh config entries, the person's key in the pod, diagnosis.
 
 A part of the session. `plan` says what would be done, so that the person can be asked; `set_up` does it.
 """
@@ -185,7 +185,7 @@ class SshAccess:
         self, namespace: str, job: str, rank: int, *, identity: Path | None = None, wait: float = WAIT,
         say: Callable[[str], None] = lambda words: None,
     ) -> SshPlan:  # fmt: skip
-        """What would be set up for a rank; reads the pod and changes nothing. Raises what requests and exec raise.
+        """What `set_up` would do for a rank; reads the pod and changes nothing. Raises what requests and exec raise.
 
         In read-only mode NotAllowed: nobody need be asked for what cannot be done.
         `identity` is a key file to use instead of the one that would be chosen; `say` hears what is waited for.
@@ -197,7 +197,7 @@ class SshAccess:
     async def set_up(
         self, plan: SshPlan, *, identity: Path | None = None, share: bool | None = None, wait: float = WAIT
     ) -> SshHost:
-        """Make the host known to ssh, its key checked, and put the person's key into the pod if the plan says so."""
+        """Write the ssh config entry with the verified host key, and install the person's key if the plan says so."""
         self._watched.connection_for_change(f"set up SSH to {plan.job}")
         look = await self._look(plan.namespace, plan.job, plan.rank, identity, wait)
         if look.plan.adds_key and not plan.adds_key:
@@ -208,7 +208,7 @@ class SshAccess:
 
     @staticmethod
     async def undo() -> tuple[str, ...]:
-        """Take away all that a4 wrote for ssh, but not its own key pair; what was done, a sentence each."""
+        """Remove everything that a4 wrote for ssh except its own key pair; returns a sentence per change."""
         return await asyncio.to_thread(config.undo)
 
     @staticmethod
@@ -238,13 +238,13 @@ class SshAccess:
         return await asyncio.to_thread(RankAccess, self._watched, jobset, rank, target, facts, probed, identity)
 
     async def forget(self, namespace: str, job: str) -> tuple[str, ...]:
-        """Remove the hosts of a job of this cluster; their names."""
+        """Remove the ssh entries of a job of this cluster; returns the host names."""
         place = pin_kubeconfig(self._watched.settings)[0], self._watched.context, namespace, job
         return await self._remove(lambda entry: entry.belongs_to(*place))
 
     @staticmethod
     async def forget_named(job: str, *, context: str = "", namespace: str = "") -> tuple[str, ...]:
-        """Remove the hosts of a job by its name alone; their names. BadInput where several jobs have that name."""
+        """Remove the ssh entries of a job by its name; returns the host names. BadInput if several match."""
 
         def meant(entry: SshHostEntry) -> bool:
             return entry.job == job and context in {"", entry.context} and namespace in {"", entry.namespace}
@@ -258,7 +258,7 @@ class SshAccess:
         return await SshAccess._remove(meant)
 
     async def tidy(self) -> tuple[str, ...]:
-        """Remove hosts of jobs of this cluster that have ended or are gone; their names."""
+        """Remove the ssh entries of this cluster's ended or deleted jobs; returns the host names."""
         where, fleet = pin_kubeconfig(self._watched.settings)[0], self._watched.fleet
         link = fleet.links.get("jobsets")
         known = link is not None and link.state is WatchState.LIVE
@@ -296,18 +296,18 @@ class SshAccess:
     # editors and the doctor
 
     async def editors(self, host: SshHost, folder: str = "") -> tuple[Editor, ...]:
-        """Editors that work in the pod, those on this machine first; `folder` instead of where the work is."""
+        """Editors that can open the pod, installed ones first; `folder` replaces the working folder."""
         return await asyncio.to_thread(editors.editors, host, folder)
 
     async def editor(self, name: str, host: SshHost, folder: str = "") -> Editor:
-        """One of them; BadInput if there is none of that name."""
+        """The editor of that name; BadInput if there is none."""
         return await asyncio.to_thread(editors.editor, name, host, folder)
 
     async def start(self, editor: Editor) -> None:
         await asyncio.to_thread(editors.start, editor)
 
     async def diagnose(self, namespace: str, job: str, rank: int | str) -> AsyncGenerator[Step, None]:
-        """Every step from the token to an editor in the pod, as it ends; changes nothing.
+        """Yield the result of each step of the connection, from the token to an editor in the pod; changes nothing.
 
         `rank` counts over the whole job, or is REPLICATED/INDEX; raises BadInput.
         """
@@ -324,6 +324,6 @@ class SshAccess:
 
 
 def _entries() -> list[SshHostEntry]:
-    """Those of all jobs; blocking."""
+    """The ssh entries of all jobs; blocking."""
     places = SshPaths.find()
     return config.load_all(places) if places.jobs.is_dir() else []

@@ -1,4 +1,4 @@
-"""SSH and SFTP from inside a4, by paramiko, which nothing else in the console imports.
+"""An SSH and SFTP client based on paramiko, the only importer of it.
 
 Its functions block and run in threads. The host key is checked against what the API says before anything is sent that
 could be misused. Files are read from an offset on, with many requests under way, by one user at a time.
@@ -43,7 +43,7 @@ _RSA = ("rsa-sha2-512", "rsa-sha2-256")
 
 
 def start(sock: socket.socket, expected: Collection[str] = ()) -> paramiko.Transport:
-    """Agree on ciphers, asking for a host key of the types that are expected; raises Unreachable."""
+    """Negotiate an SSH connection that asks for a host key of an expected type; raises Unreachable."""
     try:
         transport = paramiko.Transport(sock)
         transport.banner_timeout = BEGINS
@@ -69,7 +69,7 @@ def host_key(transport: paramiko.Transport) -> str:
 
 
 def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> None:
-    """Raise HostKeyChanged unless the key that the server showed is one of those."""
+    """Raise HostKeyChanged unless the server's key is one of the expected ones."""
     shown = host_key(transport)
     if shown not in expected:
         known = " or ".join(map(fingerprint, expected)) or "none"
@@ -80,7 +80,7 @@ def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> 
 
 
 def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -> Identity:
-    """Log in with the first of these keys that is taken; raises KeyRefused."""
+    """Log in with the first key that the server accepts; raises KeyRefused."""
     tried = []
     with _agent() as held:
         for identity in [each for each in keys if not each.needs_hand][:TRIES]:
@@ -96,7 +96,7 @@ def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -
 
 @contextmanager
 def _agent() -> Iterator[dict[str, paramiko.AgentKey]]:
-    """Keys that the agent holds, by their public halves, while it can be asked to use them."""
+    """The keys in the SSH agent, by public key, usable during this block."""
     try:
         agent = paramiko.Agent()
     except (paramiko.SSHException, OSError):  # one that does not answer holds nothing for us
@@ -119,7 +119,7 @@ def _taken(transport: paramiko.Transport, user: str, pair: paramiko.PKey) -> boo
 
 
 def run(transport: paramiko.Transport, command: str) -> str:
-    """What a command printed; raises ProgramFailed with its exit code, Unreachable."""
+    """Run a command and return its output; raises ProgramFailed with its exit code, Unreachable."""
     try:
         with transport.open_session(timeout=ANSWER) as channel:
             channel.settimeout(ANSWER)
@@ -136,7 +136,7 @@ def run(transport: paramiko.Transport, command: str) -> str:
 
 
 def list_home(transport: paramiko.Transport) -> int:
-    """How many files SFTP shows where it begins, as far as they are counted; raises Unreachable."""
+    """The number of files that SFTP lists in its start folder, up to a limit; raises Unreachable."""
     try:
         channel = transport.open_session(timeout=ANSWER)
         channel.settimeout(ANSWER)
@@ -149,7 +149,7 @@ def list_home(transport: paramiko.Transport) -> int:
 
 @asynccontextmanager
 async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[paramiko.Transport]:
-    """An SSH connection to a pod, logged in, its host key checked against what the API says.
+    """A logged-in SSH connection to a pod whose host key was verified through the API.
 
     Raises Unreachable, HostKeyChanged, KeyRefused and what requests raise, within some ten seconds.
     """
@@ -176,7 +176,7 @@ async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> A
 async def connection(
     login: Login, where: RankAddress | LivePod, expected: Collection[str]
 ) -> AsyncIterator[paramiko.Transport]:
-    """A connection to the SSH server of a rank, its host key checked, nobody logged in yet."""
+    """An SSH connection to a rank with a verified host key, not yet logged in."""
     async with PortForwarder(login).socket(where, pod_facts.PORT) as sock:
         transport = await asyncio.to_thread(start, sock, expected)
         try:
@@ -196,7 +196,7 @@ def _read(identity: Identity) -> paramiko.PKey | None:
 
 
 def _words(error: BaseException) -> str:
-    """What a library said, as the end of a sentence of ours."""
+    """A library's error text, phrased to end a sentence."""
     return (str(error).strip() or "the connection ended").rstrip(".")
 
 
@@ -208,7 +208,7 @@ _PATIENCE = 2.0
 
 
 class _Client(paramiko.SFTPClient):
-    """A client whose server cannot fill the memory: the library reads a packet of any announced length whole."""
+    """An SFTP client that limits packet sizes: paramiko would read a packet of any announced length."""
 
     def _read_all(self, n: int) -> bytes:
         if n > _LONGEST_PACKET:
@@ -245,13 +245,13 @@ class Sftp:
 
 
 def _block(file: paramiko.SFTPFile, offset: int, size: int) -> bytes:
-    """So many bytes from there on, fewer at the end; all asked for before the first is waited for."""
+    """Up to `size` bytes from that offset; all requests are sent before the first reply is awaited."""
     end = offset + size
     return b"".join(file.readv([(at, min(_REQUEST, end - at)) for at in range(offset, end, _REQUEST)]))
 
 
 async def _finished(work: Callable[..., bytes], *arguments: object) -> bytes:
-    """The same in a thread, which is not left alone with the connection when nobody waits for it any more."""
+    """Run the work in a thread and wait for it even if the caller is cancelled, as it uses the connection."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:
         return await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""SSH host entries of jobs, and the one Include line for them in the person's ssh config; removing both again.
+"""Writes ssh config entries of jobs and the one Include line in the person's ssh config, and removes both.
 
 Nothing else of the person's file is changed: not its line ends, its encoding, its mode, nor the link it may be.
 Everything here blocks. Whoever changes something holds `places.locked()`.
@@ -28,12 +28,12 @@ MADE = b"# a4 made this file for the next line; `a4 ssh --undo` takes it away"
 
 
 def line(places: SshPaths) -> str:
-    """The line as ssh reads it: the whole path, since ssh takes ~ from $HOME here, and from the account elsewhere."""
+    """The Include line with an absolute path, since ssh expands ~ from the account, not from $HOME."""
     return f"Include {word(str(places.config))}"
 
 
 def present(places: SshPaths) -> bool:
-    """Whether ssh reads our hosts by itself."""
+    """Whether the person's ssh config already includes a4's entries."""
     try:
         content = places.user_config.read_bytes()
     except OSError:  # then ssh does not read it either
@@ -48,7 +48,7 @@ def present(places: SshPaths) -> bool:
 
 
 def add(places: SshPaths) -> bool:
-    """Put the line on top of the person's config, whose other bytes stay; whether it was missing. Raises BadInput."""
+    """Add the Include line on top of the person's config; returns whether it was missing. Raises BadInput."""
     if present(places):
         return False
     remove(places)  # a line that leads elsewhere
@@ -68,7 +68,7 @@ def add(places: SshPaths) -> bool:
 
 
 def remove(places: SshPaths) -> bool:
-    """Take the line away again, and the file if it was made for it; whether there was one. Raises BadInput."""
+    """Remove the Include line, and the file if a4 created it; returns whether there was one. Raises BadInput."""
     path = places.user_config
     content = _read(path)
     kept, made, found = [], False, False
@@ -105,7 +105,7 @@ def _read(path: Path) -> bytes:
 
 
 def _replace(path: Path, content: bytes, there: bool) -> None:
-    """Write the file that a link leads to, keeping its mode; in place where its folder allows nothing else."""
+    """Write the file behind a link, keeping its mode; in place only if its folder is not writable."""
     target = path.resolve()
     if not there:
         atomic_write(target, content)
@@ -123,7 +123,7 @@ def _replace(path: Path, content: bytes, there: bool) -> None:
 
 
 class PodKeys(msgspec.Struct, frozen=True):
-    """The pod that a rank had when it was last reached."""
+    """The pod that a rank had when it was last reached, with its host keys."""
 
     uid: str
     restarts: int = 0
@@ -160,7 +160,7 @@ class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lost(self) -> bool:
-        """Whether its cluster cannot be reached any more, for the kubeconfig is gone."""
+        """Whether its cluster cannot be reached any more, because the kubeconfig is gone."""
         return bool(self.kubeconfig) and not self.many and not Path(self.kubeconfig).exists()
 
     def belongs_to(self, kubeconfig: str, context: str, namespace: str, job: str) -> bool:
@@ -201,7 +201,7 @@ def remove_entry(places: SshPaths, names: list[str]) -> None:
 
 
 def write_files(places: SshPaths) -> None:
-    """Write config and known_hosts anew; ssh that reads meanwhile finds the old or the new ones."""
+    """Write config and known_hosts atomically."""
     entries = load_all(places)
     known = [line for entry in entries for line in entry.known_hosts()]
     atomic_write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
@@ -214,7 +214,7 @@ def write_files(places: SshPaths) -> None:
 
 
 def block(places: SshPaths, entry: SshHostEntry) -> Iterator[str]:
-    """Lines of our config about one job: what its ranks share, then the way to each."""
+    """Yield the config lines of one job: common options, then each rank's ProxyCommand."""
     where = f"namespace {entry.namespace}, context {entry.context}"
     yield f"# {entry.job}: {where}".replace("\n", " ")
     yield "Host " + " ".join(entry.host(rank) for rank in range(entry.ranks))
@@ -226,7 +226,7 @@ def block(places: SshPaths, entry: SshHostEntry) -> Iterator[str]:
 
 
 def options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, str]]:
-    """Options of all ranks. They come before the person's own, so they win; host keys are always checked."""
+    """Yield the ssh options of all ranks. They precede the person's own and win; host keys are always checked."""
     yield "User", paths.word(entry.user)
     yield "Port", "2222"
     if entry.identity:
@@ -255,7 +255,7 @@ def options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, str]]:
 
 
 def proxy(entry: SshHostEntry, rank: int) -> list[str]:
-    """The command that carries one connection, with everything pinned that the environment decides elsewhere."""
+    """The ProxyCommand of a rank, with everything pinned that would depend on the environment."""
     pinned = [f"KUBECONFIG={entry.kubeconfig}"] if entry.many else []
     pinned += [f"PATH={entry.path}"] if entry.path else []
     file = ["--kubeconfig", entry.kubeconfig] if entry.kubeconfig and not entry.many else []
@@ -265,7 +265,7 @@ def proxy(entry: SshHostEntry, rank: int) -> list[str]:
 
 
 def undo() -> tuple[str, ...]:
-    """Do it, but keep a key pair of our own; what was done, a sentence each. Blocking."""
+    """Remove a4's ssh entries and Include line, but not its key pair; returns a sentence per change. Blocking."""
     places = SshPaths.find()
     done = []
     if remove(places):

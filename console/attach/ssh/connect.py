@@ -1,4 +1,4 @@
-"""One connection of `a4 proxy`: find the rank's pod, check its host key, install the person's key if agreed.
+"""One connection of `a4 proxy`: finds the rank's pod, verifies its host key, installs the person's key if agreed.
 
 A pod that is known costs one small file to read, and nothing else is imported.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
-    """Make sure that what ssh will check against is this pod's; raises HostKeyChanged and what requests raise.
+    """Make sure that the known_hosts entry is this pod's; raises HostKeyChanged and what requests raise.
 
     `name` is the entry's; one that is no longer there means that the person took it away, and ssh will say so.
     """
@@ -47,7 +47,7 @@ async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
 
 
 def _known(path: Path) -> dict[str, str] | None:
-    """The pods that were seen, by rank; None without an entry."""
+    """Pod uids of the ranks seen so far, by rank; None without an entry."""
     try:
         pods = json.loads(path.read_bytes())["pods"]
         return {rank: pod["uid"] for rank, pod in pods.items()}
@@ -60,7 +60,7 @@ def _known(path: Path) -> dict[str, str] | None:
 async def prepare(
     client: Client, entry: SshHostEntry, target: LivePod, *, probed: Probe | None = None, facts: PodFacts | None = None
 ) -> SshHostEntry:
-    """Check the host key of that pod, put the key there if that was agreed on, and keep what was found."""
+    """Verify the pod's host key, install the person's key if agreed, and return the updated entry."""
     import msgspec
 
     from console.attach.ssh import config, pod_facts
@@ -88,7 +88,7 @@ async def prepare(
 
 
 def pin_kubeconfig(settings: Settings) -> tuple[str, bool]:
-    """The kubeconfig that `a4 proxy` has to read later, from wherever it is started; whether it is a list of files."""
+    """The kubeconfig path that `a4 proxy` must read later, and whether it is a list of files."""
     if settings.kubeconfig:
         return str(settings.kubeconfig.expanduser().absolute()), False
     listed = [Path(each).expanduser().absolute() for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]

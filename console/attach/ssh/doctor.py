@@ -1,4 +1,4 @@
-"""The doctor: every step between the person's token and an editor in the pod, each with its time and what fixes it."""
+"""Diagnoses SSH to a rank: each step from the token to an editor in the pod, with its duration and fix."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class StepWarning:
 
 
 class DoctorRun:
-    """A rank, and what is known of it so far; each method is one step and gives what it found."""
+    """The diagnosis of one rank and its findings so far; each method is one step and returns its result."""
 
     def __init__(self, client: Client, reach: PortForwarder, address: RankAddress, entry: SshHostEntry | None) -> None:
         self.client = client
@@ -84,7 +84,7 @@ class DoctorRun:
         await self.open.aclose()
 
     async def token(self) -> str | StepWarning:
-        """Credentials can be had; whether they are taken, the server says in the next step."""
+        """Check that credentials are available; the next step shows whether the server accepts them."""
         login = self.client.login
         await login.headers()
         await login.tls()
@@ -104,7 +104,7 @@ class DoctorRun:
         return f"By {kind}, as {login.target.user_name or 'nobody'}."
 
     async def api(self) -> str:
-        """The server answers and knows the account, which may reach ports of pods."""
+        """Check that the server answers, and that the account may forward ports of pods."""
         namespace = self.address.namespace
         for resource in ("portforward", "exec"):
             if not await actions.is_allowed(self.client, "get", "pods", "", namespace, "", resource):
@@ -120,7 +120,7 @@ class DoctorRun:
         return f"{self.target.pod}."
 
     async def container(self) -> str | StepWarning:
-        """Its container runs and lets commands in."""
+        """Check that the container runs and allows exec."""
         at = self.target
         self._facts = await pod_facts.read_pod(self.client, at.namespace, at.pod)
         self._probed = await pod_facts.probe(self.client, at.namespace, at.pod, container=at.container)
@@ -132,7 +132,7 @@ class DoctorRun:
         return f"{said}."
 
     async def port(self) -> str:
-        """Something listens at port 2222."""
+        """Check that something listens on port 2222."""
         pipe = await self.open.enter_async_context(self.reach.dial(self.target, pod_facts.PORT))
         self._first = asyncio.create_task(pipe.receive())
         await asyncio.wait({self._first}, timeout=REFUSAL)
@@ -141,7 +141,7 @@ class DoctorRun:
         return "Open."
 
     async def banner(self) -> str:
-        """It is an SSH server."""
+        """Check that it is an SSH server."""
         assert self._first is not None
         await asyncio.wait({self._first}, timeout=BANNER)
         if not self._first.done():
@@ -153,7 +153,7 @@ class DoctorRun:
         return said.split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
     async def host_key(self) -> str | StepWarning:
-        """Its host key is the one that the API names, and the one that ssh will check against."""
+        """Check that its host key is the one in the API and in known_hosts."""
         release = await pod_facts.release_keys(self.client, self.target.namespace, self._facts.secret)
         expected = release or self._probed.served or self._probed.kept
         if not expected:
@@ -170,7 +170,7 @@ class DoctorRun:
         return f"{said}."
 
     async def login(self) -> str:
-        """One of the person's keys is taken."""
+        """Check that one of the person's keys is accepted."""
         places = SshPaths.find()
         keys = await asyncio.to_thread(identities.find, places)
         taken = {self._facts.public_key, *self._probed.authorized}
@@ -187,7 +187,7 @@ class DoctorRun:
         return "Works."
 
     async def editor(self) -> str | StepWarning:
-        """The server that an editor installs has room, and a C library that it runs with."""
+        """Check disk space and C library for the server that an editor installs."""
         lines = (await asyncio.to_thread(ssh.run, self.transport, LOOK)).splitlines()
         free = int(lines[0]) * 1024 / 1e9 if lines and lines[0].isdecimal() else 0.0
         libc = lines[1] if len(lines) > 1 else "none"
@@ -224,7 +224,7 @@ WAYS: dict[str, Callable[[DoctorRun], Awaitable[str | StepWarning]]] = {
 async def diagnose(
     client: Client, reach: PortForwarder, address: RankAddress, entry: SshHostEntry | None
 ) -> AsyncGenerator[Step, None]:
-    """Each step as it ends, all of them in order; those after a failure are skipped. Changes nothing anywhere."""
+    """Yield each step when it ends, in order; the steps after a failure are skipped. Changes nothing."""
     patient = DoctorRun(client, reach, address, entry)
     failed = ""
     try:

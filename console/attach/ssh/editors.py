@@ -1,4 +1,4 @@
-"""Editors that work in a pod over SSH: their commands, their links, and what has to be done by hand.
+"""Editors that work in a pod over SSH: their commands, links, and manual steps.
 
 VS Code and its kin take `--remote ssh-remote+HOST FOLDER` and vscode://vscode-remote/ssh-remote+HOST/FOLDER; Zed takes
 ssh://HOST/FOLDER; JetBrains Gateway reads the ssh config.
@@ -20,7 +20,7 @@ EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf", "zed", "gate
 
 @dataclass(frozen=True, slots=True)
 class SshPlan:
-    """What would be set up for a rank, before anything is changed."""
+    """What setting up SSH to a rank would do."""
 
     namespace: str
     job: str
@@ -111,13 +111,13 @@ ANSWER = 30.0  # seconds an editor's launcher may take; it returns at once and l
 
 
 def editors(host: SshHost, folder: str = "") -> tuple[Editor, ...]:
-    """All of them for that rank, those on this machine first."""
+    """All editors for that rank, installed ones first."""
     found = [editor(name, host, folder) for name in EDITORS]
     return tuple(sorted(found, key=lambda each: not each.program))
 
 
 def editor(name: str, host: SshHost, folder: str = "") -> Editor:
-    """One of them; BadInput names those there are."""
+    """The editor of that name; BadInput lists the known ones."""
     if name not in EDITORS:
         raise BadInput(f"There is no editor {name}.", f"There are: {', '.join(EDITORS)}.")
     folder = folder or host.folder or "/"
@@ -147,7 +147,7 @@ def editor(name: str, host: SshHost, folder: str = "") -> Editor:
 
 
 def _gateway(host: SshHost, folder: str) -> Editor:
-    """JetBrains Gateway has no link that takes a name of the ssh config; its dialog does."""
+    """JetBrains Gateway, by manual steps: its links do not accept ssh config names, but its dialog does."""
     steps = (
         "Gateway: New Connection under SSH.",
         f"Username {host.user}, host {host.host}, port 22; authentication: OpenSSH config and authentication agent.",
@@ -157,7 +157,7 @@ def _gateway(host: SshHost, folder: str) -> Editor:
 
 
 def start(chosen: Editor) -> None:
-    """Run its program, which leaves the editor running and returns; blocking. Raises ProgramFailed."""
+    """Start the editor's launcher and wait for it to return; blocking. Raises ProgramFailed."""
     try:
         done = subprocess.run(
             chosen.command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER, check=False,

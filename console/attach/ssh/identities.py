@@ -1,4 +1,4 @@
-"""The person's SSH keys: those of the agent, those in ~/.ssh, and a key pair of a4's own where there is neither.
+"""Finds the person's SSH keys: in the agent, in ~/.ssh, else a key pair of a4's own.
 
 A key file with a passphrase that no agent holds is left alone: it would ask at every connection, and an editor that
 connects in the background cannot answer. Private keys are never read here; ssh's own programs do. Everything blocks.
@@ -46,7 +46,7 @@ NO_SSH = "Install OpenSSH's client (`ssh`, `ssh-keygen`)."
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A key pair of the person's, by its public half."""
+    """One of the person's key pairs, identified by its public key."""
 
     public: str  # "type base64"
     comment: str
@@ -71,7 +71,7 @@ class Identity:
 
     @property
     def needs_hand(self) -> bool:
-        """Whether somebody must touch a device for each connection."""
+        """Whether every connection needs the touch of a security key."""
         return self.public.startswith("sk-")
 
 
@@ -84,7 +84,7 @@ def fingerprint(public: str) -> str:
 
 
 def public_of(line: str) -> tuple[str, str]:
-    """A public key and its comment from a line of a .pub file; two empty texts if it is none."""
+    """(public key, comment) of a line of a .pub file; two empty texts if it is none."""
     words = line.split(None, 2)
     if len(words) < 2 or not fingerprint(" ".join(words[:2])):
         return "", ""
@@ -92,7 +92,7 @@ def public_of(line: str) -> tuple[str, str]:
 
 
 def find(places: SshPaths) -> list[Identity]:
-    """All that can be used without a question, most wanted first: the agent's, the files', ours."""
+    """All keys usable without a prompt, preferred ones first: the agent's, files, a4's own."""
     files = list(_files(places))
     by_key = {each.public: each.path for each in files}
     held = [Identity(key, words, by_key.get(key) or _file_of(places, key), agent=True) for key, words in _agent()]
@@ -102,7 +102,7 @@ def find(places: SshPaths) -> list[Identity]:
 
 
 def choose(found: list[Identity], accepted: Collection[str] = ()) -> Identity | None:
-    """One that the pod takes already, else the first that needs no hand; None if there is none."""
+    """A key that the pod already accepts, else the first that needs no touch; None if there is none."""
     taken = next((each for each in found if each.public in accepted), None)
     return taken or next((each for each in found if not each.needs_hand), None)
 
@@ -117,9 +117,7 @@ def _agent() -> Iterator[tuple[str, str]]:
 
 
 def _file_of(places: SshPaths, public: str) -> str:
-    """The file that stands for a key of the agent: its own in ~/.ssh if its private half asks for a passphrase, or is
-    elsewhere; else one of ours with its public half.
-    """
+    """The IdentityFile for a key of the agent: its own file in ~/.ssh if possible, else a public-key file of a4's."""
     for path in sorted(places.user.glob("*.pub")):
         if path.is_file() and public_of(_text(path))[0] == public:
             private = path.with_suffix("")
@@ -140,7 +138,7 @@ def _files(places: SshPaths) -> Iterator[Identity]:
 
 
 def named(path: Path) -> Identity:
-    """The key that the person named, private or public file; BadInput if it is none."""
+    """The key in a private or public key file that the person named; BadInput if it is none."""
     path = path.expanduser().absolute()
     private = path.with_suffix("") if path.suffix == ".pub" else path
     public, comment = public_of(_text(private.with_name(f"{private.name}.pub")))
@@ -152,7 +150,7 @@ def named(path: Path) -> Identity:
 
 
 def make_own(places: SshPaths) -> Identity:
-    """Our own ed25519 pair, made now if there is none; to be called while `places` is locked."""
+    """A4's own ed25519 key pair, created if missing; call it while `places` is locked."""
     if not places.own_key.exists():
         comment = f"a4 {login_name() or 'user'}@{socket.gethostname()}"
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(places.own_key)]
@@ -166,7 +164,7 @@ def make_own(places: SshPaths) -> Identity:
 
 
 def keep(places: SshPaths, identity: Identity) -> None:
-    """Write the file that stands for a key of the agent, where it has none of its own."""
+    """Write the public-key file for an agent key that has no file of its own."""
     path = Path(identity.path)
     if path.parent == places.own and path.suffix == ".pub":
         atomic_write(path, f"{identity.line}\n".encode())
@@ -198,7 +196,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def public_half(encoded: str) -> str:
-    """Public half ("type base64") of a private key as a Secret holds it, base64 of PEM; empty for anything else."""
+    """The public key ("type base64") of a base64 private key in a Secret; empty if it is none."""
     try:
         pem = base64.b64decode(encoded, validate=True)
         load = load_ssh_private_key if b"OPENSSH PRIVATE KEY" in pem else load_pem_private_key
@@ -210,7 +208,7 @@ def public_half(encoded: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ApiHostKeys:
-    """The host keys that the API names: of the whole release, or of this pod."""
+    """The expected host keys according to the API: of the whole release, or of this pod."""
 
     facts: PodFacts
     release: tuple[str, ...] = ()
@@ -223,7 +221,7 @@ class ApiHostKeys:
 
 
 def check_host_keys(entry: SshHostEntry, rank: int, told: ApiHostKeys) -> SshHostEntry:
-    """The entry with the keys that hold now; raises HostKeyChanged for a change that nothing explains."""
+    """The entry with the current host keys; raises HostKeyChanged for an unexplained change."""
     facts = told.facts
     if not (told.release or told.pod):
         raise NotFound(

@@ -1,4 +1,4 @@
-"""Where SSH files are: the person's ~/.ssh and a4's private folder in it; and quoting for ssh and its shell.
+"""The person's ~/.ssh and a4's folder in it, and quoting for the ssh config.
 
 ssh itself looks for ~ in the account (`getpwuid`), not in $HOME, so this does too. Everything here blocks.
 """
@@ -28,7 +28,7 @@ class SshPaths:
     """Paths of the person's SSH folder and of a4's folder in it."""
 
     def __init__(self, user: Path, own: Path, *, usual: bool = True) -> None:
-        """`usual`: whether `user` is the folder in which ssh looks by itself."""
+        """`usual`: whether `user` is the folder that ssh reads by default."""
         self.user, self.own, self.usual = user, own, usual
         self.user_config = user / "config"
         self.config = own / "config"
@@ -44,7 +44,7 @@ class SshPaths:
 
     @classmethod
     def find(cls) -> SshPaths:
-        """~/.ssh with our folder `a4` in it; where ~/.ssh cannot be written to, ours is in ~/.local/share/a4."""
+        """~/.ssh with a4's folder in it; if ~/.ssh is not writable, a4's is in ~/.local/share/a4."""
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
         named = os.environ.get(ELSEWHERE, "")
         user = Path(named).expanduser().absolute() if named else home / ".ssh"
@@ -55,7 +55,7 @@ class SshPaths:
         return cls(user, own, usual=not named)
 
     def make(self) -> None:
-        """Make both folders, for this account's eyes only; BadInput if that cannot be."""
+        """Create both folders with mode 0700; BadInput if that fails."""
         try:
             made = not self.user.exists() and self.own.is_relative_to(self.user)
             if made:
@@ -74,7 +74,7 @@ class SshPaths:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone with our folder, among all a4 of this account; makes it first."""
+        """Hold the lock on a4's folder among all processes of this account; creates the folder."""
         self.make()
         lock = os.open(self.own / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -101,7 +101,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
 
 
 def word(text: str) -> str:
-    """One word of a line: in double quotes where it needs them. Raises BadInput for what no line can hold."""
+    """Quote one word for an ssh config line. Raises BadInput for characters that no line can contain."""
     if not text.isprintable() or '"' in text or "\\" in text:
         raise BadInput(
             f"{text!r} cannot be written to an ssh config.",
@@ -111,22 +111,19 @@ def word(text: str) -> str:
 
 
 def path(text: str) -> str:
-    """A path of an option in which ssh replaces %x and ${X}: neither is meant here."""
+    """Quote a path for an option in which ssh expands %x and ${X}."""
     if "${" in text:
         raise BadInput(f"{text!r} cannot stand in an ssh config: ssh would take ${{ for a variable.")
     return word(text.replace("%", "%%"))
 
 
 def command(argv: list[str]) -> str:
-    """A command line for ProxyCommand: quoted for the shell, with ssh's own % doubled.
-
-    A backslash stands outside quotes, since before a quote in them ssh reads neither this config nor the person's own.
-    """
+    """A command line for ProxyCommand: quoted for the shell, with % doubled."""
     if not all(each.isprintable() for each in argv):
         raise BadInput("A path or context with a control character in it cannot be written to an ssh config.")
     return shlex.join(argv).replace("\\", "'\\\\'").replace("%", "%%")
 
 
 def host(text: str) -> str:
-    """A name that can stand after Host: no pattern, no blank; other characters become a dash."""
+    """A valid name for a Host line; other characters become a dash."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")

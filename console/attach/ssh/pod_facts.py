@@ -1,4 +1,4 @@
-"""What the API says of a pod for SSH: whose it is, its release's host key, and what a probe by exec finds in it."""
+"""The facts about a pod that SSH needs: owner, its release's host key, and a probe by exec."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Probe:
 
 
 async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:
-    """The pod as it is now; raises NotFound and what requests raise."""
+    """Fetch the pod's facts; raises NotFound and what requests raise."""
     body = await client.request("GET", pod_path(namespace, pod), doing=f"read pod {pod}")
     found: Pod = reader_of("pods").read_object(body, f"Pod {pod}")
     spec = read_object(body, _PodWire).spec or _Spec()
@@ -130,7 +130,7 @@ async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:
 
 
 async def release_keys(client: Client, namespace: str, secret: str) -> tuple[str, ...]:
-    """Host keys that a release's Secret names; none if it has none or may not be read.
+    """The public host keys in a release's Secret; empty if it has none or may not be read.
 
     The Secret holds the private key. It is turned into the public one here, in memory, and dropped.
     """
@@ -150,7 +150,7 @@ async def release_keys(client: Client, namespace: str, secret: str) -> tuple[str
 
 
 async def probe(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
-    """Look into the pod by exec; with `add` (a line for authorized_keys) put that key there if it is missing.
+    """Inspect the pod by exec; `add` (a line for authorized_keys) is installed if it is missing.
 
     Raises ProgramFailed with the pod's own words, NotAllowed and what exec raises.
     """
@@ -167,7 +167,7 @@ async def probe(client: Client, namespace: str, pod: str, *, container: str = ""
 
 
 def parse_probe(pod: str, answer: str) -> Probe:
-    """What the script printed; Unreadable for a user or folder that ssh or an editor could take for something else."""
+    """Parse the probe's output; Unreadable for a user or folder name that ssh or an editor could misread."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for line in answer.split("\n"):
         name, _, value = line.partition(" ")
@@ -193,12 +193,12 @@ def parse_probe(pod: str, answer: str) -> Probe:
 
 
 def _is_folder(text: str) -> bool:
-    """Whether it is a whole path that neither ssh's configuration nor an editor takes for anything else."""
+    """Whether it is an absolute path that neither ssh's config nor an editor can misread."""
     return text.startswith("/") and text.isprintable() and len(text) <= _LONGEST_PATH and "\\" not in text
 
 
 def _key_in(line: str) -> str:
-    """The key of a line of authorized_keys, which may begin with options."""
+    """The key in a line of authorized_keys, which may begin with options."""
     words = line.split()
     for at in range(len(words) - 1):
         if key := public_of(" ".join(words[at : at + 2]))[0]:

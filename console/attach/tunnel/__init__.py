@@ -1,1 +1,1 @@
-"""Tunnels: ports of ranks, from this machine, that follow the rank to its next pod."""
+"""Tunnels from local ports to ports of ranks, which follow a rank to its next pod."""

@@ -1,4 +1,4 @@
-"""A tunnel that goes on by itself: a process of its own, which ends when it is asked to or when its job is over."""
+"""Tunnels, also in background processes of their own, which end when stopped or when the job has ended."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TunnelRequest:
 
 
 class BackgroundTunnel:
-    """A tunnel of this process that other processes can list and stop."""
+    """A tunnel of this process, visible to other processes, which can stop it."""
 
     def __init__(self, forwarding: LocalForward, *, kept: bool) -> None:
         self.forwarding = forwarding
@@ -62,7 +62,7 @@ class BackgroundTunnel:
         return replace(self.forwarding.tunnel, kept=self._kept)
 
     async def open(self) -> None:
-        """Open the ports and show them; raises as `LocalForward.open` does."""
+        """Open the local ports and publish the tunnel; raises as `LocalForward.open` does."""
         await self.forwarding.open()
         self._path = await asyncio.to_thread(published.socket_path, self.tunnel.name)
         await asyncio.to_thread(self._path.unlink, missing_ok=True)
@@ -74,7 +74,7 @@ class BackgroundTunnel:
         await self._write()
 
     async def _write(self) -> None:
-        """Note how it is, for when this process is gone."""
+        """Save the tunnel's state for when this process is gone."""
         await asyncio.to_thread(published.write_json, published.state_file(self.tunnel.name), asdict(self.tunnel))
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,7 +89,7 @@ class BackgroundTunnel:
         self._stopped.set()
 
     async def over(self) -> bool:
-        """Wait until it was asked to end (False) or its job is over (True)."""
+        """Wait until the tunnel is stopped (returns False) or its job has ended (True)."""
         waits = [asyncio.ensure_future(each.wait()) for each in (self._stopped, self.forwarding.ended)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -99,7 +99,7 @@ class BackgroundTunnel:
         return not self._stopped.is_set()
 
     async def close(self) -> None:
-        """Give the ports back; what is left behind says how it ended, or nothing if it was asked to end."""
+        """Close the local ports; the state file stays unless the tunnel was stopped by request."""
         await self.forwarding.close()
         if self._server:
             self._server.close()
@@ -130,7 +130,7 @@ async def start(login_: Login, order: TunnelRequest, *, kept: bool) -> Backgroun
 
 
 async def detach(order: TunnelRequest) -> tuple[Tunnel, list[str]]:
-    """Start a tunnel in a process that outlives this one; how it is once its ports are open, and what to note.
+    """Start a tunnel in a separate process; returns its state once the ports are open, and notes.
 
     Raises what kept it from opening.
     """
@@ -144,7 +144,8 @@ async def detach(order: TunnelRequest) -> tuple[Tunnel, list[str]]:
 
 
 def _first_line(order: bytes) -> bytes:
-    """What a new process answers to its order; as a child of a shell that ends at once it is nobody's to wait for.
+    """Start the tunnel process through a short-lived shell, so that it is no child of this one; returns its first
+    line.
 
     It looks for modules where this program lies, never in the current folder: that may have been copied from anywhere.
     """
@@ -171,7 +172,7 @@ def _first_line(order: bytes) -> bytes:
 
 
 def main() -> int:
-    """The process of a tunnel: an order on standard input, one answer on standard output, and then on by itself."""
+    """The tunnel process: reads a request from stdin, prints one line, and continues in the background."""
     order = json.loads(sys.stdin.readline())
     return asyncio.run(_keep(TunnelRequest(**{**order, "ports": tuple(order["ports"])})))
 
@@ -193,7 +194,7 @@ async def _keep(order: TunnelRequest) -> int:
 
 
 def _answer(said: dict[str, object]) -> None:
-    """The one line; after it this process holds no terminal, pipe or folder of whoever started it."""
+    """Print the one line, then detach from the terminal, pipes and folder of the starting process."""
     sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -208,7 +209,7 @@ if __name__ == "__main__":
 
 
 class Tunnels:
-    """Opens tunnels to ranks of the session's cluster; lists and stops all there are."""
+    """Opens tunnels to ranks of this cluster; lists and stops tunnels of all processes."""
 
     def __init__(self, watched: WatchedCluster) -> None:
         self._watched = watched
@@ -216,7 +217,7 @@ class Tunnels:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, address: RankAddress, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
-        """Open ports (`8888`, `9000:8888`); how it is, and what was done otherwise than asked.
+        """Open a tunnel for ports (`8888`, `9000:8888`); returns its state, and how it differs from the request.
 
         With `keep` it goes on when this process ends. Raises BadInput (port taken, no such rank), Ended, Refused.
         """
@@ -242,18 +243,18 @@ class Tunnels:
             await running.close()
 
     async def listed(self) -> tuple[Tunnel, ...]:
-        """Every tunnel of this user, by name; those that have ended for a day."""
+        """All tunnels of this user by name; ended ones stay listed for a day."""
         return await published.listed()
 
     async def stop(self, name: str) -> Tunnel:
-        """End a tunnel, or forget one that has ended."""
+        """Stop a tunnel, or remove an ended one from the list."""
         return await published.stop_tunnel(name)
 
     async def profiles(self) -> tuple[Profile, ...]:
         return await asyncio.to_thread(published.profiles)
 
     async def save(self, profile: Profile) -> None:
-        """Save it, in place of one of the same name."""
+        """Save a profile; one of the same name is replaced."""
         await asyncio.to_thread(published.save_profile, profile)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Local ports that lead to one rank for as long as it exists, whichever pod fills it.
+"""Forwards local ports to one rank for as long as it exists, whichever pod runs it.
 
 A broken connection is broken for its user, but the port stays, and the next connection waits for the next pod. `a4
 proxy` imports this within 150 ms, so imports are few.
@@ -58,7 +58,7 @@ class _Door:
 
 
 class LocalForward:
-    """A tunnel at work. `open` it, await `ended`, `close` it."""
+    """A running tunnel: call `open`, wait for `ended`, call `close`."""
 
     def __init__(
         self, reach: PortForwarder, address: RankAddress, ports: Sequence[PortPair], *, name: str, context: str,
@@ -87,7 +87,7 @@ class LocalForward:
         return replace(self._tunnel, listeners=tuple(listeners))
 
     async def open(self) -> None:
-        """Listen, and look for the pod once.
+        """Listen on the local ports and look up the pod once.
 
         Raises BadInput (a local port is taken, no such rank), Ended, and what forbids it; a pod that is not there yet
         or a server that cannot be reached now is waited for.
@@ -201,7 +201,7 @@ class LocalForward:
         self._become("ready")
 
     def _went(self, words: str) -> None:
-        """The pod is gone, and what ran through it with it."""
+        """Close all connections after the pod was deleted."""
         gone = f"Pod {self._tunnel.pod} was deleted: {words}"
         self._tunnel = replace(self._tunnel, last_end=gone, last_end_at=self._clock())
 
@@ -242,7 +242,7 @@ class LocalForward:
             await asyncio.sleep(_PAUSE)
 
     async def _wait(self, seconds: float) -> None:
-        """Until the next look is due, a connection has broken, or the machine has slept."""
+        """Wait until the next check is due, a connection has broken, or the machine woke up."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while (left := until - loop.time()) > 0 and not self._look.is_set():
@@ -269,7 +269,7 @@ def _quiet(words: str) -> None: ...
 
 
 class PortForwarder:
-    """Ports of ranks, over one log-in. Every connection looks anew for the pod that fills the rank then."""
+    """Connects to ports of ranks with one login; each connection looks up the rank's current pod."""
 
     def __init__(self, login: Login, *, limit: float = LIMIT) -> None:
         self.login = login
@@ -278,7 +278,7 @@ class PortForwarder:
     async def resolve(
         self, address: RankAddress, *, limit: float | None = None, say: Callable[[str], None] = _quiet
     ) -> LivePod:
-        """The live pod of a rank, waiting up to `limit` seconds while there is none; `say` hears why, once each.
+        """The live pod of a rank; waits up to `limit` seconds for one. `say` is called once with each reason.
 
         Raises BadInput (no such rank), Ended (over, or gone), Unreachable (the time is up, no API server), Refused.
         """
@@ -295,7 +295,7 @@ class PortForwarder:
         limit: float | None = None,
         say: Callable[[str], None] = _quiet,
     ) -> tuple[Pipe, LivePod]:
-        """A pipe to a port of the live pod, and which pod that is; raises as `resolve` does."""
+        """A pipe to a port of the rank's live pod, and the pod; raises as `resolve` does."""
         gone = 0
 
         async def dial() -> tuple[Pipe, LivePod] | PodPending:
@@ -328,7 +328,7 @@ class PortForwarder:
 
     @asynccontextmanager
     async def dial(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[AsyncStream]:
-        """As `open`, but gives a stream with awaitable `send`, `receive` and `finish`."""
+        """Like `open`, but as a stream with awaitable `send`, `receive` and `finish`."""
         async with self._relayed(address, port) as (ours, relay):
             reader, writer = await asyncio.open_connection(sock=ours)
             try:
@@ -340,7 +340,7 @@ class PortForwarder:
 
     @asynccontextmanager
     async def socket(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[socket.socket]:
-        """A blocking socket that leads there, for a library that wants one and runs in a thread."""
+        """Like `open`, but as a blocking socket for libraries that run in a thread."""
         async with self._relayed(address, port) as (ours, _):
             yield ours
 
@@ -351,7 +351,7 @@ class PortForwarder:
         limit: float | None,
         say: Callable[[str], None],
     ) -> T:
-        """What `poll` finds in the end; says why it waits, each reason once. Unreachable when the time is up."""
+        """Poll until there is a result; reports each reason for waiting once. Unreachable after `limit` seconds."""
         loop = asyncio.get_running_loop()
         deadline, pause, said = loop.time() + (self._limit if limit is None else limit), LOOK_AGAIN[0], ""
         while isinstance(found := await poll(), PodPending):
@@ -373,7 +373,7 @@ class PortForwarder:
         return await open_pipe(wire, self.login, found.namespace, found.pod, port), found
 
     async def _once(self, work: Callable[[RawConnection], Awaitable[T]], doing: str) -> T:
-        """Do it over a connection of its own; again after a log-in was renewed."""
+        """Do the work over a new connection; retried after renewing the login or switching the protocol."""
         renewed = False
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Tunnels of all processes of this user, and their local ports and profiles, kept in files of mode 0600.
+"""The shared list of this user's tunnels, and saved ports and profiles, in files of mode 0600.
 
 Each process says in a file on which socket it can be asked. What is listed is always asked of that process; a file
 whose process is gone says how its tunnel ended.
@@ -39,7 +39,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:
-    """Ports of this machine that lead to one rank, and how that goes."""
+    """Local ports that lead to one rank, and their state."""
 
     name: str
     namespace: str
@@ -66,7 +66,7 @@ class Tunnel:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A tunnel to be opened again by name."""
+    """A saved tunnel that can be opened by name."""
 
     name: str
     namespace: str
@@ -80,7 +80,7 @@ _MOST = 500  # ports remembered; the oldest are forgotten
 
 
 def state_folder() -> Path:
-    """Where this user's tunnels write; made (0700) if it is not there."""
+    """The folder for this user's tunnel files; created with mode 0700."""
     folder = folders.state_folder() / "tunnels"
     folders.make_private(folder)
     return folder
@@ -91,7 +91,7 @@ def _config() -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What a file holds; nothing if there is none, or it is broken: all of this can be done without."""
+    """The content of a JSON file; empty if it is missing or broken."""
     try:
         held = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -109,7 +109,7 @@ def _key(server: str, address: RankAddress, remote: int) -> str:
 
 
 def last_port(server: str, address: RankAddress, remote: int) -> int:
-    """The local port that led there last; 0 if none did. Blocking."""
+    """The local port last used for that remote port; 0 if none was. Blocking."""
     found = read_json(state_folder() / "ports.json").get(_key(server, address, remote))
     return found if isinstance(found, int) else 0
 
@@ -135,7 +135,7 @@ def profiles() -> tuple[Profile, ...]:
 
 
 def profile(name: str) -> Profile:
-    """The profile of that name; BadInput names those there are. Blocking."""
+    """The profile of that name; BadInput lists the known ones. Blocking."""
     every = profiles()
     found = next((each for each in every if each.name == name), None)
     if found is None:
@@ -163,7 +163,7 @@ _LONGEST = 100  # characters a socket's path may have (the system takes 107)
 
 
 def _sockets() -> Path:
-    """A folder for sockets whose path is short enough, this user's alone (0700). Blocking."""
+    """A folder (mode 0700) with a path short enough for Unix sockets. Blocking."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime, "a4") if Path(runtime).is_absolute() else Path(f"/tmp/a4-{os.geteuid()}")
     with suppress(FileExistsError):  # a link that leads nowhere, or a file
@@ -188,12 +188,12 @@ def state_file(name: str) -> Path:
 
 
 def decoded(values: Any) -> Tunnel:
-    """A tunnel from JSON; TypeError or KeyError if it is none."""
+    """Build a Tunnel from JSON; TypeError or KeyError if the data does not fit."""
     return Tunnel(**{**values, "listeners": tuple(Listener(**each) for each in values["listeners"])})
 
 
 async def _ask(name: str, what: str) -> Tunnel | None:
-    """What the tunnel's process says of it; None if there is no such process any more."""
+    """Ask the tunnel's process for its state; None if the process is gone."""
     path = await asyncio.to_thread(socket_path, name)
     try:
         async with asyncio.timeout(ANSWER):
@@ -213,7 +213,7 @@ async def _ask(name: str, what: str) -> Tunnel | None:
 
 
 def _known() -> dict[str, Tunnel]:
-    """The last that was written of each. Blocking."""
+    """The last saved state of each tunnel. Blocking."""
     found = {}
     for path in sorted(state_folder().glob("*.json"), key=lambda each: each.stem):
         try:
@@ -224,7 +224,7 @@ def _known() -> dict[str, Tunnel]:
 
 
 async def listed() -> tuple[Tunnel, ...]:
-    """All tunnels of this user, by name; those that have ended for a day."""
+    """All tunnels of this user by name; ended ones stay listed for a day."""
     return tuple([each for name, last in (await asyncio.to_thread(_known)).items() if (each := await _now(name, last))])
 
 
@@ -248,7 +248,7 @@ async def _now(name: str, last: Tunnel) -> Tunnel | None:
 
 
 async def stop_tunnel(name: str) -> Tunnel:
-    """End a tunnel, or forget one that has ended; gives how it was. NotFound names those there are."""
+    """Stop a tunnel, or remove an ended one; returns its last state. NotFound lists the known ones."""
     known = await asyncio.to_thread(_known)
     if name not in known:
         there = f"There are: {', '.join(known)}." if known else "There are none."
@@ -259,7 +259,7 @@ async def stop_tunnel(name: str) -> Tunnel:
 
 
 async def free_name(wanted: str) -> str:
-    """That name, or one with a number if another tunnel goes by it."""
+    """The wanted name, with a number if another tunnel has it."""
     known = await asyncio.to_thread(_known)
     name, number = wanted, 1
     while name in known and await _ask(name, "state"):

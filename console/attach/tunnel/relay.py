@@ -1,4 +1,4 @@
-"""The local end of a connection to a rank's port: a socket, a pair of files (ProxyCommand), or code that awaits.
+"""Connects a pipe to a rank with a local socket, a pair of files (ProxyCommand), or an awaitable stream.
 
 No bytes are collected: when one side is slow, the other is not read from.
 """
@@ -33,7 +33,7 @@ def _nothing(sent: int, received: int) -> None: ...
 
 
 class Relay:
-    """A pipe and a local connection (or two one-way ones), tied together until either ends."""
+    """Copies bytes between a pipe and a local connection (or two one-way ones) until either ends."""
 
     def __init__(self, count: Callable[[int, int], None] = _nothing) -> None:
         self._count = count
@@ -46,7 +46,7 @@ class Relay:
         self.ended = asyncio.get_running_loop().create_future()  # done when all is over
 
     def source(self, transport: asyncio.ReadTransport) -> None:
-        """What is read here goes to the pod; it waits until there is a pipe."""
+        """Read from this transport and send to the pod; reading pauses until there is a pipe."""
         self._source = transport
         # One turn later: until Python 3.11.4 a socket that is paused while its connection is made is read nevertheless.
         asyncio.get_running_loop().call_soon(self._hold_back)
@@ -66,7 +66,7 @@ class Relay:
             self._source.resume_reading()
 
     def ask(self) -> None:
-        """Find out whether the pod's side still stands."""
+        """Check whether the pod's side is still connected."""
         if self._pipe and not self._pipe.closed:
             self._pipe.ping()
 
@@ -86,7 +86,7 @@ class Relay:
             self._count(len(data), 0)
 
     def finished(self) -> None:
-        """The local side will say no more, but may still listen."""
+        """Signal that the local side will send no more; it may still receive."""
         if self._pipe and not self._lingering:
             self._linger()
 
@@ -111,7 +111,7 @@ class Relay:
             (self._source.pause_reading if on else self._source.resume_reading)()
 
     def end(self, why: str) -> None:
-        """The pod's side has ended: what it said still leaves."""
+        """Called when the pod's side has ended; data already received is still delivered."""
         self.why, self.by_pod = why, True
         for transport in (self._sink, self._source):
             if transport:
@@ -132,7 +132,7 @@ class Relay:
 
 
 class Source(asyncio.Protocol):
-    """A file that is only read: standard input."""
+    """Protocol of the read side: standard input."""
 
     def __init__(self, splice: Relay) -> None:
         self._splice = splice
@@ -145,13 +145,13 @@ class Source(asyncio.Protocol):
         self._splice.read(data)
 
     def eof_received(self) -> bool:
-        """No more will come; a connection stays open for the answer."""
+        """Called at the end of the input; the connection stays open for the response."""
         self._splice.finished()
         return True
 
 
 class Sink(asyncio.BaseProtocol):
-    """A file that is only written: standard output."""
+    """Protocol of the write side: standard output."""
 
     def __init__(self, splice: Relay) -> None:
         self._splice = splice
@@ -177,13 +177,13 @@ class Local(Source, Sink):
 
 
 class AsyncStream:
-    """The local end of a relay for code that awaits: send, receive, finish."""
+    """The local end of a relay for awaiting code: send, receive, finish."""
 
     def __init__(self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._relay, self._reader, self._writer = relay, reader, writer
 
     async def send(self, data: bytes) -> None:
-        """Send bytes, once there is room; Unreachable if the connection is broken."""
+        """Send bytes, waiting for room; Unreachable if the connection is broken."""
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -191,14 +191,14 @@ class AsyncStream:
             raise Unreachable(self._relay.why or "The connection was closed by the pod.") from error
 
     async def receive(self) -> bytes:
-        """Bytes as they come; empty at the end. Unreachable with words if that was no proper end."""
+        """Bytes as they arrive; empty at the end. Unreachable, with the reason, after an abnormal end."""
         data = await self._reader.read(HELD)
         if not data and self._relay.why:
             raise Unreachable(self._relay.why)
         return data
 
     def finish(self) -> None:
-        """Say that no more will be sent, if the protocol can."""
+        """Signal the end of the sent data, if the protocol can."""
         self._writer.write_eof()
 
 
@@ -218,7 +218,7 @@ async def relay_stdio(
     say: Callable[[str], None],
     found: Callable[[LivePod], Awaitable[None]] | None = None,
 ) -> None:
-    """Carry bytes until either side ends; raises as `PortForwarder.open`, and Unreachable when the connection breaks.
+    """Relay stdin and stdout until either side ends; raises as `PortForwarder.open`, and Unreachable on a break.
 
     `found` hears of the pod before any byte of it is passed on.
     """
@@ -242,13 +242,13 @@ async def relay_stdio(
 
 
 def _waits(descriptor: int) -> bool:
-    """Whether the event loop can wait for it: pipes and sockets, but no file, and no terminal that others use too."""
+    """Whether the event loop can watch the descriptor: a pipe or socket, but no file or shared terminal."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 class _File(asyncio.WriteTransport):
-    """A file or terminal, which takes what it is given."""
+    """A transport that writes to a file or terminal directly."""
 
     def __init__(self, descriptor: int, splice: Relay) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ class _File(asyncio.WriteTransport):
             left = left[os.write(self._descriptor, left) :]
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is kept."""
+        """Does nothing: nothing is buffered."""
 
     def is_closing(self) -> bool:
         return self._closed
@@ -275,7 +275,7 @@ class _File(asyncio.WriteTransport):
 
 
 class _Thread(asyncio.ReadTransport):
-    """A file or terminal that is read by a thread, which a slow tunnel holds back."""
+    """A transport that reads a file or terminal in a thread, which pauses while the tunnel is slow."""
 
     def __init__(self, descriptor: int, splice: Relay) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ class _Thread(asyncio.ReadTransport):
         self._splice.finished()
 
     def pause_reading(self) -> None:
-        """Read no more after the piece under way."""
+        """Stop reading after the current chunk."""
         self._go.clear()
 
     def resume_reading(self) -> None:

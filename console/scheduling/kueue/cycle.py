@@ -1,4 +1,4 @@
-"""One admission cycle: the head of every queue is tried on one snapshot; it is admitted, preempts others, or waits.
+"""One admission cycle on a snapshot: the head of every queue is admitted, preempts others, or waits.
 
 Ports the scheduler of Kueue 0.18.
 """
@@ -23,7 +23,7 @@ NO_LONGER_FITS = "Workload no longer fits after processing another workload"
 
 
 class Verdict(Enum):
-    """What a cycle decides for one head."""
+    """The decision of a cycle on one head."""
 
     ADMIT = "admit"
     PREEMPT = "preempt"  # its targets are evicted; it is tried again once they are gone
@@ -34,7 +34,7 @@ class Verdict(Enum):
 
 @dataclass(eq=False)
 class Decision:
-    """What comes of one head of a queue, and Kueue's sentence for it."""
+    """A cycle's decision on the head of a queue, with Kueue's message."""
 
     workload: Workload
     verdict: Verdict = Verdict.SKIP
@@ -43,7 +43,7 @@ class Decision:
     message: str = ""
 
     def reason(self, release: Release) -> str:
-        """The reason of the condition that says that it has no quota."""
+        """The reason of the QuotaReserved=False condition."""
         if not release.observability:
             return "Pending"
         if self.verdict is Verdict.HOPELESS and self.choice.mode is Mode.NO_FIT:
@@ -54,7 +54,7 @@ class Decision:
 
 
 def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decision]:
-    """What comes of the heads of all queues, in the order of deciding, those that are skipped last.
+    """The decisions on the heads of all queues in the order they were made; skipped ones last.
 
     The snapshot holds what is admitted afterwards.
     """
@@ -94,7 +94,7 @@ class _Cycle:
         return choice, preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else []
 
     def _reduced(self, workload: Workload) -> tuple[FlavorChoice, list[Target]] | None:
-        """Partial admission: the most pods, of no pod set fewer than its least, for which there is quota."""
+        """Partial admission: the largest number of pods, at least the minimum of each pod set, that fits the quota."""
         spare = [each.count - (each.count if each.min_count is None else each.min_count) for each in workload.pod_sets]
         found, low, high = None, 1, sum(spare)
         while low <= high:  # how many pods are left out in all; each pod set gives its share of them
@@ -146,7 +146,7 @@ class _Cycle:
         return [*self._preempted, *(target.workload for target in entry.targets)]
 
     def _places_free(self, entry: Decision) -> bool:
-        """Whether the places chosen at the nomination are still free."""
+        """Whether the domains chosen at nomination are still free."""
         return entry.choice.mode is not Mode.FIT or all(
             self._snapshot.trees[one.tree].has_room(values, one.pod_set.single, pods)
             for one in entry.choice.pod_sets
@@ -154,7 +154,7 @@ class _Cycle:
         )
 
     def _hold_back(self, entry: Decision) -> None:
-        """Keep quota for a workload that waits and could not get it back by reclaiming."""
+        """Reserve quota for a waiting workload that could not get it back by reclaiming."""
         queue = self._snapshot.queues[entry.workload.cluster_queue]
         if queue.reclaim == "Any":
             return
@@ -167,7 +167,7 @@ class _Cycle:
 
 
 def _admitted(entry: Decision) -> Workload:
-    """The workload as it holds its quota and its places."""
+    """The workload with its assigned flavors and topology."""
     pod_sets = [
         replace(one.pod_set, flavors=dict(one.flavors), places=tuple(one.places)) for one in entry.choice.pod_sets
     ]

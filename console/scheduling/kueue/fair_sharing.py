@@ -1,4 +1,4 @@
-"""Fair sharing: who comes next and from whom is taken, by how much each borrows against what could be lent."""
+"""Fair sharing: who is admitted next and who is preempted, by each queue's share of what it borrows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_STRATEGIES = (LESS_OR_EQUAL_TO_FINAL, LESS_THAN_INITIAL)
 
 
 def fairest(entries: Sequence[Decision], snapshot: Snapshot) -> Decision:
-    """The head to decide on next: in each cohort the one whose side would have the smallest share with it."""
+    """The head to admit next: at each cohort the one whose branch would have the smallest share with it."""
     heads = {each.workload.cluster_queue: each for each in reversed(entries)}
     root = snapshot.queues[entries[0].workload.cluster_queue].root
     ranks: dict[tuple[int, QuotaNode], tuple[object, ...]] = {}
@@ -51,7 +51,7 @@ def unfairest_first(
     order: Callable[[Workload], tuple[object, ...]],
     done: set[QuotaNode],
 ) -> Iterator[QueueNode]:
-    """The queue with the largest share that has workloads left, again and again, by the shares at that moment.
+    """Yield the queue with the largest share that still has candidates, recomputed each time.
 
     The caller takes one from `left` each time, or adds the queue to `done`.
     """
@@ -85,7 +85,7 @@ def unfairest_first(
 
 
 def below_common_cohort(queue: QuotaNode, other: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-    """The two nodes just below the lowest cohort that holds both queues."""
+    """The two children of the lowest common cohort that contain these queues."""
     mine, theirs = [queue, *queue.ancestors()], [other, *other.ancestors()]
     while mine[-1] is theirs[-1]:
         mine.pop()

@@ -1,4 +1,4 @@
-"""Which flavor a workload would get, whether it fits there, and Kueue's sentence that says what is missing."""
+"""Flavor assignment: which flavors a workload gets, whether it fits, and Kueue's message on what is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Mode(IntEnum):
 
 
 class Obstacle(IntEnum):
-    """Why a flavor cannot be had, least severe first; Kueue's reason for it."""
+    """Why a flavor cannot be used, least severe first; Kueue's reason."""
 
     TopologyPlacementFailed = 1
     WaitingForQuota = 2
@@ -38,7 +38,7 @@ class Obstacle(IntEnum):
 
 @dataclass
 class FlavorAttempt:
-    """What trying one flavor gave, as the QuotaReserved event lists it."""
+    """The result of trying one flavor, as listed in the QuotaReserved event."""
 
     flavor: str
     mode: Mode
@@ -48,7 +48,7 @@ class FlavorAttempt:
     group: ResourceGroup | None = None
 
     def words(self) -> str:
-        """It for the event; empty for a plain fit."""
+        """The attempt as event text; empty for a plain fit."""
         if self.mode is Mode.FIT and not self.borrow:
             return ""
         names = {Mode.NO_CANDIDATES: "NoCandidates", Mode.PREEMPT: "Preempt", Mode.RECLAIM: "Reclaim"}
@@ -59,7 +59,7 @@ class FlavorAttempt:
 
 @dataclass
 class PodSetChoice:
-    """The flavors of one pod set, and where its pods would go."""
+    """The flavors and topology assignment of one pod set."""
 
     pod_set: PodSet
     flavors: dict[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class PodSetChoice:
 
 @dataclass
 class FlavorChoice:
-    """The flavors that were chosen for each pod set of a Workload, and how well the Workload fits with them."""
+    """The flavors chosen for each pod set of a workload, and how well it fits."""
 
     pod_sets: list[PodSetChoice] = field(default_factory=list)
     borrowing: int = 0  # 0 is none, else how high in the cohort tree it has to borrow
@@ -81,11 +81,11 @@ class FlavorChoice:
 
     @property
     def mode(self) -> Mode:
-        """The worst of the pod sets: FIT, one of the preemption modes, or NO_FIT."""
+        """The worst mode of the pod sets: FIT, one of the preemption modes, or NO_FIT."""
         return min((choice.mode for choice in self.pod_sets), default=Mode.NO_FIT)
 
     def message(self) -> str:
-        """Why it does not fit."""
+        """Why it does not fit, as Kueue words it."""
         parts = []
         for choice in self.pod_sets:
             if choice.error:
@@ -96,7 +96,7 @@ class FlavorChoice:
         return "; ".join(parts)
 
     def obstacle(self) -> Obstacle:
-        """Why it does not fit at all: of the flavors of a group the least severe, of groups and pod sets the most."""
+        """Why it cannot fit: the least severe obstacle within a resource group, the most severe over all."""
         found = []
         for choice in self.pod_sets:
             least: dict[ResourceGroup | None, Obstacle] = {}
@@ -110,7 +110,7 @@ class FlavorChoice:
         return max(found, default=Obstacle.NoMatchingFlavor)
 
     def considered(self) -> str:
-        """The flavors that were tried and not a plain fit, for an event."""
+        """The tried flavors that are not a plain fit, as event text."""
         parts = []
         for choice in self.pod_sets:
             listed = ", ".join(filter(None, (attempt.words() for attempt in choice.attempts)))
@@ -128,7 +128,7 @@ class FlavorChoice:
 
 
 class FlavorAssigner:
-    """Tries the flavors of a ClusterQueue for one Workload, in order, by its fungibility rules."""
+    """Tries the flavors of a ClusterQueue for one workload, in order, by its flavor fungibility."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class FlavorAssigner:
         self._borrowing = 0
 
     def assign(self) -> FlavorChoice:
-        """Flavors and places for every pod set, as far as they can be had."""
+        """Assign flavors and topology to every pod set as far as possible."""
         choice = FlavorChoice()
         for pod_set in self._workload.pod_sets:
             one = self._assign_pod_set(pod_set)
@@ -162,7 +162,7 @@ class FlavorAssigner:
         return choice
 
     def place(self, choice: FlavorChoice) -> None:
-        """Find places by topology for what fits; without, it is a case for preemption or none at all."""
+        """Assign topology to a choice that fits by quota; without room it becomes a preemption or no fit."""
         for one in choice.pod_sets:
             if not one.tree:
                 continue
@@ -203,7 +203,7 @@ class FlavorAssigner:
         return one
 
     def _search(self, one: PodSetChoice, group: ResourceGroup) -> None:
-        """Try the flavors of one resource group for the resources it covers."""
+        """Try the flavors of one resource group for the resources that it covers."""
         wanted = {name: value for name, value in one.pod_set.requests.items() if name in group.resources}
         best: tuple[Mode, int] = (Mode.NO_FIT, 0)
         reasons: list[str] = []
@@ -242,7 +242,7 @@ class FlavorAssigner:
         return tried
 
     def _fits(self, tried: FlavorAttempt, at: FlavorResource, value: int) -> tuple[Mode, int, str]:
-        """Compare one amount with the quota."""
+        """Compare one requested amount with the quota: (mode, borrowing height, shortage message)."""
         flavor, resource = at
         assumed = self._assumed.get(at, 0)
         total, most = assumed + value, self._queue.potential_available(at)
@@ -313,7 +313,7 @@ class FlavorAssigner:
 
 
 def format_quantity(resource: str, value: int) -> str:
-    """An amount as Kueue prints it: binary units for memory and storage, plain numbers for the rest."""
+    """An amount as Kueue prints it: binary units for memory and storage, else plain numbers."""
     if value % 1000:
         return f"{value}m"
     whole = value // 1000

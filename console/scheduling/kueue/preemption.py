@@ -1,4 +1,4 @@
-"""Which workloads would have to go so that another fits: in its queue, and within the cohort by quota or fair share.
+"""Preemption: which workloads must be evicted so that another fits.
 
 With fair sharing, victims are taken from whoever is furthest above its quota, as long as the preemptor stays below.
 """
@@ -30,7 +30,7 @@ HUMAN_REASONS = {
 
 @dataclass(frozen=True)
 class Target:
-    """A Workload that would be evicted, and as what."""
+    """A workload to evict, and the reason."""
 
     workload: Workload
     reason: str
@@ -53,7 +53,7 @@ class _Candidate:
 
 
 class Preemption:
-    """Searches targets for one Workload on one snapshot."""
+    """Finds preemption targets for one workload on a snapshot."""
 
     def __init__(self, snapshot: Snapshot, workload: Workload) -> None:
         self._snapshot = snapshot
@@ -64,7 +64,7 @@ class Preemption:
         self._choice: FlavorChoice | None = None  # its places count too; None: quota alone
 
     def targets(self, choice: FlavorChoice) -> list[Target]:
-        """The Workloads to evict for a choice of flavors; none when that would not help."""
+        """The workloads to evict for this flavor choice; empty if preemption does not help."""
         needed = {
             (flavor, resource)
             for one in choice.pod_sets
@@ -75,7 +75,7 @@ class Preemption:
         return self._search()
 
     def simulate(self, at: FlavorResource, value: int) -> tuple[Mode, int]:
-        """Whether preemption could free an amount, and how high it would borrow then."""
+        """Whether preemption could free the amount, and the borrowing height then."""
         self._needed, self._usage, self._choice = {at}, {at: value}, None
         found = self._search()
         if not found:
@@ -120,7 +120,7 @@ class Preemption:
                 self._snapshot.add_workload(item.workload)
 
     def _fill_back(self, removed: list[Target], *, borrow: bool) -> None:
-        """Spare the ones, from the last but one back, that need not go after all."""
+        """Keep targets, from the last but one backwards, that need not be evicted after all."""
         for at in range(len(removed) - 2, -1, -1):
             self._snapshot.add_workload(removed[at].workload)
             if self._fits(borrow=borrow):
@@ -154,7 +154,7 @@ class Preemption:
         return True
 
     def _candidates(self) -> tuple[list[_Candidate], list[_Candidate], list[_Candidate]]:
-        """Candidates of the same queue, those over which it has a right by hierarchy, and by priority."""
+        """Candidates of the same queue, by hierarchy, and by priority."""
         own = list(self._of_queue(self._queue, None, hierarchical=False))
         hierarchy: list[_Candidate] = []
         priority: list[_Candidate] = []
@@ -206,7 +206,7 @@ class Preemption:
         return policy < 0 or candidate.priority <= policy
 
     def _order(self, workload: Workload) -> tuple[bool, bool, int, float, str]:
-        """Other queues first, then lower priority, then what was admitted last."""
+        """Sort key: other queues first, then lower priority, then latest admission."""
         own = workload.cluster_queue == self._queue.name
         return not workload.evicted, own, workload.priority, -workload.reserved, workload.uid
 
@@ -221,7 +221,7 @@ class Preemption:
         return removed if fits else []
 
     def _fits_by_fairness(self, removed: list[Target]) -> Iterator[bool]:
-        """Remove one after the other who may go by the first strategy, then by the second; whether it fits by then."""
+        """Remove candidates one by one by the first strategy, then by the second; yields whether it fits."""
         strategies = self._snapshot.fair_sharing
         left = self._fair_candidates()
         retry: dict[str, list[Workload]] = defaultdict(list)
@@ -255,7 +255,7 @@ class Preemption:
             return self._fits(borrow=True)
 
     def _fair_candidates(self) -> dict[str, list[Workload]]:
-        """Workloads that may go, by queue, who goes first in front: of its own, and of others that borrow."""
+        """Candidates by queue, first to evict in front: of the own queue, and of others that borrow."""
         found = {}
         for queue in self._snapshot.queues.values():
             own = queue is self._queue

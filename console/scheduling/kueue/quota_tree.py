@@ -1,4 +1,4 @@
-"""Quota of ClusterQueues in their cohorts: what each may use, borrow and lend, and what is used.
+"""The quota tree of ClusterQueues and cohorts: what each node may use, borrow and lend, and its usage.
 
 A queue keeps for itself what its lending limit does not lend; the rest lies in its cohort, where everybody takes what
 nobody uses, up to their borrowing limit. Cohorts may have cohorts above them and quota of their own.
@@ -22,7 +22,7 @@ Quantities = dict[FlavorResource, int]
 
 
 class Quota(Struct, frozen=True):
-    """What a queue or cohort has of one resource in one flavor."""
+    """The quota of a queue or cohort for one resource in one flavor."""
 
     nominal: int
     borrowing: int | None = None  # how much more than that it may use; None: no limit
@@ -30,14 +30,14 @@ class Quota(Struct, frozen=True):
 
 
 class FairShare(NamedTuple):
-    """The dominant resource share: what is borrowed against what could be lent, of the resource with most of it."""
+    """The dominant resource share: borrowed amount relative to what the cohort could lend."""
 
     order: tuple[bool, float]  # whether it is infinite, then a thousandth of what could be lent, by weight
     borrowed: frozenset[FlavorResource] = frozenset()
 
     @property
     def rounded(self) -> int:
-        """As the status of a queue shows it."""
+        """The share as a queue's status shows it."""
         infinite, share = self.order
         return 2**63 - 1 if infinite else ceil(share)
 
@@ -63,7 +63,7 @@ class QuotaNode:
         return quota.borrowing if quota is not None else None
 
     def local(self, at: FlavorResource) -> int:
-        """What is never lent to the parent."""
+        """The amount that is never lent to the parent."""
         quota = self.quotas.get(at)
         return max(0, self.subtree.get(at, 0) - quota.lending) if quota and quota.lending is not None else 0
 
@@ -71,7 +71,7 @@ class QuotaNode:
         return max(0, self.local(at) - self.used.get(at, 0))
 
     def available(self, at: FlavorResource) -> int:
-        """How much more may be used now, own and borrowed; negative when more is used than there is."""
+        """How much more can be used now, own and borrowed; negative if usage exceeds the quota."""
         if self.parent is None:
             return self.subtree.get(at, 0) - self.used.get(at, 0)
         above, limit = self.parent.available(at), self.borrowing_limit(at)
@@ -82,21 +82,21 @@ class QuotaNode:
         return self.local_free(at) + above
 
     def potential_available(self, at: FlavorResource) -> int:
-        """How much could be used if nothing else were."""
+        """How much could be used if nothing else were in use."""
         if self.parent is None:
             return self.subtree.get(at, 0)
         total, limit = self.local(at) + self.parent.potential_available(at), self.borrowing_limit(at)
         return total if limit is None else min(self.subtree.get(at, 0) + limit, total)
 
     def add_usage(self, at: FlavorResource, value: int) -> None:
-        """Use more; what exceeds the own part counts in the parent."""
+        """Add usage; what exceeds the local part counts in the parent."""
         free = self.local_free(at)
         self.used[at] = self.used.get(at, 0) + value
         if self.parent is not None and value > free:
             self.parent.add_usage(at, value - free)
 
     def remove_usage(self, at: FlavorResource, value: int) -> None:
-        """Use less."""
+        """Remove usage."""
         above = self.used.get(at, 0) - self.local(at)
         self.used[at] = self.used.get(at, 0) - value
         if above > 0 and self.parent is not None:
@@ -104,7 +104,7 @@ class QuotaNode:
 
     @contextmanager
     def using(self, usage: Mapping[FlavorResource, int]) -> Iterator[None]:
-        """See the world as if that much more were used, or less where it is negative."""
+        """Apply additional (or negative) usage during this block."""
         self._use(usage, 1)
         try:
             yield
@@ -121,11 +121,11 @@ class QuotaNode:
         return self.used.get(at, 0) + value > self.subtree.get(at, 0)
 
     def within_nominal(self, what: Iterable[FlavorResource]) -> bool:
-        """Whether nothing of this is borrowed."""
+        """Whether nothing of these resources is borrowed."""
         return all(self.used.get(at, 0) <= self.subtree.get(at, 0) for at in what)
 
     def has_room(self, usage: Quantities) -> bool:
-        """Whether all of that fits into the quota of this subtree."""
+        """Whether this additional usage fits into the subtree's quota without borrowing."""
         return not any(self.borrows_with(at, value) for at, value in usage.items())
 
     def fair_share(self) -> FairShare:
@@ -156,11 +156,11 @@ class QuotaNode:
         return max((child.height() + 1 for child in self.children), default=0)
 
     def path(self) -> str:
-        """The way from the root: "/cohort/queue"."""
+        """The path from the root: "/cohort/queue"."""
         return "".join(f"/{node.name}" for node in reversed([self, *self.ancestors()]))
 
     def borrowing_height(self, at: FlavorResource, value: int) -> tuple[int, bool]:
-        """How high in the cohort tree that much has to borrow (0 not at all), and whether quota may be reclaimed."""
+        """How many levels up the amount must be borrowed (0: none), and whether quota may be reclaimed."""
         if self.parent is None or not self.borrows_with(at, value):
             return 0, self.parent is not None
         left = value - self.local_free(at)
@@ -174,7 +174,7 @@ class QuotaNode:
 
 
 class Cohort(Struct, frozen=True):
-    """A Cohort as it is written; one that only queues name has no object and no quota of its own."""
+    """A Cohort object; a cohort that only queues name has no object and no quota of its own."""
 
     name: str
     parent: str = ""
@@ -183,7 +183,7 @@ class Cohort(Struct, frozen=True):
 
 
 def build_cohort_trees(cohorts: Iterable[Cohort], queues: Iterable[tuple[QuotaNode, str]]) -> None:
-    """Join queues, each with the name of its cohort, to trees, and sum up what there is to lend."""
+    """Link queues and cohorts to trees and sum up the lendable quota."""
     listed, members = list(cohorts), list(queues)
     known = {each.name: QuotaNode(each.name, weight=each.weight, quotas=each.quotas) for each in listed}
     for node, name in [*((known[each.name], each.parent) for each in listed), *members]:

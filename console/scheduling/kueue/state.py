@@ -1,4 +1,4 @@
-"""What an admission cycle decides on: workloads, queues, flavors, nodes, checks; and a snapshot to try things on."""
+"""The state an admission cycle works on: workloads, queues, flavors, nodes, and a snapshot that allows trials."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
 
 
 class Release(NamedTuple):
-    """A version of Kueue, as far as a person notices it: decisions and words that differ from those of 0.18."""
+    """A Kueue version and where its decisions and messages differ from 0.18."""
 
     minor: int = 18  # of 0.18
     observability: bool = False
@@ -58,12 +58,12 @@ class Release(NamedTuple):
 
 
 def try_order(priority: int, queued: float, uid: str) -> tuple[int, float, str]:
-    """Sorts workloads of a queue in the order in which they are tried."""
+    """Sort key of the order in which a queue's workloads are tried."""
     return -priority, queued, uid
 
 
 class TopologyRequest(Struct, frozen=True):
-    """What a pod set asks of the topology; levels are labels of nodes."""
+    """A pod set's topology request; levels are node labels."""
 
     required: str = ""
     preferred: str = ""
@@ -73,13 +73,13 @@ class TopologyRequest(Struct, frozen=True):
 
     @property
     def explicit(self) -> bool:
-        """Whether the pod set asks for topology itself."""
+        """Whether the pod set requests topology itself."""
         return bool(self.required or self.preferred or self.slice_level) or self.unconstrained is not None
 
 
 @dataclass(slots=True, eq=False)
 class PodSet:
-    """One pod set: what all its pods ask for together, one of them alone, and which nodes they may be on."""
+    """One pod set: total requests, requests of one pod, and node constraints."""
 
     name: str
     count: int
@@ -100,7 +100,7 @@ class PodSet:
         return replace(self, count=count, requests={name: value * count for name, value in self.single.items()})
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether node selector and node affinity allow a node."""
+        """Whether node selector and node affinity allow a node with these labels."""
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
         if self.affinity is None:
@@ -136,7 +136,7 @@ class Workload:
         return try_order(self.priority, self.queued, self.uid)
 
     def shape(self) -> str:
-        """Equal for workloads which fit or do not fit alike: of those, one is tried."""
+        """A key that is equal for workloads that fit alike, of which only one needs to be tried."""
         parts = [
             (each.name, each.count, each.min_count, sorted(each.requests.items()), each.topology,
              sorted(each.selector.items()), each.affinity, each.tolerations)
@@ -146,7 +146,7 @@ class Workload:
 
 
 class Flavor(Struct, frozen=True):
-    """A ResourceFlavor: which nodes it means."""
+    """A ResourceFlavor and the nodes it selects."""
 
     name: str
     labels: Mapping[str, str] = msgspec_field(default_factory=dict)
@@ -155,11 +155,11 @@ class Flavor(Struct, frozen=True):
     topology: str = ""
 
     def matches(self, selector: Mapping[str, str]) -> bool:
-        """Whether none of its labels says otherwise than the node selector of a pod."""
+        """Whether no label of the flavor contradicts the pod's node selector."""
         return all(self.labels.get(key, value) == value for key, value in selector.items())
 
     def untolerated_taint(self, tolerations: Iterable[Toleration]) -> str:
-        """The first taint that keeps out pods with these tolerations and the flavor's own; empty if none does."""
+        """The flavor's first taint that is not tolerated; empty if all are."""
         return first_untolerated_taint(self.taints, (*tolerations, *self.tolerations))
 
 
@@ -173,7 +173,7 @@ class Node(Struct, frozen=True):
 
 
 class ResourceGroup(Struct, frozen=True):
-    """Resources of a ClusterQueue that a pod set takes from one flavor, and the flavors in the order of trying."""
+    """Resources of a ClusterQueue that share a flavor, and the flavors in the order of trying."""
 
     resources: tuple[str, ...]
     flavors: tuple[str, ...]
@@ -196,7 +196,7 @@ class QueueNode(QuotaNode):
     workloads: dict[Key, Workload] = field(default_factory=dict)
 
     def accepts_namespace(self, labels: Mapping[str, str]) -> bool:
-        """Whether it takes workloads of a namespace with these labels."""
+        """Whether the queue accepts workloads of a namespace with these labels."""
         return self.namespaces is not None and all(each.matches(labels) for each in self.namespaces)
 
     def add_workload(self, workload: Workload) -> None:
@@ -211,7 +211,7 @@ class QueueNode(QuotaNode):
 
 
 class Snapshot:
-    """Everything admission decides on, at one moment; what is tried on it is taken back."""
+    """The state of one moment on which admission decides; trials are rolled back."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class Snapshot:
         fair_sharing: Sequence[str] = (),
         release: Release = Release(),  # noqa: B008
     ) -> None:
-        """`fair_sharing`: the preemption strategies, in order; none: there is no fair sharing."""
+        """`fair_sharing`: the preemption strategies in order; empty disables fair sharing."""
         self.fair_sharing, self.release = tuple(fair_sharing), release
         self.queues = {each.name: each for each in queues}
         self.flavors = {each.name: each for each in flavors}
@@ -233,7 +233,7 @@ class Snapshot:
             self.add_workload(workload)
 
     def add_workload(self, workload: Workload) -> None:
-        """Count a workload in, quota and topology."""
+        """Add a workload's quota and topology usage."""
         if workload.cluster_queue in self.queues:
             self.queues[workload.cluster_queue].add_workload(workload)
         self._place(workload, 1)
@@ -252,7 +252,7 @@ class Snapshot:
 
     @contextmanager
     def without(self, workloads: Iterable[Workload]) -> Iterator[None]:
-        """See the world as if some workloads were gone."""
+        """Remove some workloads during this block."""
         gone = [item for item in workloads if item.key in self.queues[item.cluster_queue].workloads]
         for item in gone:
             self.remove_workload(item)

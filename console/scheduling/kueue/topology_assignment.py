@@ -1,4 +1,4 @@
-"""Where the pods of a pod set go: the narrowest place that holds them, then as few places as possible below it.
+"""Topology assignment: the narrowest domain that holds a pod set, then as few domains as possible below it.
 
 The nodes of a flavor are a tree by the levels of its Topology: block > subblock > host > node.
 """
@@ -22,7 +22,7 @@ _ONE_POD = {"pods": 1000}
 
 @dataclass(eq=False, slots=True)
 class Domain:
-    """One place of the tree; a leaf is a node or, when the levels end above nodes, all nodes with the same labels."""
+    """One topology domain; a leaf is a node, or all nodes with the same labels if levels end above nodes."""
 
     values: tuple[str, ...]
     children: list[Domain] = field(default_factory=list)
@@ -34,12 +34,12 @@ class Domain:
 
 
 class TopologyTree:
-    """The nodes of one flavor, by the levels of its Topology."""
+    """The nodes of one flavor as a tree by the levels of its Topology."""
 
     def __init__(
         self, name: str, levels: Sequence[str], flavor: Flavor, nodes: Iterable[Node], others: Mapping[str, Amounts]
     ) -> None:
-        """`others`: by node name, the resources used by pods that topology-aware scheduling does not place."""
+        """`others`: by node name, the usage of pods that are not scheduled by topology."""
         self.name, self.flavor, self.levels = name, flavor, list(levels)
         self.of_nodes = self.levels[-1] == HOSTNAME
         self.by_level: list[dict[tuple[str, ...], Domain]] = [{} for _ in self.levels]
@@ -50,29 +50,29 @@ class TopologyTree:
 
     @property
     def leaves(self) -> list[Domain]:
-        """The places of the lowest level, in order."""
+        """The domains of the lowest level, in order."""
         return list(self.by_level[-1].values())
 
     def level_of(self, key: str) -> int | None:
-        """The number of a level, 0 the widest; None when there is none of that name."""
+        """The index of a level, 0 is the widest; None if there is no such level."""
         return self.levels.index(key) if key in self.levels else None
 
     @property
     def assigned_levels(self) -> list[str]:
-        """The levels an assignment lists: all of them, or the last alone when that is the node."""
+        """The levels listed in an assignment: all, or only the last if that is the node."""
         return self.levels[-1:] if self.of_nodes else self.levels
 
     def assigned(self, domain: Domain) -> tuple[str, ...]:
         return domain.values[-1:] if self.of_nodes else domain.values
 
     def use(self, values: tuple[str, ...], single: Amounts, pods: int) -> None:
-        """Count pods at a place of an assignment in, or out if they are fewer than 0."""
+        """Add pods to the usage of a domain; a negative number removes them."""
         leaf = self._leaves.get(values)
         if leaf is not None:
             add_amounts(leaf.used, {**single, **_ONE_POD}, pods)
 
     def has_room(self, values: tuple[str, ...], single: Amounts, pods: int) -> bool:
-        """Whether a place of an assignment has room for so many pods."""
+        """Whether a domain has room for so many pods."""
         leaf = self._leaves.get(values)
         return leaf is not None and all(
             value * pods <= leaf.free.get(name, 0) - leaf.used.get(name, 0)
@@ -99,14 +99,14 @@ class TopologyTree:
 
 
 def add_amounts(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
-    """Add amounts to others, so many times over."""
+    """Add amounts to `into`, multiplied by `times`."""
     for name, value in more.items():
         into[name] = into.get(name, 0) + value * times
 
 
 @dataclass
 class _Request:
-    """What a pod set asks of the topology."""
+    """A pod set's topology request, resolved for a tree."""
 
     count: int
     level: int
@@ -118,13 +118,13 @@ class _Request:
 
 @dataclass
 class _Exclusions:
-    """Why nodes were left out."""
+    """Counts why nodes were left out."""
 
     total: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     def words(self) -> str:
-        """Return them as Kueue appends them to its sentence."""
+        """The counts as Kueue appends them to its message."""
         if not self.reasons:
             return ""
         listed = ", ".join(sorted(f"{reason}: {count}" for reason, count in self.reasons.items()))
@@ -132,7 +132,7 @@ class _Exclusions:
 
 
 def assign_topology(tree: TopologyTree, pod_set: PodSet, *, empty: bool = False) -> tuple[list[Place], str]:
-    """The places of all pods of a pod set, or no place and why not; `empty` ignores what is used."""
+    """The domains of all pods of a pod set, or none and the reason; `empty` ignores current usage."""
     request, why = _request(tree, pod_set)
     if request is None:
         return [], why
@@ -157,12 +157,12 @@ def assign_topology(tree: TopologyTree, pod_set: PodSet, *, empty: bool = False)
 
 
 def fill(tree: TopologyTree, pod_set: PodSet, *, empty: bool = False) -> None:
-    """Write into the `state` of every place how many pods of that kind fit there, or would if nothing ran."""
+    """Set `state` of every domain to the number of such pods that fit now, or with `empty` if nothing ran."""
     _fill(tree, pod_set, _Request(pod_set.count, 0, len(tree.levels) - 1), empty=empty)
 
 
 def roomiest(domains: Iterable[Domain]) -> list[Domain]:
-    """Places in the order in which they are tried: those with most room first."""
+    """Domains in the order of trying: most room first."""
     return sorted(domains, key=lambda domain: (-domain.slices, domain.state, domain.values))
 
 
@@ -183,7 +183,7 @@ def _request(tree: TopologyTree, pod_set: PodSet) -> tuple[_Request | None, str]
 
 
 def _fill(tree: TopologyTree, pod_set: PodSet, request: _Request, *, empty: bool) -> _Exclusions:
-    """Write into every place how many pods fit there."""
+    """Set the number of fitting pods in every domain; returns why nodes were left out."""
     excluded = _Exclusions()
     tolerations = (*pod_set.tolerations, *tree.flavor.tolerations)
     single = sorted((name, value) for name, value in {**pod_set.single, **_ONE_POD}.items() if value > 0)
@@ -221,7 +221,7 @@ def _sum_up(domain: Domain, level: int, request: _Request) -> None:
 def _find_level(
     tree: TopologyTree, request: _Request, level: int, excluded: _Exclusions
 ) -> tuple[int, list[Domain], str]:
-    """Return the level and places to begin with: one place that holds all, at this level or a wider one."""
+    """The level and domains to start with: one domain that holds all, at this level or a wider one."""
     domains = _sorted(list(tree.by_level[level].values()), request)
     if not domains:
         return 0, [], f"no topology domains at level: {tree.levels[level]}"
@@ -245,7 +245,7 @@ def _find_level(
 def spread(
     domains: Iterable[Domain], needed: int, *, unconstrained: bool = False, by_slices: bool = True
 ) -> tuple[list[Domain], int]:
-    """Return the places that together hold all, and what is left over when there are too few."""
+    """The domains that together hold everything needed, and what remains if they are too few."""
     chosen, left, rest = [], needed, list(domains)
     while left > 0 and rest:
         domain = rest[0]
@@ -259,7 +259,7 @@ def spread(
 
 
 def _least(domains: list[Domain], request: _Request, size: int, *, by_slices: bool) -> list[Domain]:
-    """Take from places in order until all pods have one; write the pods taken into each place."""
+    """Take domains in order until all pods are placed; sets the pods taken in each domain."""
     left = request.count // size if by_slices else request.count
     chosen, _ = spread(domains, left, unconstrained=request.unconstrained, by_slices=by_slices)
     for domain in chosen:
@@ -274,7 +274,7 @@ def _room(domain: Domain, by_slices: bool) -> int:
 
 
 def best_fit(domains: list[Domain], needed: int, *, by_slices: bool = True) -> Domain:
-    """The place with the least room that is enough; the first, which is the roomiest, if none has enough."""
+    """The domain with the least sufficient room; the first, which is the roomiest, if none suffices."""
     best = domains[0]
     for domain in domains:
         if needed <= _room(domain, by_slices) < _room(best, by_slices):
