@@ -19,6 +19,7 @@ import msgspec
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
+from console.hang.slow_ranks import LateRank, SlowReport, placed, read_polls, slow_ranks
 from console.hang.stack_location import NOWHERE, compiled, locate_process
 from console.kube.find_job import find_job
 from console.kube.objects.meta import UNREADABLE
@@ -174,11 +175,14 @@ LIMIT = 90.0  # seconds after which a pod is given up
 INSTALL_LIMIT = 300.0  # seconds for `pip install py-spy`
 RAS_TRIES = 3  # pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
+SLOW_STEPS, SLOW_LEAST, SLOW_MOST = 12, 10.0, 60.0
+"""Steps for which NCCL is asked who is late, and seconds at least and at most."""
 MOST = 8 << 20  # bytes that one pod may say of its processes
 FLOW = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
 MAX_TOGETHER = 64 << 20  # bytes that all pods of a job may say
 MAX_RECORDED = 64 << 20  # bytes of a recording
 _PROBE = Path(__file__).with_name("probe.py")
+_POLL_RAS = Path(__file__).with_name("poll_ras.py")
 # The script is read from standard input by its length: neither the URL of an exec nor an open input limits it.
 _PYTHON = (
     'p=$(command -v python3 || command -v python) || { echo "there is no Python in this image" >&2; exit 44; }; '
@@ -220,9 +224,11 @@ class HangProbe:
         self._cluster = cluster
         self._run = run or self._exec
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
+        self.slow_reports: dict[tuple[str, str], SlowReport] = {}
 
     def on_context_changed(self) -> None:
         self.reports.clear()
+        self.slow_reports.clear()
 
     async def _exec(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         from console.kube import exec as executing
@@ -274,6 +280,29 @@ class HangProbe:
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
         report = HangReport(name, tuple(pods), tuple(processes), ras.on(nodes), problem, time.time(), absent)
         self.reports[namespace, name] = report
+        return report
+
+    async def slow(
+        self, namespace: str, name: str, *, step: float | None = None, seconds: float | None = None
+    ) -> SlowReport:
+        """Which ranks the others wait for, as NCCL answers in the first pod that has it; raises as `job`.
+
+        One command in one pod: NCCL of any rank answers for all. `step`: how long a step takes, if that is known;
+        `seconds`: how long NCCL is asked; a dozen steps unless given.
+        """
+        seconds = seconds or min(SLOW_MOST, max(SLOW_LEAST, SLOW_STEPS * (step or 0.0)))
+        every = self._running(namespace, name)
+        self._cluster.connection_for_change(f"ask NCCL in {name}")
+        script = await asyncio.to_thread(_POLL_RAS.read_bytes)
+        argv = ("sh", "-c", _PYTHON, "sh", str(len(script)), f"{seconds:g}")
+        for rank in every[:RAS_TRIES]:
+            assert rank.pod is not None
+            read = read_polls(await self._said(rank.pod, argv, script, seconds + LIMIT))
+            if read.polls:
+                break
+        report = placed(slow_ranks(read, step), lambda late: _place(late, every))
+        report = replace(report, job=name, at=time.time())
+        self.slow_reports[namespace, name] = report
         return report
 
     def _running(self, namespace: str, name: str) -> list[Rank]:
@@ -402,6 +431,15 @@ class HangProbe:
         script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
         said = await self._said(pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", LIMIT)
         return said.decode(errors="replace")
+
+
+def _place(late: LateRank, every: Sequence[Rank]) -> tuple[int | None, str]:
+    """Index and node of the pod in which a late rank is: by its address, else as its number tells."""
+    gpus = {rank.gpus for rank in every}
+    found = [rank for rank in every if rank.pod is not None and rank.pod.ip == late.host]
+    if len(found) != 1 and late.rank is not None and len(gpus) == 1 and gpus != {0}:
+        found = [rank for rank in every if rank.number == late.rank // min(gpus)]
+    return (found[0].number, found[0].node) if len(found) == 1 else (None, "")
 
 
 _GONE = "There is no process for it any more."

@@ -53,6 +53,7 @@ HELP = {
     "tunnels": "tunnels that are open, whoever opened them: list and stop them; profiles",
     "proxy": "standard input and output lead to a port of a pod, for ssh's ProxyCommand",
     "hang": "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA",
+    "slow": "for which rank of a job the others wait, and for what share of each step, as NCCL tells",
     "wait": "wait for a state or metric of a job; an alarm, a failure or a timeout ends the wait too",
     "alarms": "alarms of running jobs: stalls, nan, low bandwidth, failures, …",
     "gpus": "GPUs of all pods of a job: utilization, memory, power, temperature, clock, ECC; the worst first",
@@ -119,7 +120,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.ssh import COMMANDS
         case "forward" | "tunnels":
             from screens.cli.tunnels import COMMANDS
-        case "hang":
+        case "hang" | "slow":
             from screens.cli.hang import COMMANDS
         case "wait" | "alarms":
             from screens.cli.wait import COMMANDS

@@ -1,4 +1,4 @@
-"""The command `a4 hang`: where every process of a job is, who is not where the others are, and what to do."""
+"""The commands `a4 hang` and `a4 slow`: where every process of a job is, for whom the others wait, and what to do."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import msgspec
 
 from console.errors import NotFound, NotThere
 from console.hang.report import member_lines, pod_lines
+from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_line, print_result, warn
 from screens.cli.ranks import KINDS
 
+SLOW_NOTE = "Launches are counted: a GPU that computes slowly is not seen where the loss is read in every step."
+
 if TYPE_CHECKING:
     from console.hang.report import HangReport, PodTrace, TracedProcess
+    from console.hang.slow_ranks import SlowReport
     from console.session import Session
 
 
@@ -104,6 +108,56 @@ def as_json(report: HangReport) -> dict[str, object]:
     }  # fmt: skip
 
 
+async def slow(options: SlowOptions) -> int:
+    """Print for whom the others wait; 0 if no rank is slow, 1 if one is, or if it cannot be told."""
+    async with open_session(options, KINDS) as session:
+        await session.wait_until_listed(*KINDS)
+        find_job(session.fleet, session.namespace, options.job)
+        step = await _step_time(session, options.job)
+        report = await session.xray.slow(session.namespace, options.job, step=step, seconds=options.seconds)
+    print_result(options.json, slow_as_json(report), *slow_lines(report))
+    return int(bool(report.slow) or not report.told)
+
+
+async def _step_time(session: Session, name: str) -> float | None:
+    """How long a step takes by the job's log; None if that does not tell."""
+    async with session.measures.job(session.namespace, name, once=True) as job:
+        async for _ in job.changes():
+            pass
+    return job.track.pace() if job.track is not None else None
+
+
+def slow_lines(report: SlowReport) -> list[str]:
+    """The verdict, the causes, and on what it rests."""
+    lines = list(report.words)
+    lines += [f"Cause of rank {each.rank}: {each.cause}." for each in report.slow if each.rank is not None]
+    if report.told:
+        lines.append(SLOW_NOTE)
+    if report.polls:
+        steps = f", {report.steps:,} launches" if report.steps is not None else ""
+        lines.append(
+            f"NCCL {report.version} answered {report.polls:,} times in {report.seconds:.0f} s for "
+            f"{report.ranks:,} ranks{steps} ({report.form})."
+        )
+    return lines
+
+
+def slow_as_json(report: SlowReport) -> dict[str, object]:
+    """The report for programs; the keys are in `a4 slow --help`."""
+    found: dict[str, object] = msgspec.to_builtins(report)
+    return found | {"words": report.words, "told": report.told}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowOptions(Options):
+    job: str = word("JOB")
+    seconds: float | None = option(
+        "--seconds", type=seconds_of_an_hour, metavar="S", default=None,
+        help="ask for so long (default: for 12 steps, 10 to 60 s)",
+    )  # fmt: skip
+    json: bool = json_flag()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangOptions(Options):
     job: str = word("JOB")
@@ -143,5 +197,20 @@ wchan, threads, stacks, where, problem, program: name if it is no Python, cpu: p
 start), pods (pod_index, py_spy, master, reached, unreached, rdma, failure, launchers: mpirun and orted, gdb),
 ras (version, groups, odd, most, text, words, problem), absent (pod_index, status: pods that do not run beside
 those that do).""",
+    ),
+    "slow": Command(
+        slow,
+        SlowOptions,
+        description="""\
+Find the rank for which the others wait: one pod asks NCCL's RAS service (NCCL 2.24 and newer) many times a
+second which ranks have launched fewer operations. The share of the step is given with 95 % confidence, and
+not at all where too little was seen or where the hosts run ahead of their GPUs. A GPU that computes slowly
+is not seen where the loss is read in every step: all hosts launch at the same time then.""",
+        epilog="""\
+Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster.
+JSON: job, at, told (whether there is a verdict), words, problem (why there is none), version, form (json or
+text), ranks, polls, seconds, steps (times that operations were launched; null: not told), late (rank, host,
+pid, gpu, pod_index, node, share, low, high: of the step, 95 % confidence, slow, up_to: others may wait for
+less than the share, runs_ahead: the others launch meanwhile, cause: host, or not known).""",
     ),
 }

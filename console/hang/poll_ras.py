@@ -1,0 +1,216 @@
+"""Runs inside a pod, read from standard input: asks NCCL's RAS service of one rank again and again who is behind.
+
+Arguments: for how many seconds. It prints a line of JSON for each thing that it learns and for each answer:
+
+    {"version": "2.28.9", "form": "json", "ranks": 64}
+    {"process": [0, "10.0.0.6", 1202, 1, 41, [0, 1]]}    number, host, pid, GPU, rank in the job, its communicators
+    [0.31, 0.001, 4117, [[0, 2, [[0, 1]]]]]              when, seconds asked, operations, who is behind: communicator,
+                                                         its size, and of each process by how many operations
+    {"over": ""}                                         why there are no more answers
+
+The rank in the job is the one in the communicator of all processes. Text, as NCCL prints it before 2.28.7, tells the
+operations of those alone who are not where most are. It stands alone, for Python 3.7 and newer, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+LIMIT = 5.0
+"""Seconds for one answer."""
+OFTEN = 0.005
+"""Seconds between two questions at least."""
+DUTY = 4
+"""A question waits this many times as long as the last one took, so that asking is a small part of the time."""
+MOST = 64 << 20
+"""Bytes of one answer."""
+LONGEST = 6 << 20
+"""Bytes that are printed."""
+ASK = b"set format json\nverbose status\n"
+
+Process = Tuple[str, int, int]
+Behind = Dict[Process, int]
+Found = Tuple[Optional[int], List[Tuple[str, int, Behind]], Dict[str, Dict[Process, int]], Optional[float]]
+
+
+def address() -> tuple[str, int]:
+    host, _, port = os.environ.get("NCCL_RAS_ADDR", "localhost:28028").rpartition(":")
+    return host.strip("[]") or "localhost", int(port)
+
+
+def ask() -> str:
+    """One answer of the service, else of `ncclras` where the image has it; raises OSError."""
+    try:
+        with socket.create_connection(address(), timeout=LIMIT) as door:
+            door.sendall(ASK)
+            said = []
+            length = 0
+            while length < MOST:
+                more = door.recv(1 << 20)
+                if not more:
+                    break
+                said.append(more)
+                length += len(more)
+            return b"".join(said).decode("utf-8", "replace")
+    except ConnectionRefusedError:
+        tool = shutil.which("ncclras")
+        if not tool:
+            raise
+        for argv in ([tool, "-v", "-f", "json"], [tool, "-v"]):
+            done = subprocess.run(argv, capture_output=True, timeout=LIMIT, check=False)
+            if not done.returncode:
+                return done.stdout.decode("utf-8", "replace")
+        raise
+
+
+def late(counts: dict[Any, int]) -> dict[Any, int]:
+    """By how much each is behind the foremost; nobody where most are: then one is ahead, and nobody is awaited."""
+    most = max(counts.values(), default=0)
+    behind = {each: most - count for each, count in counts.items() if count < most}
+    return behind if 2 * len(behind) <= len(counts) else {}
+
+
+def read_json(told: dict[str, Any]) -> Found:
+    """What an answer in JSON tells: operations altogether, who is behind, the members of each communicator."""
+    progress = 0
+    behind = []
+    members: dict[str, dict[Process, int]] = {}
+    for each in told["communicators"]:
+        name = each["hash"] + "/" + each.get("secondary_hash", "")
+        counts = {
+            (rank["host"], rank["pid"], rank["nvml_dev"]): sum(rank["collective_counts"].values())
+            for rank in each["ranks"]
+        }
+        progress += max(counts.values(), default=0)
+        behind.append((name, each["size"], late(counts)))
+        members[name] = {(rank["host"], rank["pid"], rank["nvml_dev"]): rank["rank"] for rank in each["ranks"]}
+    return progress, behind, members, told["ras"]["collection_time_sec"]
+
+
+GROUP = re.compile(r"\s*(\d+)\s+\d+\s+\d+\s+[\d-]+\s+(\d+)\s+\d+\s+[A-Z_]+\s+[A-Z_,]+\s*$")
+COMM = re.compile(r"#(\d+)-\d+ \((\w+)\)")
+KIND = "operation counts"
+MANY = re.compile(r"\s*(\d+) ranks have (?:launched up to operation (\d+)|not launched any operations)")
+ONE = re.compile(r"\s*Rank (\d+) has (?:launched up to operation (\d+)|not launched any operations)")
+RANK = re.compile(r"\s*Rank (\d+) -- ")
+WHERE = re.compile(r"GPU (\d+)(?: \(NVML (\d+)\))? managed by process (\d+) on node (\S+)")
+
+
+def read_text(text: str) -> Found:
+    """What an answer in text tells: of ranks at the same number of operations it lists those that are few."""
+    sizes = {each[1]: int(each[2]) for each in map(GROUP.match, text.splitlines()) if each}
+    whole = max(sizes.values(), default=0)
+    behind: list[tuple[str, int, Behind]] = []
+    members: dict[str, dict[Process, int]] = {}
+    for section in re.split(r"\n(?=#\d)", text)[1:]:
+        named = COMM.match(section)
+        if not named:
+            continue
+        size = sizes.get(named[1], 0)
+        sums: Behind = {}
+        ranks: dict[Process, int] = {}
+        for counts in section.split(KIND)[1:]:
+            listed, late_ones = read_counts(counts)
+            ranks.update(listed)
+            for process, by in late_ones.items():
+                sums[process] = sums.get(process, 0) + by
+        behind.append((named[0], size, sums))
+        if size == whole:
+            members[named[0]] = ranks
+    return None, behind, members, None
+
+
+def read_counts(text: str) -> tuple[dict[Process, int], Behind]:
+    """The listed ranks of one kind of operation, and by how much they are behind the foremost."""
+    groups: list[tuple[int, int, list[Process]]] = []
+    ranks: dict[Process, int] = {}
+    for line in text.splitlines():
+        many, one, where = MANY.match(line), ONE.match(line), WHERE.search(line)
+        if many:
+            groups.append((int(many[2] or 0), int(many[1]), []))
+        elif one:
+            groups.append((int(one[2] or 0), 1, []))
+        found = one or RANK.match(line)
+        if found and where and groups:
+            process = (where[4], int(where[3]), int(where[2] or where[1]))
+            ranks[process] = int(found[1])
+            groups[-1][2].append(process)
+    most = max((count for count, _, _ in groups), default=0)
+    few = 2 * sum(number for count, number, _ in groups if count < most) <= sum(number for _, number, _ in groups)
+    return ranks, {each: most - count for count, _, several in groups for each in several if few and count < most}
+
+
+class Teller:
+    """Prints what is learnt, each thing once."""
+
+    def __init__(self) -> None:
+        self.comms: dict[str, int] = {}
+        self.processes: dict[Process, int] = {}
+        self.begun = False
+        self.printed = 0
+
+    def say(self, what: Any) -> None:
+        line = json.dumps(what, separators=(",", ":"))
+        self.printed += len(line) + 1
+        sys.stdout.write(line + "\n")
+
+    def tell(self, text: str, at: float, took: float) -> None:
+        form = "json" if text.find("{", 0, 200) >= 0 else "text"
+        if form == "json":
+            told = json.loads(text[text.index("{") :])
+            version, found = told["nccl_version"], read_json(told)
+            size = max((each["size"] for each in told["communicators"]), default=0)
+        else:
+            named = re.search(r"NCCL version (\S{1,40})", text)
+            if not named:
+                raise ValueError("the service gives no status: " + " ".join(text.split())[:100])
+            version, found = named[1], read_text(text)
+            size = max((int(each[2]) for each in map(GROUP.match, text.splitlines()) if each), default=0)
+        if not self.begun:
+            self.begun = True
+            self.say({"version": version, "form": form, "ranks": size})
+        progress, behind, members, collecting = found
+        rows = [
+            [self.comm(name), size, [[self.process(each, members, form), by] for each, by in sorted(several.items())]]
+            for name, size, several in behind
+            if several
+        ]
+        self.say([round(at, 4), round(took if collecting is None else collecting, 4), progress, rows])
+
+    def comm(self, name: str) -> int:
+        return self.comms.setdefault(name, len(self.comms))
+
+    def process(self, process: Process, members: dict[str, dict[Process, int]], form: str) -> int:
+        if process not in self.processes:
+            self.processes[process] = len(self.processes)
+            whole = max(members.values(), key=len, default={})
+            belongs = [self.comm(name) for name, several in members.items() if process in several]
+            said = [self.processes[process], *process, whole.get(process), belongs if form == "json" else None]
+            self.say({"process": said})
+        return self.processes[process]
+
+
+def poll(seconds: float) -> None:
+    teller, began, why = Teller(), time.monotonic(), ""
+    while time.monotonic() - began < seconds and teller.printed < LONGEST:
+        asked = time.monotonic()
+        try:
+            text = ask()
+            teller.tell(text, asked - began, time.monotonic() - asked)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, subprocess.SubprocessError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            break
+        time.sleep(max(OFTEN, DUTY * (time.monotonic() - asked)))
+    teller.say({"over": why})
+
+
+if __name__ == "__main__":
+    poll(float(sys.argv[1]))

@@ -1,0 +1,307 @@
+"""For whom the others wait, and for what share of a step: by the operations that NCCL's ranks have launched (pure).
+
+A rank whose count is lower than the others' at a moment is late at that moment; the share of the answers in which it is
+late is the share of the step in which others may wait for it. Three things would make that figure wrong, and then there
+is none. Hosts that run ahead of their GPUs launch while another is late: nobody waits for it. An answer is no instant:
+a burst of launches within it makes those late who were asked first. And a few steps are no average.
+
+A slow GPU is not seen where the loss is read in every step: then all hosts launch at the same time.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.errors import Unreadable
+from console.kube.objects.meta import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+MIN_POLLS = 100
+MIN_STEPS = 8  # times that operations were launched, and a rank was late
+MIN_TIMES_LATE = 5
+LEAST_SHARE = 0.015  # what is told from chance
+ABOVE_OTHERS = 3  # times as late as the usual rank
+BLOCKS, STUDENT = 20, 2.093
+"""The polls are cut into that many blocks, whose means scatter; and Student's factor of 95 % for them."""
+NORMAL = 1.96
+
+
+class PolledProcess(msgspec.Struct, array_like=True, frozen=True):
+    number: int
+    host: str
+    pid: int
+    gpu: int
+    rank: int | None
+    communicators: list[int] | None = None  # None: not told, as in text
+
+
+class Late(msgspec.Struct, array_like=True, frozen=True):
+    communicator: int
+    size: int
+    processes: list[tuple[int, int]]  # numbers, and how many operations behind the foremost
+
+
+class Poll(msgspec.Struct, array_like=True, frozen=True):
+    at: float
+    took: float  # seconds in which the ranks were asked
+    progress: int | None  # operations launched in all communicators; None: not told
+    late: list[Late]
+
+    @property
+    def processes(self) -> frozenset[int]:
+        return frozenset(number for each in self.late for number, _ in each.processes)
+
+
+class _Told(msgspec.Struct):
+    """What a line tells that is no answer."""
+
+    version: str = ""
+    form: str = ""
+    ranks: int = 0
+    process: PolledProcess | None = None
+    over: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RasPolls:
+    """The answers of NCCL in a burst."""
+
+    version: str = ""
+    form: str = ""  # json or text
+    ranks: int = 0  # of the largest communicator
+    processes: tuple[PolledProcess, ...] = ()  # those that were ever late
+    polls: tuple[Poll, ...] = ()
+    over: str = ""  # why there are no more
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """One rank, and the share of the step in which it launches later than the others."""
+
+    rank: int | None  # None: NCCL has no communicator of all processes
+    host: str
+    pid: int
+    gpu: int
+    share: float
+    low: float  # with 95 % confidence
+    high: float
+    slow: bool = False  # others wait for it
+    up_to: bool = False  # the others may wait for less than that: too little was seen of what they do meanwhile
+    runs_ahead: bool = False  # the others go on launching meanwhile: nobody need wait
+    cause: str = "not known"
+    pod_index: int | None = None
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowReport:
+    """Which ranks of a job are slow."""
+
+    job: str = ""
+    version: str = ""
+    form: str = ""
+    ranks: int = 0
+    polls: int = 0
+    seconds: float = 0.0
+    steps: int | None = None  # times that operations were launched; None: not told
+    late: tuple[LateRank, ...] = ()  # the slow ones first
+    problem: str = ""  # why there is no verdict, a sentence
+    at: float = 0.0
+
+    @property
+    def slow(self) -> tuple[LateRank, ...]:
+        return tuple(each for each in self.late if each.slow)
+
+    @property
+    def told(self) -> bool:
+        """Whether there is a verdict."""
+        return not self.problem and (bool(self.slow) or not any(each.runs_ahead for each in self.late))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The verdict, a sentence for each slow rank."""
+        if self.problem:
+            return (self.problem,)
+        if self.slow:
+            return tuple(f"{_name(each)}: {_waits(each)}." for each in self.slow)
+        ahead = [each for each in self.late if each.runs_ahead]
+        if ahead:
+            more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
+            return (
+                f"No verdict: {_name(ahead[0])}{more} often launches later than the others, but these go on "
+                "meanwhile: the hosts run ahead of the GPUs, and launches do not tell who waits.",
+            )
+        return (f"No rank is slow: none launches later than the others for more than {LEAST_SHARE:.1%} of a step.",)
+
+
+def _name(late: LateRank) -> str:
+    if late.rank is None:
+        return f"process {late.pid} on {late.node or late.host} (GPU {late.gpu})"
+    where = f"pod {late.pod_index}, " if late.pod_index is not None else ""
+    return f"rank {late.rank} ({where}GPU {late.gpu})"
+
+
+def _waits(late: LateRank) -> str:
+    error = max(late.high - late.share, late.share - late.low)
+    most = "up to " if late.up_to else ""
+    return f"the others wait {most}{_percent(late.share)} of each step for it, ±{_percent(max(error, 0.001))}"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g} %"
+
+
+def read_polls(said: bytes) -> RasPolls:
+    """The answers in what the script printed; Unreadable if it is no such thing."""
+    head, over = _Told(), ""
+    processes: list[PolledProcess] = []
+    polls: list[Poll] = []
+    try:
+        for line in said.splitlines():
+            if line.startswith(b"["):
+                polls.append(msgspec.json.decode(line, type=Poll))
+                continue
+            told = msgspec.json.decode(line, type=_Told)
+            if told.process is not None:
+                processes.append(told.process)
+            elif told.over is not None:
+                over = told.over
+            else:
+                head = told
+    except UNREADABLE as error:
+        raise Unreadable("What the pod tells of NCCL cannot be parsed.") from error
+    known = {each.number for each in processes}
+    if any(number not in known for poll in polls for number in poll.processes):
+        raise Unreadable("What the pod tells of NCCL names processes that it does not describe.")
+    return RasPolls(head.version, head.form, head.ranks, tuple(processes), tuple(polls), over)
+
+
+def slow_ranks(read: RasPolls, step: float | None = None) -> SlowReport:
+    """Which ranks the others wait for, as far as these answers tell; `step`: seconds that a step takes, if known."""
+    polls = read.polls
+    seconds = polls[-1].at - polls[0].at if polls else 0.0
+    moved = [_moved(before, after) for before, after in pairwise(polls)]
+    told = [each for each in moved if each is not None]
+    report = SlowReport(
+        version=read.version, form=read.form, ranks=read.ranks, polls=len(polls), seconds=seconds,
+        steps=sum(told) if told else None,
+    )  # fmt: skip
+    if problem := _too_little(report, read.over):
+        return replace(report, problem=problem)
+    asked = statistics.fmean(each.took for each in polls)
+    # Ranks that are asked within an answer while others launch seem late by chance.
+    least = max(LEAST_SHARE, 2 * asked * (sum(told) if told else MIN_STEPS) / seconds)
+    in_bursts = step is not None and _in_bursts(polls, sum(told), seconds / step)
+    late = [_late(process, read, moved, told, in_bursts=in_bursts) for process in read.processes]
+    shares = sorted(each.share for each, _ in late)
+    shares = [0.0] * (max(read.ranks, 2) - len(shares)) + shares
+    judged = (_judge(each, times, least, _others(shares, each.share)) for each, times in late)
+    return replace(report, late=tuple(sorted(judged, key=lambda each: (not each.slow, -each.share))))
+
+
+def _too_little(report: SlowReport, over: str) -> str:
+    """Why nothing can be said; empty if something can."""
+    if not report.polls:
+        return f"NCCL's RAS service does not answer ({over or 'it said nothing'})."
+    if report.ranks < 2:
+        return "NCCL knows no communicator of two ranks and more: there is nobody who waits."
+    end = f": {over}" if over else ""
+    if report.steps == 0:
+        return f"NCCL launched nothing in {report.seconds:.0f} s: the job stands still; a4 hang tells where."
+    if report.polls < MIN_POLLS or report.seconds <= 0:
+        return f"No verdict: NCCL answered {report.polls} times only, {MIN_POLLS} are needed{end}."
+    if report.steps is not None and report.steps < MIN_STEPS:
+        return (
+            f"No verdict: NCCL launched at {report.steps} moments only in {report.seconds:.0f} s, "
+            f"{MIN_STEPS} are needed; look longer: --seconds."
+        )
+    return ""
+
+
+def _moved(before: Poll, after: Poll) -> bool | None:
+    if before.progress is None or after.progress is None:
+        return None
+    return after.progress != before.progress
+
+
+def _in_bursts(polls: Sequence[Poll], moves: int, steps: float) -> bool:
+    """Whether the operations of a step are launched at once, so that hosts then wait for the end of the step.
+
+    Those that are launched one by one all over the step may be late without anybody waiting.
+    """
+    first, last = polls[0].progress, polls[-1].progress
+    return first is not None and last is not None and last - first >= 2 * moves and moves <= 1.6 * steps
+
+
+def _others(shares: Sequence[float], own: float) -> float:
+    """The share of the usual rank beside one with that share; `shares` is sorted."""
+    others = list(shares)
+    others.remove(own)
+    return statistics.median(others)
+
+
+def _late(
+    process: PolledProcess, read: RasPolls, moved: Sequence[bool | None], told: Sequence[bool], *, in_bursts: bool
+) -> tuple[LateRank, int]:
+    """How late a process is, and how many times it was."""
+    flags = [process.number in poll.processes for poll in read.polls]
+    share = statistics.fmean(flags)
+    low, high = _band(flags, share)
+    # Not the very next interval: the others may be amid a burst of launches.
+    meanwhile = [bool(went) for late, went in zip(flags, moved[1:], strict=False) if late and went is not None]
+    expected = statistics.fmean(told) * len(meanwhile) if told else 0.0
+    went = sum(meanwhile)
+    ahead = went >= 3 and 2 * went >= expected
+    times = sum(now and not before for before, now in zip([False, *flags], flags, strict=False))
+    found = LateRank(
+        process.rank, process.host, process.pid, process.gpu, share, low, high,
+        runs_ahead=ahead, up_to=not (in_bursts and expected >= 3), cause=_cause(process, read),
+    )  # fmt: skip
+    return found, times
+
+
+def _judge(late: LateRank, times: int, least: float, others: float) -> LateRank:
+    stands_out = times >= MIN_TIMES_LATE and late.low > max(least, ABOVE_OTHERS * others)
+    return replace(late, slow=stands_out and not late.runs_ahead, runs_ahead=stands_out and late.runs_ahead)
+
+
+def _cause(process: PolledProcess, read: RasPolls) -> str:
+    """Its host, if it is late in all of its communicators at once; counts of launches tell no other cause."""
+    if process.communicators is None:
+        return "not known"
+    late = [set(_late_in(poll, process.number)) for poll in read.polls if process.number in poll.processes]
+    everywhere = all(2 * sum(each in several for several in late) >= len(late) for each in process.communicators)
+    return "host" if late and everywhere else "not known"
+
+
+def _late_in(poll: Poll, number: int) -> Iterator[int]:
+    return (each.communicator for each in poll.late if any(number == other for other, _ in each.processes))
+
+
+def _band(flags: Sequence[bool], share: float) -> tuple[float, float]:
+    """Where the share is with 95 % confidence: Wilson's interval, or what the means of blocks tell, if that is wider.
+
+    Answers that follow each other are of the same step, so that they are fewer than they seem.
+    """
+    count = len(flags)
+    middle = (share + NORMAL**2 / (2 * count)) / (1 + NORMAL**2 / count)
+    half = NORMAL / (1 + NORMAL**2 / count) * (share * (1 - share) / count + NORMAL**2 / (4 * count**2)) ** 0.5
+    means = [statistics.fmean(flags[at * count // BLOCKS : (at + 1) * count // BLOCKS]) for at in range(BLOCKS)]
+    scatter = STUDENT * statistics.stdev(means) / BLOCKS**0.5
+    return max(0.0, min(middle - half, share - scatter)), min(1.0, max(middle + half, share + scatter))
+
+
+def placed(report: SlowReport, place: Callable[[LateRank], tuple[int | None, str]]) -> SlowReport:
+    """The report with the pod and the node of each late rank."""
+    late = []
+    for each in report.late:
+        pod_index, node = place(each)
+        late.append(replace(each, pod_index=pod_index, node=node))
+    return replace(report, late=tuple(late))

@@ -1,0 +1,249 @@
+"""For whom others wait, by the launches of jobs that are worked out launch by launch and answer as NCCL RAS does."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.errors import Unreadable
+from console.hang import poll_ras
+from console.hang.slow_ranks import placed, read_polls, slow_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.hang.slow_ranks import SlowReport
+
+STEP = 0.0826
+A_NODE = 8
+
+
+@dataclass
+class SimulatedJob:
+    """A loop whose hosts launch `operations` collectives in a step, one of them late, and then wait for the GPUs."""
+
+    world: int
+    late: dict[int, float] = field(default_factory=dict)  # seconds by which a rank begins a step later
+    operations: int = 4
+    step: float = STEP
+    groups: dict[str, Sequence[int]] = field(default_factory=dict)  # beside the communicator of all
+    only_in: str = ""  # the late rank is late in this communicator alone
+    runs_ahead: bool = False  # hosts launch evenly, each when its own queue has room
+    skew: float = 0.0  # seconds by which each rank is asked after the one before it
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.groups = {"all": range(self.world), **self.groups}
+        self.launched: dict[tuple[str, int], list[float]] = {}
+        chance, begin = random.Random(self.seed), 0.0
+        for _ in range(1 + int(20 / self.step)):
+            end = begin
+            for rank in range(self.world):
+                for name, members in self.groups.items():
+                    if rank not in members:
+                        continue
+                    is_late = not self.only_in or name == self.only_in
+                    at = begin + chance.uniform(0, 0.0002) + (self.late.get(rank, 0.0) if is_late else 0.0)
+                    gap = self.step / self.operations if self.runs_ahead else 0.0001
+                    times = [at + number * gap for number in range(self.operations)]
+                    self.launched.setdefault((name, rank), []).extend(times)
+                    end = max(end, times[-1])
+            begin = begin + self.step if self.runs_ahead else end + self.step - max(self.late.values(), default=0.0)
+
+    def count(self, name: str, rank: int, at: float) -> int:
+        return bisect_right(self.launched[name, rank], at + rank * self.skew)
+
+    def answer(self, at: float) -> str:
+        """What `verbose status` in JSON tells at that moment."""
+        comms = [
+            {
+                "hash": f"0x{name}", "secondary_hash": "0x1:0x2", "size": len(members), "ranks_count": len(members),
+                "missing_ranks_count": 0, "missing_ranks": [],
+                "ranks": [
+                    {
+                        "rank": number, "host": f"10.0.0.{rank // A_NODE}", "pid": 1201 + rank, "cuda_dev": 0,
+                        "nvml_dev": rank % A_NODE,
+                        "collective_counts": {"AllGather": 7, "AllReduce": self.count(name, rank, at)},
+                    }
+                    for number, rank in enumerate(members)
+                ],
+            }
+            for name, members in self.groups.items()
+        ]  # fmt: skip
+        told = {"nccl_version": "2.28.9", "communicators_count": len(comms), "communicators": comms,
+                "ras": {"collection_time_sec": self.skew * self.world, "timeouts_count": 0}}  # fmt: skip
+        return f"OK\n{json.dumps(told, indent=2)}"
+
+    def text(self, at: float) -> str:
+        """The same in text, as client_support.cc prints it: one rank, or fewer than half, are listed."""
+        counts = {rank: self.count("all", rank, at) for rank in range(self.world)}
+        even = len(set(counts.values())) == 1
+        lines = ["ERROR: Unknown command set format json", "NCCL version 2.27.5 compiled with CUDA 12.9",
+                 f"    0         1         1         8 {self.world:9} {self.world:9}   RUNNING  "
+                 f"{'OK' if even else 'MISMATCH'}"]  # fmt: skip
+        if not even:
+            lines += ["", "#0-0 (c454a3c31c8de38c) MISMATCH",
+                      "  Communicator ranks have different AllReduce operation counts"]  # fmt: skip
+            for value in sorted(set(counts.values()), key=lambda one: -list(counts.values()).count(one)):
+                ranks = [rank for rank, count in counts.items() if count == value]
+                where = "GPU {0} managed by process {1} on node 10.0.0.1"
+                if len(ranks) > 1:
+                    lines.append(f"  {len(ranks)} ranks have launched up to operation {value}")
+                if len(ranks) == 1 or 2 * len(ranks) < self.world:
+                    launched = f"has launched up to operation {value} " if len(ranks) == 1 else ""
+                    lines += [f"  Rank {rank} {launched}-- {where.format(rank % 8, 1201 + rank)}" for rank in ranks]
+        return "\n".join(lines) + "\n"
+
+
+def polled(
+    job: SimulatedJob, capsys: pytest.CaptureFixture[str], *, seconds: float = 7.0, every: float = 0.006,
+    form: str = "json",
+) -> SlowReport:  # fmt: skip
+    """What the answers of so many seconds tell, through what the script prints."""
+    teller, chance, at = poll_ras.Teller(), random.Random(job.seed), 1.0
+    while at < 1.0 + seconds:
+        teller.tell(job.answer(at) if form == "json" else job.text(at), at, 0.001)
+        at += every * chance.uniform(0.9, 1.2)
+    teller.say({"over": ""})
+    return slow_ranks(read_polls(capsys.readouterr().out.encode()), job.step)
+
+
+def test_the_late_rank_is_named_with_the_share_that_the_others_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    report = polled(SimulatedJob(16, {9: 0.07 * STEP}), capsys)
+    (late,) = report.slow
+    assert (late.rank, late.host, late.gpu, late.cause, late.up_to) == (9, "10.0.0.1", 1, "host", False)
+    assert late.low < 0.07 < late.high
+    assert late.high - late.low < 0.04
+    (words,) = placed(report, lambda each: (1, "n1")).words
+    assert words.startswith("rank 9 (pod 1, GPU 1): the others wait ")
+    assert words.endswith(" %.")
+    assert " % of each step for it, ±" in words
+
+
+@pytest.mark.parametrize("delay", [0.003, 0.010])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_of_two_ranks_a_delay_of_three_milliseconds_is_seen(
+    delay: float, rank: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(5):
+        report = polled(SimulatedJob(2, {rank: delay}, seed=seed), capsys)
+        (late,) = report.slow
+        assert late.rank == rank
+        assert late.low < delay / STEP < late.high
+
+
+@pytest.mark.parametrize("world", [2, 8])
+def test_in_healthy_runs_no_rank_is_slow(world: int, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in range(10):
+        report = polled(SimulatedJob(world, seed=seed), capsys)
+        assert report.told
+        assert report.slow == ()
+        assert report.words == ("No rank is slow: none launches later than the others for more than 1.5% of a step.",)
+
+
+def test_hosts_that_run_ahead_tell_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """The rank is late by half of the time between two operations, and nobody waits for it."""
+    report = polled(SimulatedJob(4, {1: 0.012}, runs_ahead=True), capsys)
+    assert report.slow == ()
+    assert not report.told
+    assert "rank 1 (GPU 1) often launches later" in report.words[0]
+    assert "the hosts run ahead of the GPUs" in report.words[0]
+
+
+def test_a_lag_that_may_cost_nobody_anything_is_a_bound_only(capsys: pytest.CaptureFixture[str]) -> None:
+    """Operations are launched one by one all over the step: the others may or may not wait for these 3 ms."""
+    report = polled(SimulatedJob(4, {1: 0.003}, runs_ahead=True), capsys)
+    assert [(each.rank, each.up_to) for each in report.slow] == [(1, True)]
+
+
+def test_ranks_that_are_asked_one_after_the_other_are_not_late(capsys: pytest.CaptureFixture[str]) -> None:
+    report = polled(SimulatedJob(8, skew=0.001), capsys)
+    assert max(each.share for each in report.late) > 0.015
+    assert report.slow == ()
+
+
+def test_a_rank_that_is_late_in_one_communicator_alone_has_no_known_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    groups = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}
+    everywhere = polled(SimulatedJob(4, {2: 0.008}, groups=groups), capsys)
+    one_pair = polled(SimulatedJob(4, {2: 0.008}, groups=groups, only_in="c"), capsys)
+    assert [(each.rank, each.cause) for each in everywhere.slow] == [(2, "host")]
+    assert [(each.rank, each.cause) for each in one_pair.slow] == [(2, "not known")]
+
+
+@pytest.mark.parametrize(("world", "rank"), [(2, 1), (8, 5)])
+def test_answers_in_text_name_the_late_rank_too(world: int, rank: int, capsys: pytest.CaptureFixture[str]) -> None:
+    report = polled(SimulatedJob(world, {rank: 0.010}), capsys, form="text")
+    (late,) = report.slow
+    assert (report.form, late.rank, late.cause, late.up_to) == ("text", rank, "not known", True)
+    assert "the others wait up to " in report.words[0]
+
+
+def test_too_little_gives_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    late = {1: 0.010}
+    few = polled(SimulatedJob(2, late), capsys, seconds=0.5)
+    assert (few.slow, few.told) == ((), False)
+    assert few.words[0].endswith("times only, 100 are needed.")
+    slowly = polled(SimulatedJob(2, {1: 1.0}, step=3.0), capsys, every=0.05)
+    assert "launched at 2 moments only in 7 s, 8 are needed; look longer" in slowly.words[0]
+    hung = polled(SimulatedJob(2, step=100.0), capsys)
+    assert hung.words[0].startswith("NCCL launched nothing in 7 s: the job stands still")
+    assert not any(each.told for each in (few, slowly, hung))
+
+
+def test_who_gives_no_status_is_quoted() -> None:
+    read = read_polls(b'{"over":"Connection refused"}\n')
+    assert slow_ranks(read).words == ("NCCL's RAS service does not answer (Connection refused).",)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"{", b"\xff\xfe", b'[1,2,3]\n', b'[0.1,0.1,1,[[0,2,[[5,1]]]]]\n', b'["x",0.1,1,[]]\n', b"[" * 100_000,
+        b'{"process":[0,"h",1,1,"x",null]}\n',
+    ],
+)  # fmt: skip
+def test_junk_of_a_pod_is_named_as_such(said: bytes) -> None:
+    with pytest.raises(Unreadable, match="What the pod tells of NCCL"):
+        read_polls(said)
+
+
+def serve_once(answer: str) -> tuple[socket.socket, list[bytes]]:
+    """A service that answers one question as NCCL does, and closes."""
+    door, asked = socket.create_server(("127.0.0.1", 0)), list[bytes]()
+
+    def serve() -> None:
+        caller, _ = door.accept()
+        with caller:
+            asked.append(caller.recv(4096))
+            caller.sendall(answer.encode())
+
+    threading.Thread(target=serve, daemon=True).start()
+    return door, asked
+
+
+def test_the_service_is_asked_for_json_at_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = SimulatedJob(2).answer(1.0)
+    door, asked = serve_once(answer)
+    with door:
+        monkeypatch.setenv("NCCL_RAS_ADDR", f"127.0.0.1:{door.getsockname()[1]}")
+        assert poll_ras.ask() == answer
+        assert asked == [b"set format json\nverbose status\n"]
+
+
+@pytest.mark.parametrize("answer", ["", "hello", "OK\n{", 'OK\n{"nccl_version": 3}'])
+def test_a_service_that_is_none_ends_the_polls_with_a_reason(
+    answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    door, _ = serve_once(answer)
+    with door:
+        monkeypatch.setenv("NCCL_RAS_ADDR", f"127.0.0.1:{door.getsockname()[1]}")
+        poll_ras.poll(5.0)
+    told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["over"]
