@@ -112,6 +112,7 @@ class SlowReport:
     seconds: float = 0.0
     steps: int | None = None  # times that operations were launched; None: not told
     late: tuple[LateRank, ...] = ()  # the slow ones first
+    bound: float = 1.0  # no rank but the slow ones is late for a larger share, with 95 % confidence
     problem: str = ""  # why there is no verdict, a sentence
     at: float = 0.0
 
@@ -138,7 +139,7 @@ class SlowReport:
                 f"No verdict: {_name(ahead[0])}{more} often launches later than the others, but these go on "
                 "meanwhile: the hosts run ahead of the GPUs, and launches do not tell who waits.",
             )
-        return (f"No rank is slow: none launches later than the others for more than {LEAST_SHARE:.1%} of a step.",)
+        return (f"No rank is slow: none is late for more than {_percent(self.bound)} of each step.",)
 
 
 def _name(late: LateRank) -> str:
@@ -202,8 +203,11 @@ def slow_ranks(read: RasPolls, step: float | None = None) -> SlowReport:
     late = [_late(process, read, moved, told, in_bursts=in_bursts) for process in read.processes]
     shares = sorted(each.share for each, _ in late)
     shares = [0.0] * (max(read.ranks, 2) - len(shares)) + shares
-    judged = (_judge(each, times, least, _others(shares, each.share)) for each, times in late)
-    return replace(report, late=tuple(sorted(judged, key=lambda each: (not each.slow, -each.share))))
+    judged = [_judge(each, times, least, _others(shares, each.share)) for each, times in late]
+    judged.sort(key=lambda each: (not each.slow, -each.share))
+    never = _band([False] * len(polls), 0.0)[1]
+    bound = max((each.high for each in judged if not each.slow), default=never)
+    return replace(report, late=tuple(judged), bound=max(bound, never))
 
 
 def _too_little(report: SlowReport, over: str) -> str:
@@ -213,10 +217,13 @@ def _too_little(report: SlowReport, over: str) -> str:
     if report.ranks < 2:
         return "NCCL knows no communicator of two ranks and more: there is nobody who waits."
     end = f": {over}" if over else ""
-    if report.steps == 0:
-        return f"NCCL launched nothing in {report.seconds:.0f} s: the job stands still; a4 hang tells where."
     if report.polls < MIN_POLLS or report.seconds <= 0:
         return f"No verdict: NCCL answered {report.polls} times only, {MIN_POLLS} are needed{end}."
+    if report.steps == 0:
+        return (
+            f"No verdict: NCCL launched nothing in {report.seconds:.0f} s. The job stands still (a4 hang tells where) "
+            "or its steps take longer (--seconds)."
+        )
     if report.steps is not None and report.steps < MIN_STEPS:
         return (
             f"No verdict: NCCL launched at {report.steps} moments only in {report.seconds:.0f} s, "

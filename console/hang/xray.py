@@ -297,7 +297,10 @@ class HangProbe:
         argv = ("sh", "-c", _PYTHON, "sh", str(len(script)), f"{seconds:g}")
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
-            read = read_polls(await self._said(rank.pod, argv, script, seconds + LIMIT))
+            try:
+                read = read_polls(await self._said(rank.pod, argv, script, seconds + LIMIT))
+            except ProgramFailed as error:
+                raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
             if read.polls:
                 break
         report = placed(slow_ranks(read, step), lambda late: _place(late, every))

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from practice.node.counters import write_counters
 from practice.node.disks import mounts
+from practice.programs import ddp, megatron
+from practice.programs.faults import pace, slow_rank
 from practice.programs.mishaps import HUNG
 from practice.programs.nccl import BOUNDS, FACTOR, alone
-from practice.programs.stacks import launched_by, program
+from practice.programs.stacks import is_megatron, launched_by, program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +28,8 @@ _UP, _BEGAN, _TICKS = 90_000, 86_400, 100
 """Seconds since the machine was started, and from then to the start of the processes; ticks that a second has."""
 NICS = 8
 _PORT = "29500"
+_LAUNCHES, _TEST_PERIOD = 24, 0.05
+"""Operations of NCCL in a step, and seconds that one of a test takes."""
 _LIMITS = """Limit                     Soft Limit           Hard Limit           Units
 Max processes             unlimited            unlimited            processes
 Max open files            1048576              1048576              files
@@ -97,6 +101,7 @@ def write_innards(folder: Path, place: Place, doing: str) -> None:
 def write_ras(folder: Path, place: Place, doing: str) -> None:
     """Write what NCCL says of itself while the pod does that."""
     (folder / ".bin" / "ras").write_text(_status(place, doing))
+    (folder / ".bin" / "ras_counts").write_text(_counts(place, doing))
 
 
 def ranks_of(place: Place, doing: str) -> int:
@@ -158,6 +163,19 @@ def _write_rdma(folder: Path) -> None:
         (port / "state").write_text("4: ACTIVE\n")
         (port / "rate").write_text("400 Gb/sec (4X NDR)\n")
     write_counters(folder)
+
+
+def _counts(place: Place, doing: str) -> str:
+    """Return what ncclras.awk has to know, as its arguments."""
+    here, culprit = ranks_of(place, doing), place.room.facts.get(HUNG)
+    late, share = slow_rank(place) or ("", 0)
+    usual = megatron.STEP_SECONDS if is_megatron(place) else ddp.STEP_SECONDS
+    told = {
+        "nodes": 1 if alone(place) else place.nodes, "gpus": place.gpus, "each": place.gpus // here,
+        "first": FIRST_PID, "launches": _LAUNCHES, "period": _TEST_PERIOD if doing == "test" else pace(place, usual),
+        "late": late, "share": share, "stuck": "" if culprit is None else culprit * place.gpus + stuck_gpu(place),
+    }  # fmt: skip
+    return " ".join(f"-v {name}={value}" for name, value in told.items())
 
 
 def _status(place: Place, doing: str) -> str:

@@ -138,7 +138,10 @@ def write_state(folder: Path, place: Place) -> None:
 
 
 _RAS = """#!/bin/sh
-[ -s {ras} ] && exec cat {ras}
+case "$*" in
+    *json*) [ -s {ras} ] && exec awk -v now="$(date +%s.%N)" -v stamp="$(date "+%F %T")" {counts} -f {live} ;;
+    *) [ -s {ras} ] && exec cat {ras} ;;
+esac
 echo "Failed to connect to the NCCL RAS service: Connection refused" >&2
 exit 1
 """
@@ -196,7 +199,11 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
             uuids=",".join(uuid_of(node, gpu) for gpu in range(place.gpus)),
             test=shlex.quote(test_words(place)[0]),
         ),
-        "ncclras": _RAS.format(ras=shlex.quote(str(bin_folder / "ras"))),
+        "ncclras": _RAS.format(
+            ras=shlex.quote(str(bin_folder / "ras")),
+            counts=f"$(cat {shlex.quote(str(bin_folder / 'ras_counts'))})",
+            live=shlex.quote(str(_DATA / "ncclras.awk")),
+        ),
         "nc": _NC.format(state=state),
         "ps": _PS.format(
             state=state,

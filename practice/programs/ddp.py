@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _RECORDED = "practice cluster: these lines are as recorded on NVIDIA H200; the numbers of ranks are this job's"
 
+STEP_SECONDS = 1.5
+
 
 def smoke_test(place: Place) -> Iterator[Step]:
     """One all_reduce: every rank names its device, rank 0 compares the sum."""
@@ -49,7 +51,7 @@ def training(place: Place) -> Iterator[Step]:
     """Replay a recorded training, a step every second or two; every pod prints, under its first rank's label."""
     yield Say(_RECORDED)
     recorded, total = _recorded_steps(), iterations(place)
-    seconds = pace(place, 1.5)
+    seconds = pace(place, STEP_SECONDS)
     label = f"[rank{place.rank * place.gpus}]: " if place.nodes > 1 else ""
     for number in range(1, total + 1):
         yield Wait(seconds)

@@ -2,7 +2,8 @@
 
 The opening scene says so by annotations of its pods; whoever launches a job, by variables: PRACTICE_FAULT=nan:118,
 PRACTICE_PACE=0.5. A fault is ``kind:step`` or ``kind:step:pod``, several are separated by commas, and ``@n`` behind one
-means the n-th attempt of the job only (0 is the first). The pod is its number in the job. KINDS says what there is.
+means the n-th attempt of the job only (0 is the first). The pod is its number in the job. One that is there all the
+time has a rank and a share of the step instead: ``slowrank:41:7%``. KINDS says what there is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _TESTS = "a4-practice/tests"
 """How often a test is run, one after the other, for one that outlasts a first look."""
 
 
+GPUS_OF_A4 = 8
 TRAINING, TEST = "training", "NCCL test"
 KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "nan": ((TRAINING,), "from that step the loss is not a number"),
@@ -40,11 +42,13 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
         "a GPU of the pod (without a number: of the last) has an uncorrected memory error, Xid 94; training goes on",
     ),
     "timeout": ((TRAINING,), "as hang, but after ten minutes the watchdog of NCCL ends the others"),
+    "slowrank": ((TRAINING,), "all others wait for that rank for that share of each step, as NCCL RAS tells"),
 }
 """Kind -> in which programs it happens, and what. Rows of a test are counted from 0."""
 _TESTING = frozenset({"nccl-all-reduce", "nccl-one-pod"})
 _CONVERTING = frozenset({"qwen3-to-mcore", "qwen3-to-hf", "qwen3-next-to-mcore", "qwen3-download", "qwen3-eval"})
 _FAULT = re.compile(r"(?P<kind>[^:@]+):(?P<step>\d+)(?::(?P<pod>\d+))?(?:@(?P<attempt>\d+))?")
+_SLOW_RANK = re.compile(r"slowrank:(?P<rank>\d+):(?P<percent>[1-9]\d?)%(?:@(?P<attempt>\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,23 @@ class Fault:
 
 def faults(place: Place) -> tuple[Fault, ...]:
     """Return the faults of this attempt of the job, in all its pods; `complaints` tells of what is none."""
-    attempt = place.notes.get("jobset.sigs.k8s.io/restart-attempt", "0")
     read = (_FAULT.fullmatch(text) for text in _asked(_told(place)))
     return tuple(
         Fault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None)
         for found in read
-        if found is not None and found["attempt"] in (None, attempt)
+        if found is not None and found["attempt"] in (None, _attempt(place))
     )
+
+
+def slow_rank(place: Place) -> tuple[int, float] | None:
+    """Return the rank for which all others wait in this attempt of the job, and for what share of each step."""
+    read = (_SLOW_RANK.fullmatch(text) for text in _asked(_told(place)))
+    found = next((each for each in read if each is not None and each["attempt"] in (None, _attempt(place))), None)
+    return (int(found["rank"]), int(found["percent"]) / 100) if found is not None else None
+
+
+def _attempt(place: Place) -> str:
+    return place.notes.get("jobset.sigs.k8s.io/restart-attempt", "0")
 
 
 def work_of(recipe: str) -> str:
@@ -90,6 +104,8 @@ def complaints_of(place: Place, work: str, steps: int | None) -> list[str]:
 
 def _complaint(text: str, work: str, steps: int | None, pods: int) -> str:
     head = f"{FAULT_VARIABLE}: "
+    if text.partition(":")[0] == "slowrank":
+        return _complaint_of_slow_rank(text, work, pods)
     found = _FAULT.fullmatch(text)
     if found is None:
         return f'{head}"{text}" is no KIND:STEP or KIND:STEP:POD, such as nan:20 or hang:20:1.'
@@ -105,6 +121,17 @@ def _complaint(text: str, work: str, steps: int | None, pods: int) -> str:
         return f"{head}{text} never happens: the test has {steps} rows, counted from 0."
     if found["pod"] and int(found["pod"]) >= pods:
         return f"{head}{text} never happens: the job has {pods} {'pod' if pods == 1 else 'pods'}, counted from 0."
+    return ""
+
+
+def _complaint_of_slow_rank(text: str, work: str, pods: int) -> str:
+    head, found = f"{FAULT_VARIABLE}: ", _SLOW_RANK.fullmatch(text)
+    if found is None:
+        return f'{head}"{text}" is no slowrank:RANK:PERCENT%, such as slowrank:9:7%.'
+    if work != TRAINING:
+        return f"{head}{text} never happens: slowrank is a fault of a training."
+    if int(found["rank"]) >= pods * GPUS_OF_A4:
+        return f"{head}{text} never happens: the job has {pods * GPUS_OF_A4} ranks at most, counted from 0."
     return ""
 
 
@@ -126,10 +153,12 @@ def fault_at(place: Place, kind: str) -> int | None:
 
 def pace(place: Place, usual: float) -> float:
     """Return the seconds one step takes."""
+    slow = slow_rank(place)
+    longer = 1 / (1 - slow[1]) if slow is not None else 1.0
     try:
-        return max(float(place.notes.get(PACE) or place.env.get(PACE_VARIABLE) or usual), 1e-6)
+        return max(float(place.notes.get(PACE) or place.env.get(PACE_VARIABLE) or usual), 1e-6) * longer
     except ValueError:
-        return usual
+        return usual * longer
 
 
 def tests(place: Place) -> int:

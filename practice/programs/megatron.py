@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from practice.programs.script import Place, Step
 
-_STEP_SECONDS = 2.8
+STEP_SECONDS = 2.8
 _TFLOPS = 1180.0
 _RATE, _LOWEST_RATE, _WARMUP = 3.0e-4, 3.0e-5, 200
 _START_SECONDS = 8.0  # what the first iteration takes longer than the others, in iterations
@@ -93,10 +93,10 @@ def _start_up(place: Place) -> Iterator[Step]:
 def _quiet(place: Place, over: str) -> Iterator[Step]:
     rank, past = place.rank * place.gpus, 0.0
     yield Say(f"[rank {rank}] ready; the last rank prints the iterations")
-    yield Wait(pace(place, _STEP_SECONDS) * (1 + _START_SECONDS))
+    yield Wait(pace(place, STEP_SECONDS) * (1 + _START_SECONDS))
     yield Say(_memory(rank))
     for number in ends(place):
-        yield Wait(pace(place, _STEP_SECONDS) * (number - past))
+        yield Wait(pace(place, STEP_SECONDS) * (number - past))
         past = number
         yield from mishap(place, number)
     yield Meet(over)
@@ -108,7 +108,7 @@ def _quiet(place: Place, over: str) -> Iterator[Step]:
 def _iterations(place: Place, total: int, line: Line) -> Iterator[Step]:
     spike, nan, slow = (fault_at(place, kind) for kind in ("spike", "nan", "slow"))
     first = int(place.env.get("A4_TRAIN_FIRST", "1"))
-    seconds = pace(place, _STEP_SECONDS)
+    seconds = pace(place, STEP_SECONDS)
     for number in range(first, total + 1):
         yield from mishap(place, number)
         factor = 1.0 + 0.01 * place.random.random() + (0.35 if slow is not None and number >= slow else 0.0)
@@ -133,7 +133,7 @@ def _save_interval(place: Place) -> int:
 def _checkpoint(place: Place, number: int) -> Iterator[Step]:
     output = place.env.get("A4_OUTPUT_BASEPATH") or place.env.get("A4_SWIFT_SAVE") or "/mnt/logs"
     yield Say(f"saving checkpoint at iteration {number:7d} to {output}/checkpoint in torch_dist format")
-    yield Wait(pace(place, _STEP_SECONDS) * 2)
+    yield Wait(pace(place, STEP_SECONDS) * 2)
     yield Say(f"  successfully saved checkpoint from iteration {number:7d} to {output}/checkpoint")
 
 
@@ -167,7 +167,7 @@ def _line(place: Place, number: int, total: int, seconds: float, loss: float | N
     return (
         f" [{_date(place.now())}] iteration {number:8d}/{total:8d} | consumed samples: {number * batch(place):12d} |"
         f" elapsed time per iteration (ms): {seconds * 1000:.1f} |"
-        f" throughput per GPU (TFLOP/s/GPU): {_TFLOPS * _STEP_SECONDS / max(seconds, 0.001):.1f} |"
+        f" throughput per GPU (TFLOP/s/GPU): {_TFLOPS * STEP_SECONDS / max(seconds, 0.001):.1f} |"
         f" learning rate: {_rate(number, total):.6E} | global batch size: {batch(place):5d} |{shown}"
         f" loss scale: 1.0 | grad norm: {norm} | number of skipped iterations: {0:3d} |"
         f" number of nan iterations: {0 if loss is not None else 1:3d} |"

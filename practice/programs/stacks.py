@@ -46,7 +46,7 @@ def program(place: Place) -> list[str]:
             "--tensor_model_parallel_size",
             str(tensor),
         ]
-    if _is_megatron(place):
+    if is_megatron(place):
         sizes = ["--tensor-model-parallel-size", str(tensor), "--pipeline-model-parallel-size", str(pipeline)]
         return [PYTHON, "-u", "pretrain_qwen.py", *sizes]
     return [PYTHON, "-u", "train.py"]
@@ -54,7 +54,7 @@ def program(place: Place) -> list[str]:
 
 def frames(place: Place, doing: str) -> list[str]:
     """Return the frames below those of PyTorch, the innermost first, while it trains, waits in NCCL, or for data."""
-    if not _is_megatron(place):
+    if not is_megatron(place):
         return [*_SCRIPT[doing], "<module> (train.py:212)"]
     swift = _is_swift(place)
     schedule = "forward_backward_no_pipelining"
@@ -99,7 +99,7 @@ _LOOP = [
 ]
 
 
-def _is_megatron(place: Place) -> bool:
+def is_megatron(place: Place) -> bool:
     return _is_swift(place) or place.env.get("A4_RECIPE", "").startswith("qwen3")
 
 

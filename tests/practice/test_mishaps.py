@@ -252,6 +252,18 @@ def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
         ("wrong:3,hang:2", TEST, ""),
         ("nan:20", TRAINING, "PRACTICE_FAULT: nan:20 never happens: the training has 9 iterations."),
         ("hang:3:2", TRAINING, "PRACTICE_FAULT: hang:3:2 never happens: the job has 2 pods, counted from 0."),
+        ("slowrank:9:7%,slowrank:1:3%@1", TRAINING, ""),
+        (
+            "slowrank:9:7",
+            TRAINING,
+            'PRACTICE_FAULT: "slowrank:9:7" is no slowrank:RANK:PERCENT%, such as slowrank:9:7%.',
+        ),
+        (
+            "slowrank:16:7%",
+            TRAINING,
+            "PRACTICE_FAULT: slowrank:16:7% never happens: the job has 16 ranks at most, counted from 0.",
+        ),
+        ("slowrank:9:7%", TEST, "PRACTICE_FAULT: slowrank:9:7% never happens: slowrank is a fault of a training."),
         ("nan", TRAINING, 'PRACTICE_FAULT: "nan" is no KIND:STEP or KIND:STEP:POD, such as nan:20 or hang:20:1.'),
         (
             "nan:3:x",

@@ -31,6 +31,16 @@ def test_hang_names_the_rank(a4: Commands) -> None:
     assert out.startswith("64 in backward\n")
 
 
+def test_slow_gives_no_verdict_after_a_moment(a4: Commands) -> None:
+    code, out, _ = a4.run("slow", "llama-70b", "--seconds", "0.3", "--json")
+    told = json.loads(out)
+    assert (code, told["told"], told["ranks"], told["form"], told["late"]) == (1, False, 64, "json", [])
+    assert told["words"] == [told["problem"]]
+    assert "times only, 100 are needed" in told["problem"]
+    code, _, err = a4.run("slow", "llama-70b", "--read-only")
+    assert (code, "read-only mode" in err) == (3, True)
+
+
 def test_gpus_worst_first(a4: Commands) -> None:
     code, out, _ = a4.run("gpus", "rag-eval", "-n", "team-b")
     assert code == 0
