@@ -1,1 +1,1 @@
-"""Google Cloud around the cluster: account, clusters, node pools, images, storage."""
+"""Google Cloud for a cluster: login, clusters, node pools, images, storage."""

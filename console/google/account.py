@@ -1,4 +1,4 @@
-"""Google Cloud around the cluster: the login, the cluster's place, and a session with any cluster of Google's list.
+"""The Google login, the cluster's place in Google Cloud, and connecting to a GKE cluster.
 
 It works without a cluster too. Google's libraries are loaded, in a thread, by the first question.
 """
@@ -42,7 +42,7 @@ _PROVIDER = re.compile(r"^gce://([^/]+)/([^/]+)/")
 
 
 class Cloud:
-    """Google Cloud as one login sees it, around the cluster one is connected to (`watched`) or, without one, alone."""
+    """Google Cloud as one login sees it, for the connected cluster (`watched`) or without any cluster."""
 
     def __init__(self, watched: WatchedCluster | None = None, *, read_only: bool = False) -> None:
         self._watched = watched
@@ -67,11 +67,11 @@ class Cloud:
 
     @property
     def practice_folder(self) -> Path | None:
-        """Where the practice cluster beside this Google keeps its files; None: it is the real Google."""
+        """The practice cluster's folder if its imitation of Google is used; None for the real Google."""
         return self._watched.current_connection.target.cluster.practice_folder if self._watched else None
 
     async def reach(self) -> GoogleSession:
-        """The login and its clients: practice Google beside a practice cluster, else the real one; NotLoggedIn.
+        """The login and its clients: the practice cluster's Google if connected to one, else the real; NotLoggedIn.
 
         A login that has ended is told of here: gRPC would take it for a service that is away, and try again for long.
         """
@@ -93,15 +93,15 @@ class Cloud:
         return answer
 
     async def ask(self, module: str, question: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
-        """The answer to a question to that module of `console.google.api`, which is loaded for it, by this login."""
+        """Load a module of `console.google.api` and call `question` with it and this login."""
         return await question(await loaded(f"console.google.api.{module}"), await self.reach())
 
     async def client(self, module: str, make: Callable[[Any, GoogleSession], ClientT]) -> ClientT:
-        """What asks a service of Google's: an object of that module of `console.google.api`, as of `ask`."""
+        """Load a module of `console.google.api` and build its client with this login."""
         return make(await loaded(f"console.google.api.{module}"), await self.reach())
 
     async def connected(self) -> tuple[Gke, GkeCluster]:
-        """GKE, and the connected cluster as it has it."""
+        """The GKE client, and the connected cluster as GKE reports it."""
         place, gke = await self.place(), await self.gke()
         return gke, await gke.cluster(place.project, place.location, place.cluster)
 
@@ -111,7 +111,7 @@ class Cloud:
     # where
 
     async def place(self) -> Place:
-        """Where the connected cluster lies; NotFound if it is none of GKE's, or there is none."""
+        """Project and location of the connected cluster; NotFound without one, or if it is not on GKE."""
         if self._watched is None:
             raise NotFound("No cluster is connected.", "Connect to one: `a4 clusters` lists them.")
         context = self._watched.context
@@ -123,7 +123,7 @@ class Cloud:
         return self._places[context]
 
     async def _place_by_node(self, context: str) -> Place:
-        """The place of a cluster whose context was renamed: its machines name the project, its address the rest."""
+        """The place of a cluster with a renamed context, from its nodes' project and its address."""
         assert self._watched is not None
         connection = self._watched.current_connection
         answer = await connection.client.request(
@@ -156,7 +156,7 @@ class Cloud:
                 yield each
 
     async def clusters(self, projects: Sequence[str] = ()) -> Clusters:
-        """All clusters of these projects, else of all that can be seen; what could not be read is named."""
+        """All clusters of these projects, else of all visible ones; unreadable projects are listed in the result."""
         latest = Clusters(())
         async with aclosing(self.growing(projects)) as pictures:
             async for picture in pictures:
@@ -164,7 +164,7 @@ class Cloud:
         return latest
 
     async def growing(self, projects: Sequence[str] = ()) -> AsyncGenerator[Clusters, None]:
-        """Clusters as they are found: every quarter of a second those known by then, at last all of them."""
+        """Yield the clusters found so far, four times a second, and finally all of them."""
         gke, known, shown = await self.gke(), Clusters(()), time.monotonic()
         pending: set[asyncio.Task[Clusters]] = set()
         try:
@@ -203,14 +203,14 @@ class Cloud:
             yield usual
 
     async def usual_project(self) -> str:
-        """The project of the connected cluster, else the one that was named, the login's own, the environment's."""
+        """The connected cluster's project, else the one given, the login's, or the environment's."""
         try:
             return (await self.place()).project
         except NotFound:
             return self.project or (await self.reach()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
 
     async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
-        """The cluster of that name, context, or PROJECT/LOCATION/NAME; NotFound, or BadInput if there are several."""
+        """The cluster of that name, context, or PROJECT/LOCATION/NAME; NotFound, or BadInput if several match."""
         place = place_in(name) or (Place(*name.split("/")) if name.count("/") == 2 else None)
         if place is not None:
             return await (await self.gke()).cluster(place.project, place.location, place.cluster)
@@ -219,12 +219,12 @@ class Cloud:
     # going there
 
     async def fetch_server_version(self, cluster: GkeCluster, way: str = "") -> str:
-        """Log in to a cluster once ("dns" or "ip", else what answers first); gives its version of Kubernetes."""
+        """Connect to a cluster ("dns" or "ip", else whichever answers) and return its Kubernetes version."""
         token = (await self.reach()).token
         return (await fetch_server_version(cluster, token, way, practice=self.practice_folder))[1]
 
     async def enter(self, cluster: GkeCluster, way: str = "") -> None:
-        """Go there with the session that this belongs to; whatever fails leaves it where it is. No file is written."""
+        """Switch this session to that cluster, without writing a file; on failure it stays where it is."""
         assert self._watched is not None
         token, practice = (await self.reach()).token, self.practice_folder
         chosen, _ = await fetch_server_version(cluster, token, way, practice=practice)
@@ -240,7 +240,7 @@ class Cloud:
 
     @staticmethod
     async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
-        """Put the cluster into a kubeconfig (the usual one); gives the file, and whether it had an entry of that name.
+        """Write the cluster to a kubeconfig (the default one): (path, whether it replaced an entry).
 
         Who uses it logs in with Google's plug-in where that is installed, else with `a4` itself: no token is written.
         """
@@ -258,12 +258,12 @@ class Cloud:
         return target, await asyncio.to_thread(kubeconfig.write_entry, target, made)
 
     async def enable_service(self, project: str, service: str) -> None:
-        """Enable a service of Google's in a project and wait until it is."""
+        """Enable a Google API in a project and wait until it is enabled."""
         self.check_may(f"enable {service}")
         await self.ask("projects", lambda api, login: api.enable(login, project, service))
 
     def check_may(self, what: str) -> None:
-        """NotAllowed, naming `what`, in read-only mode."""
+        """Raise NotAllowed, naming `what`, in read-only mode."""
         if self._watched is not None:
             self._watched.connection_for_change(what)
         elif self._read_only:
@@ -271,7 +271,7 @@ class Cloud:
 
 
 def place_in(context: str) -> Place | None:
-    """The place that the name of a context tells, if it is one that gcloud made: gke_PROJECT_LOCATION_NAME."""
+    """The place in a context name of gcloud's form, gke_PROJECT_LOCATION_NAME; None for other names."""
     named = _CONTEXT.match(context)
     return Place(*named.groups()) if named else None
 
@@ -284,7 +284,7 @@ async def _read(gke: Gke, project: str) -> Clusters:
 
 
 async def from_google(context: str) -> Kubeconfig:
-    """A kubeconfig in memory with the one cluster of that context, gke_PROJECT_LOCATION_NAME; asks Google for it."""
+    """An in-memory kubeconfig with the cluster of that context (gke_PROJECT_LOCATION_NAME), read from Google."""
     from console.kube.kubeconfig import Kubeconfig
 
     cloud = Cloud()
@@ -306,13 +306,13 @@ _UP = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
 
 
 def ways(cluster: GkeCluster) -> dict[str, str]:
-    """Ways in -> address: "dns" through Google's front end, "ip" to the control plane itself."""
+    """The cluster's endpoints by kind: "dns" through Google's front end, "ip" directly to the control plane."""
     found = {"dns": cluster.dns_endpoint, "ip": cluster.endpoint}
     return {way: address for way, address in found.items() if address}
 
 
 def check_ready(cluster: GkeCluster) -> None:
-    """BadInput, with the reason, if nobody could be connected to this cluster."""
+    """Raise BadInput, with the reason, if the cluster is in a state that allows no connection."""
     if cluster.status not in _UP:
         why = f": {cluster.message.rstrip('.')}" if cluster.message else ""
         words = f"Cluster {cluster.name} is in state {cluster.status.lower()}{why}."
@@ -323,7 +323,7 @@ def check_ready(cluster: GkeCluster) -> None:
 
 
 async def reachable(cluster: GkeCluster, way: str = "") -> str:
-    """The control plane's endpoint that answers ("dns" before "ip"), or the one asked for.
+    """The endpoint that answers ("dns" before "ip"), or the requested one.
 
     Raises Unreachable, with what to do, if none answers.
     """
@@ -373,7 +373,7 @@ async def fetch_server_version(
     *,
     practice: Path | None = None,
 ) -> tuple[str, str]:
-    """Log in to the cluster once; gives the way in that answered, and the version of Kubernetes that it runs."""
+    """Connect to the cluster; returns the endpoint kind that answered and the Kubernetes version."""
     from console.kube.discovery import Connection
     from console.kube.kubeconfig import Kubeconfig
 
@@ -398,7 +398,7 @@ def add(
     *,
     practice: Path | None = None,
 ) -> None:
-    """Put the cluster into the kubeconfig in memory, with a token that is asked for anew before it ends."""
+    """Add the cluster to an in-memory kubeconfig, with a token that is renewed before it expires."""
     from console.kube.kubeconfig import Context
     from console.kube.target import Cluster, User
 

@@ -1,4 +1,4 @@
-"""Folders that images are built from: what they ask for, how they are packed, and what was built of them."""
+"""Build contexts of images: their descriptions, packing, and a local record of builds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read_context(place: Path) -> BuildContext:
 
 
 def _images(described: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a description says that is pushed, else what its steps tag."""
+    """The images that a build description pushes, else those that its steps tag."""
     said = described.get("images")
     if isinstance(said, list) and said:
         return tuple(map(str, said))
@@ -71,7 +71,7 @@ def _images(described: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def description(folder: Path, dockerfile: str = "") -> dict[str, Any]:
-    """How to build: what its cloudbuild.yml says, else one step that builds its Dockerfile; BadInput."""
+    """The build description: its cloudbuild.yml, else one step that builds the Dockerfile; BadInput."""
     for name in () if dockerfile else DESCRIPTIONS:
         if (folder / name).is_file():
             return _read_description(folder / name)
@@ -101,7 +101,7 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 
 def _title(dockerfile: Path) -> str:
-    """What the first comment says."""
+    """The text of the Dockerfile's first comment."""
     try:
         with dockerfile.open(errors="replace") as file:
             first = file.readline().strip()
@@ -111,7 +111,7 @@ def _title(dockerfile: Path) -> str:
 
 
 def problems(plan: BuildPlan) -> tuple[tuple[str, str], ...]:
-    """Why a plan cannot be built: a substitution ("" for the rest) and a sentence each."""
+    """Why a plan cannot be built: (name of the substitution or empty, sentence)."""
     return tuple(_problems(plan))
 
 
@@ -136,7 +136,7 @@ def _problems(plan: BuildPlan) -> Iterator[tuple[str, str]]:
 
 
 def files(folder: Path) -> list[Path]:
-    """What goes to the builder; BadInput for a folder that is too large to be meant."""
+    """The files to upload; BadInput if the folder is implausibly large."""
     found: list[Path] = []
     size = 0
     for path in sorted(folder.rglob("*")):
@@ -151,7 +151,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def pack(folder: Path, target: Path) -> int:
-    """Pack a folder as tar.gz, owners left out; how many files that were. Blocking."""
+    """Pack a folder as tar.gz without owners; returns the number of files. Blocking."""
     found = files(folder)
     with (
         target.open("wb") as raw,
@@ -188,7 +188,7 @@ class BuiltImage:
 
 
 def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
-    """The latest first; none if there is no file, or it is no longer what was written."""
+    """The recorded images, newest first; empty if there is no valid file."""
     try:
         return tuple(BuiltImage(**each) for each in json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -196,7 +196,7 @@ def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
 
 
 def record_builds(path: Path, builds: list[Build]) -> None:
-    """Write down what builds make, and what became of those that stand there already.
+    """Record the images of builds, and update the state of recorded ones.
 
     Where the file cannot be written, the images are found in the registry only.
     """
@@ -214,7 +214,7 @@ def record_builds(path: Path, builds: list[Build]) -> None:
 
 
 def forget(path: Path, build: str) -> None:
-    """A build that Google does not know."""
+    """Remove a build that Google does not know from the record."""
     with suppress(OSError), alone(path):
         _write(path, [each for each in read_built_images(path) if each.build != build])
 

@@ -1,4 +1,4 @@
-"""Models of Cloud Build's builds, of images in registries, and of what a registry says of an image."""
+"""Data types of Cloud Build's builds and of images in registries."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Build:
         return self.status == "SUCCESS"
 
     def seconds(self, now: float) -> float:
-        """How long it has run, or ran; 0.0 before it began."""
+        """How long it has run or ran; 0.0 before it started."""
         return (self.ended or now) - self.started if self.started else 0.0
 
 
@@ -62,7 +62,7 @@ class BuildLine:
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """A folder that images are built from."""
+    """A folder that an image is built from."""
 
     name: str  # as it is asked for: "testbed"
     folder: Path
@@ -85,7 +85,7 @@ class BuildPlan:
 
     @property
     def image(self) -> str:
-        """The image or images that it makes; the name of its folder where the description names none."""
+        """The image or images that it builds; the folder's name if the description names none."""
         values = {**self.context.defaults, **self.substitutions, "PROJECT_ID": self.project, "LOCATION": self.location}
 
         def value(found: re.Match[str]) -> str:
@@ -104,7 +104,7 @@ class Repository:
 
     @property
     def address(self) -> str:
-        """What images in it begin with."""
+        """The prefix of image references in this repository."""
         return f"{self.location}-docker.pkg.dev/{self.project}/{self.name}"
 
 
@@ -120,14 +120,14 @@ class Image:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """What a pod's image may be: with each tag, or with the digest if it has none."""
+        """Image references usable in a pod: one per tag, or by digest if there is no tag."""
         base = f"{self.repository}/{self.name}"
         return tuple(f"{base}:{tag}" for tag in self.tags) or (f"{base}@{self.digest}",)
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrySurvey:
-    """What one look at the registries of a project found."""
+    """The images found in a project's registries."""
 
     repositories: tuple[Repository, ...]
     images: tuple[Image, ...]  # latest first
@@ -153,7 +153,7 @@ class ImageReference:
 
     @classmethod
     def of(cls, text: str) -> ImageReference:
-        """Read as Docker reads it: no host means Docker Hub, no tag means latest."""
+        """Parse a reference as Docker does: no host means Docker Hub, no tag means latest."""
         name, _, digest = text.partition("@")
         head, slash, rest = name.partition("/")
         is_host = bool(slash) and ("." in head or ":" in head or head == "localhost")
@@ -167,7 +167,7 @@ class ImageReference:
 
     @property
     def repository(self) -> tuple[str, str, str] | None:
-        """Project, location and repository of Artifact Registry; None for other registries."""
+        """(project, location, repository) in Artifact Registry; None for other registries."""
         parts = self.path.split("/")
         if not self.google or not self.host.endswith("-docker.pkg.dev") or len(parts) < 3:
             return None
@@ -188,11 +188,11 @@ class ImageFacts:
 
     @property
     def cuda(self) -> str:
-        """Version of CUDA that it says it has; empty if it says nothing."""
+        """The CUDA version according to its environment and labels; empty if unknown."""
         return self.env.get("CUDA_VERSION") or self.labels.get("com.nvidia.cuda.version") or ""
 
     def shows(self, program: str) -> str:
-        """By what it tells that a program is in it; empty: it tells nothing of it."""
+        """The evidence that the image contains a program; empty if there is none."""
         variables, words = _SIGNS[program]
         if named := next((name for name in variables if self.env.get(name)), ""):
             return f"{named}={self.env[named]}"

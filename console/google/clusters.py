@@ -1,4 +1,4 @@
-"""Models of GKE's clusters, node pools, operations and versions, and of the network and reservations around them."""
+"""Data types of GKE clusters, node pools, operations and versions, networks and reservations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a cluster lies at Google."""
+    """Project, location and name of a cluster."""
 
     project: str
     location: str  # a region or a zone
@@ -55,7 +55,7 @@ class GkeOperation:
 
 @dataclass(frozen=True, slots=True)
 class GkePool:
-    """A node pool; sizes are nodes."""
+    """A node pool; sizes are numbers of nodes."""
 
     name: str
     status: str  # RUNNING, PROVISIONING, RECONCILING, RUNNING_WITH_ERROR, STOPPING or ERROR
@@ -88,14 +88,14 @@ class GkePool:
 
     @property
     def dynamic(self) -> str:
-        """How its machines come and go; empty: they stay."""
+        """How its nodes are provisioned on demand; empty if they are permanent."""
         words = {"queued provisioning": self.queued, "flex-start": self.flex_start, "spot": self.spot}
         return next((word for word, is_so in words.items() if is_so), "")
 
 
 @dataclass(frozen=True, slots=True)
 class GkeCluster:
-    """A cluster; what the preflight checks ask of it stands here too."""
+    """A cluster, with the settings that preflight checks need."""
 
     project: str
     location: str
@@ -125,13 +125,13 @@ class GkeCluster:
 
     @property
     def path(self) -> str:
-        """PROJECT/LOCATION/NAME, of which there is only one."""
+        """PROJECT/LOCATION/NAME, which is unique."""
         return f"{self.project}/{self.location}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """What a look at several projects has found, by project, location and name."""
+    """The clusters found in several projects, sorted by project, location and name."""
 
     clusters: tuple[GkeCluster, ...]
     unread: tuple[tuple[str, ConsoleError], ...] = ()  # project -> why its clusters could not be listed
@@ -159,13 +159,13 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:.*?-gke\.(\d+))?")
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The numbers to compare; the last is GKE's own and missing elsewhere; empty if it is no version."""
+    """The numbers of a version for comparison, the last is GKE's patch; empty if it is no version."""
     found = _VERSION.match(version)
     return tuple(int(each) for each in found.groups() if each is not None) if found else ()
 
 
 def is_older(version: str, floor: str) -> bool:
-    """Whether a version comes before another; without a number of GKE's own the first three decide."""
+    """Whether a version precedes another; the GKE patch counts only if both have one."""
     mine, other = numbers(version), numbers(floor)
     length = min(len(mine), len(other))
     return mine[:length] < other[:length]
@@ -206,7 +206,7 @@ class Firewall:
 
 
 def opened(rules: tuple[Firewall, ...], port: int) -> bool:
-    """Whether the first rule about a port, by priority, lets it in from a private range; nothing is open by itself."""
+    """Whether the firewall rule with the highest priority for the port allows a private range; default is closed."""
     for rule in rules:
         if rule.covers(port) and any(_private(source) for source in rule.sources):
             return rule.allows

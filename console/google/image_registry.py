@@ -1,4 +1,4 @@
-"""Images in registries, by the distribution API that all of them speak: whether one is there, and its configuration."""
+"""Reads images from registries by the OCI distribution API: existence and configuration."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ class Answer:
 
 
 class Registry:
-    """The registries of the world; `token` opens Google's, and `stand_in`, an address that plays all of them."""
+    """All registries; `token` is for Google's, `stand_in` is an address that imitates all of them."""
 
     def __init__(self, token: str = "", stand_in: str = "") -> None:
         self._token, self._stand_in = token, stand_in
         self._curl = pycurl.Curl()  # used again, for its connection
 
     async def image(self, text: str) -> ImageFacts:
-        """An image's facts; NotFound, NotAllowed, Unreachable."""
+        """The facts of an image; NotFound, NotAllowed, Unreachable."""
         wanted = ImageReference.of(text)
         bearer = {"Authorization": f"Bearer {self._token}"} if self._stand_in and self._token else {}
         raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)
@@ -120,7 +120,7 @@ class Registry:
         raise AssertionError("the second attempt returns or raises")
 
     async def _bearer(self, wanted: ImageReference, parts: Mapping[str, str]) -> str:
-        """What the registry's own token service gives: to Google's own with our login, to others without any."""
+        """A token from the registry's token service; this login is sent to Google's only."""
         realm = parts.get("realm", "")
         place = _split(realm)
         if place is None:
@@ -141,7 +141,7 @@ class Registry:
     async def _ask(
         self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool = True
     ) -> Answer:
-        """`follows`: redirects too, such as to where the bytes lie; a login goes to the host it is for only."""
+        """One request; `follows`: follow redirects, without sending credentials to another host."""
         return await asyncio.to_thread(self._perform, wanted, address, headers, follows=follows)
 
     def _perform(self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool) -> Answer:
@@ -186,7 +186,7 @@ class Registry:
 
 
 def _split(realm: str) -> SplitResult | None:
-    """The parts of a token service's address; None unless it is https with a plain host."""
+    """The parts of a token service's URL; None unless it is https with a plain host."""
     try:
         parts = urlsplit(realm)
         return parts if parts.scheme == "https" and parts.hostname and "@" not in parts.netloc else None
@@ -208,7 +208,7 @@ def _refused(wanted: ImageReference, status: int) -> Refused:
 
 
 def _fitting(manifests: list[_Layer]) -> _Layer:
-    """The one for the machines: linux on amd64."""
+    """The manifest for linux on amd64."""
     for each in manifests:
         if each.platform and (each.platform.get("os"), each.platform.get("architecture")) == ("linux", "amd64"):
             return each

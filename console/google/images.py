@@ -1,4 +1,4 @@
-"""Image builds and registries around the cluster: build contexts, builds, their logs, and the images there are."""
+"""Image builds and registries for a cluster: contexts, builds, logs, images."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Images:
     # where
 
     async def where(self, project: str = "", location: str = "") -> tuple[str, str]:
-        """Project and region of builds: the connected cluster's, unless others are named."""
+        """Project and region of builds: the given ones, else the connected cluster's."""
         if project and location:
             return project, location
         try:
@@ -71,11 +71,11 @@ class Images:
     # contexts and plans
 
     async def contexts(self) -> tuple[BuildContext, ...]:
-        """The build contexts that come with the console; needs no cluster."""
+        """The build contexts included in this program; needs no cluster."""
         return await asyncio.to_thread(build_context.bundled)
 
     async def context(self, word: str) -> BuildContext:
-        """The context of that name; BadInput names those there are."""
+        """The included context of that name; BadInput lists the known ones."""
         known = await self.contexts()
         found = next((each for each in known if each.name == word), None)
         if found is None:
@@ -84,11 +84,11 @@ class Images:
         return found
 
     async def own_context(self, place: Path) -> BuildContext:
-        """The context in a folder of the person's; BadInput."""
+        """The build context in the person's folder; BadInput."""
         return await asyncio.to_thread(build_context.read_context, place)
 
     async def begin(self, context: BuildContext, project: str = "", location: str = "") -> BuildPlan:
-        """A plan with all that is known: the region's first repository of images, if there is one."""
+        """A new build plan, with the region's first Docker repository if there is one."""
         project, location = await self.where(project, location)
         plan = BuildPlan(context, project, location)
         if REGISTRY not in context.wanted or context.defaults.get(REGISTRY):
@@ -103,11 +103,11 @@ class Images:
         return replace(plan, substitutions={REGISTRY: found[0].address}) if found else plan
 
     def problems(self, plan: BuildPlan) -> tuple[tuple[str, str], ...]:
-        """Why it cannot be built: a substitution ("" for the rest) and a sentence each."""
+        """Why the plan cannot be built: (name of the substitution or empty, sentence)."""
         return build_context.problems(plan)
 
     async def described(self, plan: BuildPlan) -> Mapping[str, Any]:
-        """The request as Google would get it, without its source; BadInput."""
+        """The build request without its source, as it would be sent; BadInput."""
         description = await asyncio.to_thread(build_context.description, plan.context.folder, plan.context.dockerfile)
         module = await loaded("console.google.api.build")
         message: Any = module.message(plan, description)
@@ -118,7 +118,7 @@ class Images:
     # builds
 
     async def build(self, plan: BuildPlan) -> Build:
-        """Pack the context, put it where the builder reads it, ask for the build; it is under way when this returns."""
+        """Upload the context and start the build; it runs when this returns."""
         self._cloud.check_may(f"build {plan.image}")
         if wrong := self.problems(plan):
             raise BadInput(wrong[0][1])
@@ -133,7 +133,7 @@ class Images:
         return build
 
     async def _sent(self, plan: BuildPlan) -> GcsPlace:
-        """The packed context, in the bucket where gcloud puts it too."""
+        """Upload the packed context to the bucket that gcloud uses too; returns its path."""
         buckets = await self._buckets(plan.project)
         bucket = f"{plan.project.replace(':', '_').replace('.', '_')}_cloudbuild"
         try:
@@ -149,7 +149,7 @@ class Images:
         return GcsPlace(bucket, name)
 
     async def _owned(self, buckets: Buckets, name: str) -> bool:
-        """Whether the project has this bucket, also for a login that may not list its buckets."""
+        """Whether the project owns the bucket, also for a login that may not list buckets."""
         try:
             return await buckets.owned(name)
         except ApiDisabled:
@@ -174,7 +174,7 @@ class Images:
         return build
 
     async def cancel(self, number: str, project: str = "", location: str = "") -> Build:
-        """End a build that is under way; Refused if it is over."""
+        """Cancel a running build; Refused if it has ended."""
         self._cloud.check_may(f"cancel build {number}")
         builds = await self._builds(project, location)
         found = await builds.build(number)
@@ -187,7 +187,7 @@ class Images:
     async def log(
         self, number: str, *, follow: bool = True, project: str = "", location: str = ""
     ) -> AsyncGenerator[BuildLine, None]:
-        """Lines of a build's log, until it is over and has printed all, or what there is by now."""
+        """Yield the lines of a build's log: until it has ended, or without `follow` those so far."""
         builds = await self._builds(project, location)
         build = await builds.build(number)
         reader = await self._reader(build)
@@ -218,7 +218,7 @@ class Images:
         return await (await self._registries()).create_repository(project, location, name)
 
     async def registry(self, project: str = "", location: str = "") -> RegistrySurvey:
-        """All images of the project, in the cluster's region and the continent around it; what was not read is named.
+        """All images of the project in the cluster's region and its multi-region.
 
         Raises what keeps the region itself from being read.
         """
@@ -263,12 +263,12 @@ class Images:
         await asyncio.to_thread(build_context.record_builds, self._memory, builds)
 
     async def _know(self, builds: Sequence[Build]) -> None:
-        """Of builds that are remembered, or have succeeded, what became of them."""
+        """Record the state of builds that are recorded or have succeeded."""
         known = {each.build for each in await asyncio.to_thread(build_context.read_built_images, self._memory)}
         await self._note([each for each in builds if each.id in known or each.succeeded])
 
     async def offered(self, offer: FieldChoices) -> FieldChoices:
-        """The images that jobs use, after those that were built, and before those that were seen in the registry."""
+        """The image choices: recently built ones, then those in `offer`, then those in the registry."""
         made = await asyncio.to_thread(build_context.read_built_images, self._memory)
         if any(each.under_way for each in made):
             await self._see_after([each for each in made if each.under_way])
@@ -287,7 +287,7 @@ class Images:
         return replace(offer, names=tuple(names), about=about, why="" if names else offer.why)
 
     async def _see_after(self, made: Sequence[build_context.BuiltImage]) -> None:
-        """What became of builds that were under way; where Google does not tell, they stay as they were."""
+        """Update the recorded state of builds that were running; it stays if Google does not answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK):
                 for each in made:
@@ -299,7 +299,7 @@ class Images:
 
 
 def _without_empty(told: Any) -> Any:
-    """The JSON value without members that are empty or 0."""
+    """The JSON value without empty and zero members."""
     if isinstance(told, dict):
         return {key: found for key, value in told.items() if (found := _without_empty(value)) not in ({}, [], "", 0)}
     return [_without_empty(each) for each in told] if isinstance(told, list) else told

@@ -1,4 +1,4 @@
-"""Node pools as Google's API and the cluster's nodes tell of them together; pools without a machine are pools too."""
+"""Node pools as reported by Google's API combined with the cluster's nodes, including empty pools."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class PoolStatus:
 
     @property
     def short(self) -> int:
-        """Machines that it should have and that are not ready."""
+        """Number of nodes missing or not ready, compared with the target size."""
         return max(0, (self.target or 0) - self.ready)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What there is to say of it, the most urgent first; nothing if all is well."""
+        """Statements about the pool, the most urgent first; empty if all is well."""
         said = [self.pool.message.strip().rstrip(".")] if self.pool.status in BROKEN and self.pool.message else []
         said += [operation_words(each, self.nodes) for each in self.operations]
         if not said and self.pool.status in _STATES:
@@ -93,14 +93,14 @@ class PoolStatus:
         return tuple(said)
 
     def losses(self, nodes: int) -> tuple[str, ...]:
-        """What a resize to that many takes away, to be said before."""
+        """What resizing to `nodes` would remove, to be confirmed first."""
         less = self.nodes - nodes
         words = f"{_nodes(less)} {'goes' if less == 1 else 'go'} with the pods on {'it' if less == 1 else 'them'}."
         return (words,) if less > 0 else ()
 
     @property
     def how(self) -> str:
-        """How its machines are had."""
+        """How its nodes are provisioned, such as "DWS flex-start"."""
         pool = self.pool
         if pool.queued:
             return "DWS, queued"
@@ -112,7 +112,7 @@ class PoolStatus:
 
     @property
     def limits(self) -> str:
-        """Limits of autoscaling; empty: none."""
+        """The autoscaling limits; empty without autoscaling."""
         return f"{self.pool.least} to {self.pool.most}" if self.pool.autoscaling else ""
 
 
@@ -135,7 +135,7 @@ class PoolsSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningRequest:
-    """A ProvisioningRequest: machines that DWS (flex-start) is to bring all at once."""
+    """A ProvisioningRequest: nodes that DWS (flex-start) is to provide all at once."""
 
     namespace: str
     name: str
@@ -151,7 +151,7 @@ class ProvisioningRequest:
 def join_pools(
     cluster: GkeCluster, operations: Iterable[GkeOperation], groups: dict[str, Group | None], fleet: Fleet, now: float
 ) -> tuple[PoolStatus, ...]:
-    """The pools with the nodes of the snapshot; `groups` by pool, None: could not be counted."""
+    """Combine Google's pools with the snapshot's nodes; `groups` by pool, None if unknown."""
     nodes: dict[str, list[Node]] = {}
     for node in fleet.nodes.values():
         nodes.setdefault(node.pool, []).append(node)
@@ -179,7 +179,7 @@ def _facts(
 
 
 def operation_words(operation: GkeOperation, nodes: int = 0) -> str:
-    """What an operation does, with as much progress as is counted: "3 of 16 nodes are being repaired"."""
+    """What an operation does and its progress: "3 of 16 nodes are being repaired"."""
     done, total = operation.done, operation.total
     if doing := _NODES.get(operation.kind):
         if total is None:
@@ -199,7 +199,7 @@ def operation_sentence(operation: GkeOperation, whose: str, nodes: int = 0) -> s
 
 
 def kind_words(kind: str) -> str:
-    """Google's word for an operation, readable: "Set node pool size"."""
+    """An operation type in readable form: "Set node pool size"."""
     return kind.replace("_", " ").capitalize()
 
 
@@ -212,7 +212,7 @@ def _is(number: int) -> str:
 
 
 def with_google(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[Pool, ...]:
-    """Pools of the nodes with what Google says of them, and behind them Google's pools that have no node."""
+    """Pools of the nodes with Google's data, followed by Google's pools without nodes."""
     pools = tuple(found)
     if picture is None:
         return pools

@@ -1,4 +1,4 @@
-"""The node pools of the connected cluster, read, resized and reported; with DWS's ProvisioningRequests."""
+"""Reads and resizes the cluster's node pools, and reports faulty hosts; with ProvisioningRequests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FAULTS = {
 
 
 class NodePools:
-    """The pools of one cluster; asks nothing of Google before it is asked."""
+    """The node pools of the cluster; Google is only asked by its methods."""
 
     def __init__(self, watched: WatchedCluster, cloud: Cloud) -> None:
         self._watched = watched
@@ -49,7 +49,7 @@ class NodePools:
     # looking
 
     async def look(self) -> PoolsSnapshot:
-        """All there is to know now; what may not be read is named in it. Raises where the cluster itself cannot."""
+        """Read all pools; what may not be read is listed in the result. Raises if the cluster cannot be read."""
         gke, cluster = await self._cloud.connected()
         unread: dict[str, str] = {}
         client = self._watched.current_connection.client
@@ -69,14 +69,14 @@ class NodePools:
 
     @property
     def seen(self) -> PoolsSnapshot | None:
-        """What the last look at the pools of this cluster found; None: nobody has looked."""
+        """The last result of `look` for this cluster; None if there is none."""
         return self._cloud.pools_seen.get(self._watched.context)
 
     async def _group(self, addresses: Sequence[str]) -> Group | None:
         return await self._cloud.ask("compute", lambda api, login: api.group(login, addresses))
 
     async def follow(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
-        """Look again and again for as long as this is iterated: often while something is under way, else seldom.
+        """Yield `look` at intervals while iterated, more often while operations are running.
 
         A look that failed is given as its error; after it the pauses grow.
         """
@@ -93,7 +93,7 @@ class NodePools:
             await asyncio.sleep(pause)
 
     def again(self, picture: PoolsSnapshot) -> PoolsSnapshot:
-        """The same snapshot with the nodes of now."""
+        """The same snapshot combined with the current nodes."""
         groups: dict[str, Group | None] = {
             each.pool.name: Group(each.target, each.creating, each.repairing) if each.target is not None else None
             for each in picture.pools
@@ -104,7 +104,7 @@ class NodePools:
     # doing
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
-        """Have that many machines in each zone of the pool; gives the operation that brings them."""
+        """Set the number of nodes per zone; returns the operation."""
         self._cloud.check_may(f"resize node pool {pool}")
         if not 0 <= nodes <= MAX_NODES:
             raise BadInput(f"A node pool cannot have {nodes} nodes.", f"Give a number from 0 to {MAX_NODES:,}.")
@@ -115,7 +115,7 @@ class NodePools:
         return await gke.resize(cluster, pool, nodes)
 
     async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
-        """Let the autoscaler keep a pool between these sizes; 0 and 0 switch it off."""
+        """Set the autoscaling limits of a pool; 0 and 0 disable it. Returns the operation."""
         self._cloud.check_may(f"set the limits of node pool {pool}")
         if not 0 <= least <= most <= MAX_NODES:
             hint = f"Give two numbers from 0 to {MAX_NODES:,}, the smaller first."
@@ -132,7 +132,7 @@ class NodePools:
         return gke, cluster, facts
 
     async def until_over(self, operation: GkeOperation) -> AsyncGenerator[GkeOperation, None]:
-        """The operation as it goes on, until it has ended, well or not."""
+        """Yield the operation as it progresses, until it has ended."""
         gke = await self._cloud.gke()
         yield operation
         while not operation.over:
@@ -143,7 +143,7 @@ class NodePools:
     # faulty hosts
 
     def why_not_report(self, node: Node) -> str:
-        """Why Google would not take a report about this machine; "" if it would."""
+        """Why Google would not accept a fault report about this node; empty if it would."""
         if node.fault:
             return f"It has been reported: {node.fault}{f', {node.repair}' if node.repair else ''}."
         if not node.reservation:
@@ -153,7 +153,7 @@ class NodePools:
         return ""
 
     def reportable(self, node: str, fault: str) -> None:
-        """BadInput, NotFound or Conflict, with the reason, where Google would not take this report."""
+        """Raise BadInput, NotFound or Conflict if Google would not accept this report."""
         if fault not in FAULTS:
             raise BadInput(f"The fault is not known: {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
         found = self._watched.fleet.nodes.get(("", node))
@@ -164,7 +164,7 @@ class NodePools:
             raise Conflict(f"Node {node} cannot be reported. {why}", "See `a4 nodes` for its state.")
 
     async def until_replaced(self, node: str) -> str:
-        """Wait until Google has dealt with a reported host; gives its last word, "replaced" once the node is gone."""
+        """Wait until Google has handled a reported host; returns the last status, "replaced" once the node is gone."""
         async for fleet in self._watched.snapshots():
             found = fleet.nodes.get(("", node))
             if found is None:
@@ -174,7 +174,7 @@ class NodePools:
         return "not known"
 
     async def report(self, node: str, fault: str) -> None:
-        """Report the host of a node as faulty: Google evicts its pods, wipes it and brings another machine."""
+        """Report the host of a node as faulty: Google evicts its pods, wipes it and replaces it."""
         from console.kube import actions
 
         connection = self._watched.connection_for_change(f"report node {node}")
@@ -183,7 +183,7 @@ class NodePools:
 
 
 async def _or_else(instead: T, unread: dict[str, str], what: str, answer: Awaitable[T]) -> T:
-    """The answer, or what counts without one; why there is none is noted."""
+    """The awaited answer, or on an error `instead`, with the reason recorded in `unread`."""
     try:
         return await answer
     except ConsoleError as error:
@@ -204,7 +204,7 @@ _MOST = "500"
 
 
 async def requests(client: Client) -> tuple[ProvisioningRequest, ...]:
-    """Those of all namespaces, latest first; none where the cluster does not have DWS."""
+    """ProvisioningRequests of all namespaces, latest first; empty if the cluster has no DWS."""
     try:
         body = await client.request("GET", _PATH, params={"limit": _MOST}, doing="list ProvisioningRequests")
     except NotFound:

@@ -1,4 +1,4 @@
-"""Google Cloud around a cluster or without one, and what it has to choose from for one kind of field of the form."""
+"""The entry point to Google Cloud, and choices from Google for form fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POOL, _RESERVATION = "cloud.google.com/gke-nodepool", "cloud.google.com/reserva
 
 
 class Google:
-    """Google Cloud around a cluster, or by the login alone for whoever is connected to none.
+    """Google Cloud for a cluster, or for the login alone if none is connected.
 
     Its libraries are loaded by the first question.
     """
@@ -49,13 +49,13 @@ class Google:
 
     @cached_property
     def storage(self) -> CloudStorage:
-        """Buckets, and the file systems that pods can mount."""
+        """Buckets, and file systems that pods can mount."""
         from console.google.storage import CloudStorage
 
         return CloudStorage(self.cloud, self._logs)
 
     async def offer(self, kind: str) -> FieldChoices:
-        """What there is to choose from for one kind of field, of `GOOGLE_KINDS`; why nothing, where it is nothing."""
+        """The choices for one kind of field (one of `GOOGLE_KINDS`), or why there are none."""
         return await offer_of(self, kind)
 
     async def close(self) -> None:
@@ -70,7 +70,7 @@ def _no_cluster() -> NoReturn:
 
 
 async def offer_of(google: Google, kind: str) -> FieldChoices:
-    """The choices of that kind (one of GOOGLE_KINDS); why there are none where Google does not tell them."""
+    """The choices for one kind of field (one of GOOGLE_KINDS), or why there are none."""
     try:
         await google.cloud.place()
     except NotFound as error:
@@ -100,7 +100,7 @@ async def _buckets(google: Google) -> FieldChoices:
 async def _file_systems(
     google: Google, title: str, listing: Awaitable[Sequence[LustreInstance | FilestoreInstance]]
 ) -> FieldChoices:
-    """Those that pods can mount, by what; each fills its fields."""
+    """Choices of mountable file systems; each fills several fields."""
     found, region = await listing, await google.storage.region()
     ready, about = [each for each in found if each.ready and each.endpoint], {}
     for each in ready:
@@ -119,7 +119,7 @@ async def _images(google: Google) -> FieldChoices:
 
 
 async def _pools(google: Google) -> FieldChoices:
-    """Pools and reservations as labels of nodes, those without a machine now too."""
+    """Choices of node pools and reservations as node labels, including empty pools."""
     _, cluster = await google.cloud.connected()
     about = {}
     for pool in (each for each in cluster.pools if each.accelerators):

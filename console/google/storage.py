@@ -1,4 +1,4 @@
-"""Storage around a cluster: buckets and their objects, logs put there, Lustre and Filestore instances."""
+"""Storage for a cluster: buckets and their objects, uploads of logs, Lustre and Filestore instances."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Bucket:
     hierarchical: bool = False  # whether its folders are real ones
 
     def near(self, region: str) -> bool:
-        """Whether it lies in the region of a cluster there, or of a zone of it."""
+        """Whether it is in the cluster's region, or in one that contains it."""
         return bool(region) and (self.location == region or region.startswith(f"{self.location}-"))
 
     def match(self, region: str) -> str:
-        """How its place goes with that of a cluster, in words."""
+        """How its location relates to the cluster's, as text."""
         if self.near(region) and self.location_type == "region":
             return "same region"
         if self.near(region):
@@ -56,7 +56,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class GcsPlace:
-    """A place in a bucket; `path` without a slash in front, empty for the bucket itself."""
+    """A path in a bucket, without a leading slash; empty for the bucket itself."""
 
     bucket: str
     path: str = ""
@@ -66,7 +66,7 @@ class GcsPlace:
 
     @property
     def folder(self) -> str:
-        """The path as a prefix: with a slash at the end, unless empty."""
+        """The path as a prefix with a trailing slash; empty for the bucket itself."""
         return f"{self.path.rstrip('/')}/" if self.path.strip("/") else ""
 
     def up(self) -> GcsPlace:
@@ -75,7 +75,7 @@ class GcsPlace:
 
 
 def gcs_place(text: str) -> GcsPlace:
-    """The place that `gs://BUCKET/PATH` names; BadInput for anything else."""
+    """Parse `gs://BUCKET/PATH`; BadInput for anything else."""
     found = _ADDRESS.match(text.strip())
     if found is None:
         raise BadInput(f"{text} is not a path in a bucket.", "Write gs://BUCKET or gs://BUCKET/FOLDER.")
@@ -84,7 +84,7 @@ def gcs_place(text: str) -> GcsPlace:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object, or a folder of them."""
+    """An object or a folder in a bucket."""
 
     name: str  # the whole name; a folder's ends with a slash
     bytes: int = 0  # 0 for a folder: what is in it is not counted
@@ -103,7 +103,7 @@ class StoredObject:
 
     @property
     def iteration(self) -> int | None:
-        """The iteration of a checkpoint's folder (`iter_0000500/`); None for anything else."""
+        """The iteration of a checkpoint folder (`iter_0000500/`); None for others."""
         found = _ITERATION.match(self.title.rstrip("/")) if self.is_folder else None
         return int(found[1]) if found else None
 
@@ -117,7 +117,7 @@ class Listing:
 
     @property
     def checkpoints(self) -> tuple[StoredObject, ...]:
-        """Folders of checkpoints, last iteration first."""
+        """Checkpoint folders, latest iteration first."""
         found = [each for each in self.objects if each.iteration is not None]
         return tuple(sorted(found, key=lambda each: -(each.iteration or 0)))
 
@@ -159,7 +159,7 @@ class LustreInstance:
 
     @property
     def endpoint(self) -> str:
-        """What is mounted; empty while there is none."""
+        """The mount source; empty while there is none."""
         return self.mount_point
 
     @property
@@ -198,7 +198,7 @@ class FilestoreInstance:
 
     @property
     def endpoint(self) -> str:
-        """What is mounted; empty while there is none."""
+        """The mount source; empty while there is none."""
         return f"{self.address}:/{self.share}" if self.address else ""
 
     @property
@@ -225,7 +225,7 @@ def bucket_values(bucket: str, path: str = "/gcs") -> dict[str, Value]:
 
 
 def mark_checkpoints(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredObject, ...]:
-    """Folders before objects, checkpoints by iteration; the one that is the last whole one is marked.
+    """Sort folders first and checkpoints by iteration, and mark the last complete checkpoint.
 
     `latest` is what Megatron's marker file says; without one no checkpoint is known to be whole.
     """
@@ -250,14 +250,14 @@ class CloudStorage:
             await each.close()
 
     async def project(self, project: str = "") -> str:
-        """The connected cluster's project, else the login's own, unless another is named; BadInput if there is none."""
+        """The given project, else the cluster's, else the login's; BadInput if there is none."""
         found = project or await self._cloud.usual_project()
         if not found:
             raise BadInput("No cluster is connected, and the login names no project.", "Name one: --project ID.")
         return found
 
     async def region(self) -> str:
-        """Where the connected cluster lies; empty if that is not known."""
+        """The region of the connected cluster; empty if unknown."""
         try:
             return (await self._cloud.place()).region
         except NotFound:
@@ -274,13 +274,13 @@ class CloudStorage:
     # buckets
 
     async def buckets(self, project: str = "") -> tuple[Bucket, ...]:
-        """The buckets of the project, those that lie by the cluster first."""
+        """The buckets of the project, nearest to the cluster first."""
         found = await (await self._of(await self.project(project))).listed()
         region = await self.region()
         return tuple(sorted(found, key=lambda each: (not each.near(region), each.location_type != "region", each.name)))
 
     async def folder(self, place: GcsPlace) -> Listing:
-        """What is in a folder; checkpoints by iteration, with the one to go on from marked."""
+        """The contents of a folder; checkpoints by iteration, with the one to resume from marked."""
         buckets = await self._of()
         if place.path and not place.path.endswith("/"):
             place = GcsPlace(place.bucket, place.folder)
@@ -299,7 +299,7 @@ class CloudStorage:
     async def fetch(
         self, place: GcsPlace, folder: Path, progress: Callable[[CopyProgress], None] = lambda _: None
     ) -> FetchReport:
-        """Bring an object, or all that lies under a folder, into a folder of this machine.
+        """Download an object, or everything below a folder.
 
         What is there already, whole and the same, is kept; what failed is named in the report; NotFound if there is
         nothing at all.
@@ -345,7 +345,7 @@ class CloudStorage:
     # logs of jobs
 
     async def store_logs(self, namespace: str, job: str, place: GcsPlace, *, replace: bool = False) -> StoreReport:
-        """Put what all ranks of a job have printed into a bucket.
+        """Upload the logs of all ranks of a job to a bucket.
 
         Under the place: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt where rank 0
         printed tables, connectivity-test.log where it printed what it found. Conflict if there are logs already.
@@ -371,13 +371,13 @@ class CloudStorage:
     # file systems
 
     async def lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
-        """Lustre instances of the project, those of the cluster's zones first."""
+        """Lustre instances of the project, those in the cluster's zones first."""
         project = await self.project(project)
         found = await self._cloud.ask("file_systems", lambda api, login: api.lustre(login, project))
         return _nearest_first(found, await self.region())
 
     async def filestore(self, project: str = "") -> tuple[FilestoreInstance, ...]:
-        """Filestore shares of the project, those of the cluster's region first."""
+        """Filestore shares of the project, those in the cluster's region first."""
         project = await self.project(project)
         found = await self._cloud.ask("file_systems", lambda api, login: api.filestore(login, project))
         return _nearest_first(found, await self.region())
@@ -405,7 +405,7 @@ class _Fetched:
 
 
 def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, ...]:
-    """File systems of the cluster's region first, of them those that can be mounted."""
+    """File systems of the cluster's region first, and among them mountable ones."""
 
     def far(each: InstanceT) -> tuple[bool, bool]:
         near = bool(region) and each.location.split("-")[:2] == region.split("-")[:2]
@@ -415,7 +415,7 @@ def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, 
 
 
 def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) -> str:
-    """What a folder is, in a sentence."""
+    """What a folder contains, as a sentence."""
     iterations = [each.iteration for each in objects if each.iteration is not None]
     if iterations:
         found = f"{len(iterations)} checkpoint{'' if len(iterations) == 1 else 's'}, the last of iteration"

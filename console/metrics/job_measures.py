@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class StepState(Enum):
-    """What a launcher says of a step."""
+    """The state of a launcher step."""
 
     RUNNING = "running"
     DONE = "done"
@@ -59,7 +59,7 @@ class StepState(Enum):
 
 
 class LauncherStep(Struct, frozen=True):
-    """One step of a launcher, as it last reported it."""
+    """One step of a launcher, as last reported."""
 
     number: int
     name: str
@@ -76,7 +76,7 @@ _STEP = re.compile(
 
 
 def launcher_step(line: str) -> LauncherStep | None:
-    """What a launcher says in that line; None if it says nothing."""
+    """Parse a launcher's progress line; None if it is none."""
     found = _STEP.search(line) if "step " in line else None
     if found is None:
         return None
@@ -91,7 +91,7 @@ def launcher_step(line: str) -> LauncherStep | None:
 
 
 class RankProgress:
-    """Of each rank the moment of its last line, and the step it last told of."""
+    """For each rank the time of its last line, and its last step."""
 
     def __init__(self) -> None:
         self._own = own_formats()
@@ -102,7 +102,7 @@ class RankProgress:
         """Of each rank the steps of its longest bar: that of training, not of an evaluation in between."""
 
     def add(self, rank: int, moment: float, text: str) -> None:
-        """A line, or the picture of a bar that is drawn."""
+        """Take a line, or a frame of a progress bar."""
         self.heard[rank] = max(moment, self.heard.get(rank, 0.0))
         found = parse_step(text, self._own) if launcher_step(text) is None else None
         if found is None:
@@ -115,7 +115,7 @@ class RankProgress:
         self.steps[rank] = step
 
     def behind(self, rank: int) -> int:
-        """By how many steps a rank is behind the foremost; 0 if it tells of no steps, or is no more than one behind."""
+        """How many steps a rank is behind the foremost; 0 if unknown or at most one."""
         step = self.steps.get(rank)
         lag = max(self.steps.values()) - step if step is not None else 0
         return lag if lag > 1 else 0

@@ -255,12 +255,12 @@ class Pool:
 
     @property
     def nodes_total(self) -> int:
-        """Nodes that exist now; those that Google brings count too."""
+        """Number of nodes, including those that Google is still creating."""
         return max(len(self.nodes), (self.facts.target or 0) if self.facts else 0)
 
     @property
     def slots64(self) -> int:
-        """Places for a job of 64 GPUs (8 whole machines) within one block."""
+        """Number of jobs of 64 GPUs (8 whole machines) that fit, each within one block."""
         return sum(block.slots // (_LARGE // MACHINE_GPUS) for block in self.floor.blocks)
 
 

@@ -47,7 +47,7 @@ class RankAccess:
         probed: Probe | None,
         named: Path | None,
     ) -> None:
-        """Choose the key (that of the file `named`, if one is) and the name, and word the plan; blocking."""
+        """Choose key (the file `named`, if given) and name, and describe the plan; blocking."""
         self._watched = watched
         self.target = target
         self._rank = rank
@@ -79,7 +79,7 @@ class RankAccess:
         )
 
     def _named(self, key: Identity | None) -> SshHostEntry:
-        """The job's entry with what is known now, under its name or the first that is free."""
+        """The job's updated ssh entry, under its name or the first unused variation."""
         watched, namespace, job = self._watched, self.target.namespace, self._job
         kubeconfig, many = pin_kubeconfig(watched.settings)
         dotted = f".{paths.host(namespace)}"
@@ -120,7 +120,7 @@ class RankAccess:
         )
 
     def write(self, share: bool | None) -> tuple[SshHostEntry, list[str], list[str]]:
-        """Write the entry and the Include line; gives the entry, what was done and what could not be. Blocking."""
+        """Write entry and Include line; returns the entry, what was done, and what failed. Blocking."""
         done, undone = [], []
         places = self._places
         with places.locked():
@@ -148,7 +148,7 @@ class RankAccess:
 
 
 def host_of(places: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
-    """A rank of an entry, and how ssh is called for it; blocking."""
+    """The SshHost of a rank with the ssh command to reach it; blocking."""
     usual = places.user_config if config.present(places) else places.whole_config
     command = ["ssh"] if usual == places.user_config and places.usual else ["ssh", "-F", str(usual)]
     own = entry.pods[str(rank)].keys if str(rank) in entry.pods else ()

@@ -1,4 +1,4 @@
-"""Google Cloud beside GKE itself: one module per service, each the only one that imports its client library.
+"""Clients of Google's APIs: one module per service, each the only importer of its client library.
 
 Nothing here is imported before a screen or command of Google's is opened: the libraries take a second to load.
 """
@@ -13,7 +13,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it prints news of connection
 
 
 def members_by_role(bindings: Iterable[tuple[str, Iterable[str]]]) -> dict[str, frozenset[str]]:
-    """An IAM policy, of which a role may have several bindings: role -> members."""
+    """The members of each role in an IAM policy, whose roles may have several bindings."""
     found: dict[str, frozenset[str]] = {}
     for role, members in bindings:
         found[role] = found.get(role, frozenset()) | frozenset(members)
@@ -21,5 +21,5 @@ def members_by_role(bindings: Iterable[tuple[str, Iterable[str]]]) -> dict[str, 
 
 
 async def loaded(module: str) -> ModuleType:
-    """A module that loads Google's libraries, a second the first time."""
+    """Import a module that loads Google's libraries, in a thread (a second the first time)."""
     return await asyncio.to_thread(importlib.import_module, module)

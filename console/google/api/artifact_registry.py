@@ -24,7 +24,7 @@ class Registries:
         self._client = reach.client(api.ArtifactRegistryAsyncClient)
 
     async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
-        """Those of one location, of any format."""
+        """All repositories of one location, of any format."""
         request = api.ListRepositoriesRequest(parent=f"projects/{project}/locations/{location}", page_size=1000)
         with translate_errors(f"list the image repositories of {project} in {location}"):
             return tuple(
@@ -32,20 +32,20 @@ class Registries:
             )
 
     async def repository(self, project: str, location: str, name: str) -> Repository:
-        """One of them; NotFound."""
+        """One repository; NotFound."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read repository {name} in {location}"):
             return _repository(await self._client.get_repository(name=path, timeout=PATIENCE))
 
     async def members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
-        """Who may do what with a repository, by its own policy: role -> members."""
+        """The IAM policy of a repository: role -> members."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read the IAM policy of repository {name}"):
             policy = await self._client.get_iam_policy({"resource": path}, timeout=PATIENCE)
         return members_by_role((each.role, each.members) for each in policy.bindings)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
-        """Make a repository for images and wait until it is there."""
+        """Create a Docker repository and wait until it exists."""
         request = api.CreateRepositoryRequest(
             parent=f"projects/{project}/locations/{location}",
             repository_id=name,
@@ -61,7 +61,7 @@ class Registries:
                 raise Unreachable(words, "It may still become ready: check again later.") from error
 
     async def images(self, repository: Repository) -> tuple[Image, ...]:
-        """All images of a repository, latest first."""
+        """All images of a repository, newest first."""
         parent = f"projects/{repository.project}/locations/{repository.location}/repositories/{repository.name}"
         request = api.ListDockerImagesRequest(parent=parent, page_size=1000)
         with translate_errors(f"list the images of {repository.address}"):

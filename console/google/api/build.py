@@ -44,7 +44,7 @@ class Builds:
         return f"projects/{self.project}/locations/{self.location}"
 
     async def latest(self, most: int) -> tuple[Build, ...]:
-        """The latest first, no more pages than it takes."""
+        """The latest builds, newest first."""
         request = api.ListBuildsRequest(parent=self._parent, project_id=self.project)
         found: list[Build] = []
         with translate_errors(f"list the builds of {self.project} in {self.location}"):
@@ -55,13 +55,13 @@ class Builds:
         return tuple(found)
 
     async def build(self, number: str) -> Build:
-        """One of them; NotFound."""
+        """One build; NotFound."""
         request = api.GetBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
         with translate_errors(f"read build {number}"):
             return read_build(self.location, await self._client.get_build(request, timeout=PATIENCE))
 
     async def create(self, plan: BuildPlan, description: Mapping[str, Any], bucket: str, source: str) -> Build:
-        """Ask for a build of what was put into a bucket; it is under way when this returns."""
+        """Start a build of a source archive in a bucket; it runs when this returns."""
         build = message(plan, description)
         build.source = api.Source(storage_source=api.StorageSource(bucket=bucket, object_=source))
         request = api.CreateBuildRequest(parent=self._parent, project_id=self.project, build=build)
@@ -77,7 +77,7 @@ class Builds:
 
 
 def message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
-    """A build description (the content of cloudbuild.yml) with the plan's choices, as Google's message; BadInput."""
+    """Google's message for a build description (the content of cloudbuild.yml) with the plan's choices; BadInput."""
     try:
         text = json.dumps({key: value for key, value in description.items() if key not in _OWN_KEYS})
         build = api.Build.from_json(text, ignore_unknown_fields=False)
@@ -130,7 +130,7 @@ PAGE = 1000  # entries in one answer: the service allows sixty answers a minute
 
 
 class BuildEntries:
-    """The entries of one build, read again and again while it is written."""
+    """The Cloud Logging entries of one build, polled while it runs."""
 
     def __init__(self, reach: GoogleSession, project: str, number: str) -> None:
         self._client = reach.client(LoggingServiceV2AsyncClient)
@@ -140,7 +140,7 @@ class BuildEntries:
         """Names of the entries at the latest moment, which the next look finds again."""
 
     async def more(self) -> AsyncGenerator[BuildLine, None]:
-        """Lines that no look before has given, oldest first."""
+        """Yield lines that were not returned before, oldest first."""
         wanted = f'resource.type="build" AND resource.labels.build_id="{self._number}"'
         if self._since:
             wanted += f' AND timestamp>="{self._since}"'
@@ -163,17 +163,17 @@ class BuildEntries:
 
 
 def _written(moment: Any) -> str:
-    """A moment as a filter has it, to the nanosecond: two entries of one moment are told apart by their names."""
+    """A time as a log filter needs it, in nanoseconds; entries of the same time differ by insert id."""
     if hasattr(moment, "rfc3339"):
         return str(moment.rfc3339())
     return datetime.fromtimestamp(moment.timestamp(), UTC).isoformat()
 
 
 class BuildLog:
-    """Lines of one build; each look gives those that none before has given."""
+    """The log of a build; each call returns only new lines."""
 
     def __init__(self, reach: GoogleSession, build: Build, buckets: Buckets | None) -> None:
-        """`buckets`: where the log object is, if there is one."""
+        """`buckets`: access to the log object in a bucket, if there is one."""
         self._entries = BuildEntries(reach, build.project, build.id)
         self._stored: StoredLog | None = None
         if buckets is not None:
@@ -182,7 +182,7 @@ class BuildLog:
         self._by_entries = build.log_entries or self._stored is None
 
     async def more(self) -> AsyncGenerator[BuildLine, None]:
-        """Out of Cloud Logging; where that may not be read, out of the bucket."""
+        """Yield new lines from Cloud Logging, or from the bucket if that may not be read."""
         if self._by_entries:
             try:
                 async with aclosing(self._entries.more()) as lines:
@@ -199,7 +199,7 @@ class BuildLog:
 
 
 class StoredLog:
-    """A log object, read on from where the last look ended."""
+    """A log object in a bucket, read on from the last position."""
 
     def __init__(self, buckets: Buckets, place: GcsPlace) -> None:
         self._buckets, self._place = buckets, place

@@ -35,7 +35,7 @@ AnswerT = TypeVar("AnswerT")
 
 @contextmanager
 def answered(doing: str) -> Iterator[None]:
-    """As `told`, and for what the HTTP library raises by itself."""
+    """Like `translate_errors`, and also for errors of the HTTP library."""
     try:
         with translate_errors(doing):
             yield
@@ -49,7 +49,7 @@ class Buckets:
         self._made: Any = None
 
     def client(self) -> Any:
-        """The library's client; in a thread."""
+        """The library's client; call it in a thread."""
         if self._made is None:
             where = self._reach.practice_http
             options = {"api_endpoint": where} if where else None
@@ -57,7 +57,7 @@ class Buckets:
         return self._made
 
     async def asked(self, doing: str, call: Callable[[Any], AnswerT]) -> AnswerT:
-        """The result of `call`, which gets the client and runs in a thread."""
+        """Run `call` in a thread with the library's client, and return its result."""
         with answered(doing):
             return await asyncio.to_thread(lambda: call(self.client()))
 
@@ -83,7 +83,7 @@ class Buckets:
         return await self.asked(f"read bucket {name}", call)
 
     async def members(self, name: str) -> dict[str, frozenset[str]]:
-        """Who may do what with a bucket, by its own policy: role -> members. What the project gives is not in it."""
+        """The IAM policy of a bucket: role -> members; roles inherited from the project are not included."""
 
         def call(client: Any) -> dict[str, frozenset[str]]:
             policy = client.bucket(name).get_iam_policy(requested_policy_version=3, timeout=PATIENCE, retry=RETRY)
@@ -92,7 +92,7 @@ class Buckets:
         return await self.asked(f"read the IAM policy of bucket {name}", call)
 
     async def create(self, name: str, location: str) -> Bucket:
-        """Make a bucket in the project, with uniform rights."""
+        """Create a bucket with uniform access in the project."""
 
         def call(client: Any) -> Bucket:
             made = api.Bucket(client, name)
@@ -103,7 +103,7 @@ class Buckets:
         return await self.asked(f"create bucket {name}", call)
 
     async def owned(self, name: str) -> bool:
-        """Whether the project has a bucket of that name: anybody may have taken a name that is easily guessed."""
+        """Whether the project owns the bucket: anybody may have taken a guessable name."""
 
         def call(client: Any) -> bool:
             found = client.list_buckets(prefix=name, page_size=PAGE, timeout=PATIENCE, retry=RETRY)
@@ -114,7 +114,7 @@ class Buckets:
     # objects
 
     async def folder(self, place: GcsPlace, most: int = 5 * PAGE) -> tuple[list[StoredObject], bool]:
-        """What is in one folder, folders as such; whether there is more than `most`."""
+        """The contents of one folder, and whether there is more than `most`."""
 
         def call(client: Any) -> tuple[list[StoredObject], bool]:
             found = client.list_blobs(
@@ -132,7 +132,7 @@ class Buckets:
         return await self.asked(f"list {place}", call)
 
     async def tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
-        """All objects that lie under a folder, or the one object of that name, page after page."""
+        """Yield all objects below a folder, or the one object of that name."""
 
         def begin(client: Any) -> Any:
             if place.path and not place.path.endswith("/"):
@@ -152,7 +152,7 @@ class Buckets:
                 yield each
 
     async def text(self, place: GcsPlace, start: int = 0, most: int = 1 << 20) -> bytes:
-        """Bytes of an object from `start` on; none if it has no more, or is not there."""
+        """Bytes of an object from `start` on; empty if there are none, or no object."""
 
         def call(client: Any) -> bytes:
             blob = client.bucket(place.bucket).blob(place.path)
@@ -167,7 +167,7 @@ class Buckets:
         return await self.asked(f"read {place}", call)
 
     async def send(self, place: GcsPlace, file: Path, *, replace: bool = False) -> None:
-        """Put a file of this machine there; Conflict if there is an object already and it is not to be replaced."""
+        """Upload a file; Conflict if the object exists and `replace` is not set."""
 
         def call(client: Any) -> None:
             blob = client.bucket(place.bucket).blob(place.path)
@@ -185,7 +185,7 @@ class Buckets:
 
 
 def replaced(error: ConsoleError) -> bool:
-    """Whether it says that an object is not what it was: deleted, or of another generation."""
+    """Whether the error says that an object was deleted or overwritten."""
     return isinstance(error.__cause__, ApiNotFound | PreconditionFailed)
 
 
@@ -222,7 +222,7 @@ PIECE = 16 * 1024 * 1024  # bytes that one request brings
 async def fetch(
     buckets: Buckets, bucket: str, stored: StoredObject, target: Path, progress: Callable[[int], None]
 ) -> bool:
-    """Bring one object; False if it was there already. `progress` gets the bytes that came or were there.
+    """Download one object; False if it exists already. `progress` gets the number of bytes.
 
     What has come stays beside the target as .NAME.GENERATION.part for the next try; CopyFailed if it came damaged.
     """
@@ -247,7 +247,7 @@ async def fetch(
 
 
 def _piece(bucket: str, stored: StoredObject, part: Path, at: int, checksum: Checksum, client: Any) -> int:
-    """Bring one piece and add it to the file; gives how many bytes that were."""
+    """Download one piece and append it to the file; returns its size."""
     end = min(at + PIECE, stored.bytes) - 1
     data = client.bucket(bucket).blob(stored.name).download_as_bytes(
         start=at, end=end, raw_download=True, checksum=None, timeout=PATIENCE, retry=RETRY,
@@ -288,7 +288,7 @@ def _is_there(target: Path, stored: StoredObject) -> bool:
 
 
 def _begin(part: Path, size: int) -> Checksum:
-    """What an earlier try has left, counted; an empty file where it left nothing that can be used."""
+    """The checksum of what an earlier try left; an empty file if that is unusable."""
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
         if part.is_file() and part.stat().st_size <= size:

@@ -1,4 +1,4 @@
-"""Compute Engine's REST API, asked in threads: Cloud NAT, firewall rules, reservations, and managed instance groups."""
+"""Client of Compute Engine's REST API: Cloud NAT, firewall rules, reservations, managed instance groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def nats(reach: GoogleSession, project: str, region: str) -> tuple[Nat, ..
 
 
 async def firewalls(reach: GoogleSession, project: str, network: str) -> tuple[Firewall, ...]:
-    """Rules of a network for what comes in, those that are switched off left out."""
+    """Enabled ingress firewall rules of a network."""
     path = f"/compute/v1/projects/{project}/global/firewalls"
     found = await asyncio.to_thread(_listed, reach, path, f"list the firewall rules of {project}")
     rules = (
@@ -74,7 +74,7 @@ def _last(link: Any) -> str:
 
 
 def _listed(reach: GoogleSession, path: str, doing: str) -> list[dict[str, Any]]:
-    """All pages of a list; blocking."""
+    """All items of a paged list; blocking."""
     items: list[dict[str, Any]] = []
     token = ""
     with authorized(reach) as session:
@@ -89,7 +89,7 @@ def _listed(reach: GoogleSession, path: str, doing: str) -> list[dict[str, Any]]
 
 
 def authorized(reach: GoogleSession) -> Any:
-    """A session of Compute Engine's REST API, to be closed; blocking, as are all calls with it."""
+    """An HTTP session for Compute Engine, to be closed; it and its calls block."""
     return AuthorizedSession(reach.login())  # type: ignore[no-untyped-call]  # google-auth is untyped
 
 
@@ -97,7 +97,7 @@ def answered(
     session: Any, reach: GoogleSession, path: str, doing: str, params: Mapping[str, str] | None = None, *,
     role: str = "Compute Network Viewer",
 ) -> dict[str, Any]:  # fmt: skip
-    """What a GET of a path or address gives; ApiDisabled, NotAllowed (`role` allows it), NotFound, Unreachable."""
+    """The JSON of a GET; ApiDisabled, NotAllowed (naming `role`), NotFound, Unreachable."""
     try:
         answer = session.get(urljoin(reach.practice_http or _REAL, path), params=params, timeout=PATIENCE)
     except (RequestException, TransportError) as error:
@@ -118,7 +118,7 @@ def answered(
 
 
 async def reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
-    """One of them; NotFound.
+    """One reservation; NotFound.
 
     `name` is what a node pool calls it: NAME or projects/P/reservations/NAME, with or without a block of it behind.
     """
@@ -127,7 +127,7 @@ async def reservation(reach: GoogleSession, project: str, zone: str, name: str) 
 
 
 def named(text: str) -> tuple[str, str]:
-    """Project ("" if it is not told) and name of a reservation."""
+    """(project, name) of a reservation; the project is empty if not given."""
     parts = text.split("/")
     if parts[0] == "projects" and len(parts) > 3:
         return parts[1], parts[3]
@@ -153,7 +153,7 @@ _GROUPS_API = "https://www.googleapis.com"
 
 
 async def group(reach: GoogleSession, urls: Iterable[str]) -> Group:
-    """The groups of one pool, added up."""
+    """The managed instance groups of one node pool, added up."""
     found = await asyncio.gather(*(asyncio.to_thread(_read, reach, url) for url in urls))
     return Group(
         sum(each.target for each in found),
@@ -164,7 +164,7 @@ async def group(reach: GoogleSession, urls: Iterable[str]) -> Group:
 
 
 def _read(reach: GoogleSession, url: str) -> Group:
-    """One group; blocking."""
+    """One managed instance group; blocking."""
     address = url.removeprefix(_GROUPS_API) if reach.practice_http else url
     with authorized(reach) as session:
         told = answered(session, reach, address, f"count the instances of {_last(url)}", role="Compute Viewer")

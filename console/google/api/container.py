@@ -55,7 +55,7 @@ class Gke:
         return read_cluster(project, found)
 
     async def operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
-        """What is under way or has lately ended there, latest first."""
+        """Operations there that are running or recently ended, latest first."""
         async with translate_errors_within(f"list the operations in {location}", PATIENCE):
             parent = f"projects/{project}/locations/{location}"
             answer = await self._client.list_operations(parent=parent, timeout=PATIENCE)
@@ -68,13 +68,13 @@ class Gke:
             return read_operation(project, await self._client.get_operation(name=path, timeout=PATIENCE))
 
     async def resize(self, cluster: GkeCluster, pool: str, nodes: int) -> GkeOperation:
-        """Ask for that many nodes in each zone of a pool; gives the operation that does it."""
+        """Set the number of nodes per zone of a node pool; returns the operation."""
         request = api.SetNodePoolSizeRequest(name=pool_path(cluster, pool), node_count=nodes)
         async with translate_errors_within(f"resize node pool {pool}", PATIENCE):
             return read_operation(cluster.project, await self._client.set_node_pool_size(request, timeout=PATIENCE))
 
     async def scale_between(self, cluster: GkeCluster, pool: str, least: int, most: int) -> GkeOperation:
-        """Let the autoscaler keep a pool between these sizes, over all zones; 0 and 0 switches it off."""
+        """Set the autoscaler's limits of a node pool, over all zones; 0 and 0 disable it. Returns the operation."""
         limits = api.NodePoolAutoscaling(enabled=most > 0, total_min_node_count=least, total_max_node_count=most)
         request = api.SetNodePoolAutoscalingRequest(name=pool_path(cluster, pool), autoscaling=limits)
         async with translate_errors_within(f"set the limits of node pool {pool}", PATIENCE):
@@ -82,7 +82,7 @@ class Gke:
         return read_operation(cluster.project, answer)
 
     async def enable(self, cluster: GkeCluster, addon: str) -> GkeOperation:
-        """Switch on an add-on, by its name in `GkeCluster.addons`; "lustreLegacyPort" switches on both of Lustre's."""
+        """Enable an add-on by its name in `GkeCluster.addons`; "lustreLegacyPort" enables both of Lustre's."""
         update = api.ClusterUpdate(desired_addons_config=_switched_on(addon))
         path = cluster_path(cluster.project, cluster.location, cluster.name)
         async with translate_errors_within(f"enable {addon} in cluster {cluster.name}", PATIENCE):

@@ -1,4 +1,4 @@
-"""Where Google's services answer, and as whom they are asked.
+"""The endpoints of Google's services, and the credentials used for them.
 
 Application Default Credentials for the real ones; the practice cluster serves its own to whoever has its token.
 """
@@ -27,7 +27,7 @@ ClientT = TypeVar("ClientT")
 
 @dataclass(slots=True)
 class GoogleSession:
-    """One login, and the clients made with it; `project` is the login's own, "" if it names none."""
+    """One login and its clients; `project` is the login's own project, empty if it has none."""
 
     practice_grpc: str = ""  # address of the practice services, "127.0.0.1:4000"; "": the real ones
     practice_http: str = ""  # the same for services without gRPC: "http://127.0.0.1:4001"
@@ -40,7 +40,7 @@ class GoogleSession:
 
     @classmethod
     async def real(cls) -> GoogleSession:
-        """Log in with the Application Default Credentials; NotLoggedIn, with what to do, if there are none."""
+        """Log in with the Application Default Credentials; NotLoggedIn if there are none."""
         credentials, project = await asyncio.to_thread(_found)
         return cls(project=project or "", credentials=credentials)
 
@@ -50,7 +50,7 @@ class GoogleSession:
         return cls(told["grpc"], told["http"], told["token"], told["project"])
 
     def client(self, kind: type[ClientT]) -> ClientT:
-        """The asynchronous client of that class (one of the generated ...AsyncClient), made once."""
+        """The asynchronous client of that class (a generated ...AsyncClient), created once."""
         make: Any = kind
         if kind not in self._clients and not self.practice_grpc:
             self._clients[kind] = make(credentials=self.credentials)
@@ -61,7 +61,7 @@ class GoogleSession:
         return client
 
     def login(self) -> Credentials:
-        """The credentials with which the libraries ask; blocking the first time."""
+        """The credentials for Google's libraries; blocking the first time."""
         if self.credentials is None:
             from google.oauth2.credentials import Credentials as Bearer
 
@@ -69,7 +69,7 @@ class GoogleSession:
         return self.credentials
 
     async def token(self) -> tuple[str, float]:
-        """A bearer token, and when it ends (seconds since the epoch, inf: never); renewed if less than a while is left.
+        """A bearer token and when it expires (seconds since the epoch, inf for never); renewed if needed.
 
         Raises NotLoggedIn if it is refused, Unreachable if nobody answers.
         """
@@ -124,7 +124,7 @@ def _found() -> tuple[Any, str | None]:
 
 
 def _renewed(credentials: Any) -> tuple[str, float]:
-    """The token of these credentials; blocking."""
+    """Refresh these credentials and return the token; blocking."""
     from datetime import UTC
 
     from google.auth.exceptions import GoogleAuthError, TransportError

@@ -1,4 +1,4 @@
-"""Google's errors in our words: what was asked, why it was refused, what to do next."""
+"""Translates errors of Google's libraries into this program's errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SERVICES = "google-services-enabled"
 
 @contextmanager
 def translate_errors(doing: str) -> Iterator[None]:
-    """Turn what Google's libraries raise into errors of ours; `doing` continues "Could not ..."."""
+    """Turn exceptions of Google's libraries into this program's errors; `doing` continues "Could not ..."."""
     from google.api_core import exceptions as api
     from google.auth.exceptions import GoogleAuthError
     from grpc.aio import UsageError
@@ -106,7 +106,7 @@ def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
 
 
 def quota_project(said: str, doing: str) -> NotAllowed | None:
-    """What mends a login without a project that its requests count against, or with one that it may not use."""
+    """The error for a login without a quota project, or with one that it may not use; None for other errors."""
     if _NO_QUOTA_PROJECT.search(said):
         words = f"Could not {doing}: this login has no quota project."
         return NotAllowed(words, SET_QUOTA_PROJECT, status=403, reason="NoQuotaProject")
@@ -118,13 +118,13 @@ def quota_project(said: str, doing: str) -> NotAllowed | None:
 
 
 def enabling(service: str) -> str:
-    """What enables a service in the cluster's project: the check that looks for it fixes it."""
+    """The hint on how to enable a service: the preflight check that fixes it."""
     check = _CHECKS.get(service, _SERVICES)
     return f"Enable it: `a4 preflight --fix {check}` (P in the console), or `gcloud services enable {service}`."
 
 
 def disabled_service(error: GoogleAPICallError) -> str:
-    """The service ("container.googleapis.com") that the project has not enabled; "" if that is not the reason."""
+    """The service ("container.googleapis.com") that is not enabled in the project; empty for other errors."""
     if getattr(error, "reason", None) == "SERVICE_DISABLED":
         named = (error.metadata or {}).get("service", "")
         if named:

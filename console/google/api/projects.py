@@ -21,7 +21,7 @@ PATIENCE = 30.0
 
 
 async def projects(reach: GoogleSession, query: str = "") -> AsyncGenerator[Project, None]:
-    """Projects that the login may see, page after page as they come; `query` is Google's, "id:train*"."""
+    """Yield projects visible to the login; `query` is in Google's syntax, "id:train*"."""
     client = reach.client(api.ProjectsAsyncClient)
     request = api.SearchProjectsRequest(query=query or "state:ACTIVE")
     with translate_errors("list the projects"):
@@ -30,7 +30,7 @@ async def projects(reach: GoogleSession, query: str = "") -> AsyncGenerator[Proj
 
 
 async def number(reach: GoogleSession, project: str) -> str:
-    """A project's number; NotFound, NotAllowed."""
+    """A project's number; raises NotFound, NotAllowed."""
     client = reach.client(api.ProjectsAsyncClient)
     async with translate_errors_within(f"read project {project}", PATIENCE):
         found = await client.get_project(name=f"projects/{project}", timeout=PATIENCE)
@@ -38,7 +38,7 @@ async def number(reach: GoogleSession, project: str) -> str:
 
 
 async def members(reach: GoogleSession, project: str) -> dict[str, frozenset[str]]:
-    """Who may do what in a project, by its policy: role -> members. What folders above it give is not in it."""
+    """The IAM policy of a project: role -> members; roles inherited from folders are not included."""
     client = reach.client(api.ProjectsAsyncClient)
     async with translate_errors_within(f"read the IAM policy of {project}", PATIENCE):
         policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=PATIENCE)
@@ -74,7 +74,7 @@ async def enabled(reach: GoogleSession, project: str, services: Collection[str])
 
 
 async def enable(reach: GoogleSession, project: str, service: str) -> None:
-    """Enable a service and wait until it is; Unreachable if that takes longer than five minutes."""
+    """Enable a service and wait; Unreachable if that takes over five minutes."""
     client = reach.client(services_api.ServiceUsageAsyncClient)
     request = services_api.EnableServiceRequest(name=f"projects/{project}/services/{service}")
     doing = f"enable {service} in {project}"

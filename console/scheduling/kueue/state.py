@@ -264,7 +264,7 @@ class Snapshot:
 
 
 class CheckState(StrEnum):
-    """What a check says of a workload."""
+    """The verdict of an admission check on a workload."""
 
     PENDING = "Pending"
     READY = "Ready"
@@ -273,7 +273,7 @@ class CheckState(StrEnum):
 
 
 class Check(Struct, frozen=True):
-    """How one admission check of a workload stands."""
+    """The state of one admission check of a workload."""
 
     name: str
     state: str
@@ -281,7 +281,7 @@ class Check(Struct, frozen=True):
 
 
 def required_checks(queue: QueueNode, flavors: Collection[str] | None) -> frozenset[str]:
-    """The checks of a workload that got these flavors; None: those that it needs whatever it gets."""
+    """The checks that a workload with these flavors needs; None: those needed whatever the flavors."""
     every = {name for group in queue.groups for name in group.flavors}
     if flavors is None:
         return frozenset(name for name, on in queue.checks.items() if (on or every) >= every)
@@ -289,20 +289,20 @@ def required_checks(queue: QueueNode, flavors: Collection[str] | None) -> frozen
 
 
 def open_checks(checks: Iterable[Check]) -> list[Check]:
-    """Those that a workload with quota waits for, what refuses it first; empty: it may be admitted."""
+    """The checks that a workload with quota still waits for, rejections first; empty if it can be admitted."""
     order: dict[str, int] = {CheckState.REJECTED: 0, CheckState.RETRY: 1}
     left = [each for each in checks if each.state != CheckState.READY]
     return sorted(left, key=lambda each: (order.get(each.state, 2), each.name))
 
 
 def fatal_state(checks: Iterable[Check]) -> CheckState | None:
-    """REJECTED or RETRY, if a check says that, for which a workload loses its quota."""
+    """REJECTED or RETRY if a check is in that state, which makes the workload lose its quota."""
     states = {each.state for each in checks}
     return next((each for each in (CheckState.REJECTED, CheckState.RETRY) if each in states), None)
 
 
 def refusal_words(checks: Iterable[Check], state: CheckState, release: Release) -> str:
-    """Kueue's words for the checks in one state, for which a workload loses its quota."""
+    """Kueue's message for checks in a state that makes a workload lose its quota."""
     found = sorted((each for each in checks if each.state == state), key=lambda each: each.name)
     if release.minor < 18:
         names = ",".join(each.name for each in found)
@@ -314,7 +314,7 @@ def refusal_words(checks: Iterable[Check], state: CheckState, release: Release) 
 
 
 def unadmitted_words(release: Release, *, reserved: bool, ready: bool) -> tuple[str, str]:
-    """Reason and message of a workload that is no longer admitted."""
+    """(reason, message) of the condition of a workload that is no longer admitted."""
     if reserved:
         reason = "UnsatisfiedAdmissionChecks" if release.observability else "UnsatisfiedChecks"
         return reason, "The workload has not all checks ready"
