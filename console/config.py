@@ -24,6 +24,7 @@ Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour s
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
 AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu"]
 Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
+ADDRESS = "^[a-zA-Z0-9+.-]{1,20}://."
 FASTEST = 0.25
 """Seconds between two snapshots of the cluster."""
 PLACEHOLDERS = ("job", "pod", "node", "namespace", "context")
@@ -79,6 +80,18 @@ class ThemeConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     colors: Annotated[dict[str, Color], Meta(description="colours by name")] = msgspec.field(default_factory=dict)
 
 
+class Notifications(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where alarms are sent. Addresses hold secrets: neither this nor what holds it shows them."""
+
+    to: Annotated[
+        tuple[Annotated[str, Meta(pattern=ADDRESS, description="an address as apprise takes it, SCHEME://…")], ...],
+        Meta(description="addresses that apprise takes: Slack, mail, webhooks, ntfy, …"),
+    ] = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self.to)} addresses>"
+
+
 class LogFormat(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a training program of one's own prints a step."""
 
@@ -109,6 +122,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
         default_factory=dict
     )
     commands: Annotated[tuple[OwnCommand, ...], Meta(description="commands of one's own")] = ()
+    notifications: Annotated[Notifications, Meta(description="where the console sends alarms")] = Notifications()
     formats: Annotated[tuple[LogFormat, ...], Meta(description="formats of one's own training logs")] = ()
     alarms: Annotated[Thresholds, Meta(description="thresholds of alarms")] = Thresholds()
 
@@ -130,6 +144,9 @@ class Loaded(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     text: str | None = None
     """The file; None: there is none."""
+
+    def __repr__(self) -> str:
+        return f"<{self.path}>"  # the text may hold secrets
 
     def where(self, *path: str | int) -> int:
         """The line on which a setting stands."""
@@ -229,7 +246,8 @@ def _checked(value: Any, kind: Any, path: tuple[str | int, ...], text: str, prob
     try:
         return msgspec.convert(value, Annotated[bare, meta] if meta else bare)
     except msgspec.ValidationError:
-        said = f"{_dotted(path)} is {_short(value)}, and has to be {_allowed(bare, meta)}."
+        found = "not shown" if path[:1] == ("notifications",) else _short(value)  # it may hold a secret
+        said = f"{_dotted(path)} is {found}, and has to be {_allowed(bare, meta)}."
         problems.append(Problem(line_of(text, path), said, path))
         return None
 
@@ -238,7 +256,8 @@ def _checked_struct(
     value: Any, kind: type[Struct], path: tuple[str | int, ...], text: str, problems: list[Problem]
 ) -> Any:
     if not isinstance(value, dict):
-        said = f"{_dotted(path)} is {_short(value)}, and has to be a table with {', '.join(kind.__struct_fields__)}."
+        found = "not shown" if path[:1] == ("notifications",) else _short(value)
+        said = f"{_dotted(path)} is {found}, and has to be a table with {', '.join(kind.__struct_fields__)}."
         problems.append(Problem(line_of(text, path), said, path))
         return None
     types = get_type_hints(kind, include_extras=True)

@@ -6,9 +6,11 @@ import os
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from console.metrics.alarm_rules import GLYPH, AlarmKind, full_text, next_step
+from console.metrics.notify import Outbox
 from screens.widgets.log.view import LogView, Told
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class AlarmNotifier:
         self._told: Counter[tuple[str, str, str]] = Counter()
         self._before: Counter[tuple[str, str, str]] = Counter()
         self._unexplained: set[tuple[str, str, float]] = set()
+        self.outbox = Outbox()
 
     def not_yet_told(self, app: ConsoleApp, alarms: list[Alarm]) -> list[Alarm]:
         """Those of these that were not told before the last reconnect to this cluster."""
@@ -119,9 +122,23 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     alarms.watch_namespace(app.only_namespace)
     new = bell.not_yet_told(app, alarms.take_new()) + bell.explained(alarms.latest)
     _show(app, new)
+    _send(app, bell.outbox, new)
     for alarm in new:
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
             notify_terminal(app, f"{alarm.job}: {alarm.kind}", full_text(alarm, app.session.watch))
+
+
+def _send(app: ConsoleApp, outbox: Outbox, alarms: list[Alarm]) -> None:
+    """To the addresses of the settings; those of the practice cluster are of no use to anybody else."""
+    if not alarms or not app.loaded.config.notifications.to or app.settings.practice:
+        return
+    for each in alarms:
+        where = f"{app.session.context}, namespace {each.namespace}"
+        outbox.add(f"{each.job}: {each.kind}", f"{full_text(each, app.session.watch)} ({where})")
+    if not outbox.sending:
+        outbox.sending = True
+        tell = partial(app.notify, title="Alarms are not sent", severity="warning", timeout=SHOWN)
+        app.run_worker(outbox.send(lambda: app.loaded.config.notifications.to, tell), group="notifications")
 
 
 def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:

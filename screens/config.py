@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import importlib
 import inspect
@@ -22,6 +23,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from console.config import PLACEHOLDERS, Config, Loaded, OwnCommand, Problem, json_schema, load_config
 from console.errors import BadInput
+from console.metrics.notify import failure_text, send, shown
 from screens.cli.output import print_json, print_line, print_table
 from screens.widgets.line import DARK, LIGHT
 
@@ -329,7 +331,9 @@ def show_config(options: ConfigOptions) -> int:
         lists = [(name, ", ".join(titles)) for name, titles in known.lists.items()]
         return _print_names(("list", "columns"), lists, as_json=options.json)
     loaded = load_config()
-    problems = all_problems(loaded, known)
+    if options.what == "notify":
+        return _try_notifications(loaded.config.notifications.to)
+    problems = all_problems(loaded, known) + (_addresses(loaded) if options.what == "check" else [])
     settings = _in_force(loaded, problems)
     if options.json:
         wrong = [{"line": each.line, "problem": each.text} for each in problems]
@@ -346,6 +350,23 @@ def show_config(options: ConfigOptions) -> int:
     return BadInput.exit_code if problems and options.what == "check" else 0
 
 
+def _addresses(loaded: Loaded) -> list[Problem]:
+    """What is wrong with the addresses of alarms, which takes a process that knows them all."""
+    to, at = loaded.config.notifications.to, ("notifications", "to")
+    failed = asyncio.run(send(to, "", "")) if to else {}
+    return [Problem(loaded.where(*at), f"notifications.to: {failure_text(to, failed)}", at)] if failed else []
+
+
+def _try_notifications(addresses: Sequence[str]) -> int:
+    """Send a message to all of them."""
+    if not addresses:
+        raise BadInput("There are no addresses to send to.", 'Name some in config.toml: [notifications] to = ["…"].')
+    failed = asyncio.run(send(addresses, "a4", "This is where the a4 console sends alarms."))
+    for each in addresses:
+        print_line(f"{shown(each)} {f'failed: {failed[each]}' if each in failed else 'has taken a message'}")
+    return 1 if failed else 0
+
+
 def _print_names(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, as_json: bool) -> int:
     if as_json:
         print_json({"items": [dict(zip(titles, row, strict=True)) for row in rows]})
@@ -357,6 +378,8 @@ def _print_names(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, as
 def _in_force(loaded: Loaded, problems: Sequence[Problem]) -> dict[str, Any]:
     """The settings without what is wrong."""
     settings: dict[str, Any] = msgspec.to_builtins(loaded.config)
+    if to := loaded.config.notifications.to:
+        settings["notifications"]["to"] = [shown(each) for each in to]
     wrong = {each.path for each in problems} - {each.path for each in loaded.problems}  # those are not in it
     refused = {path[1] for path in wrong if path[:1] == ("commands",)}
     settings["commands"] = [
@@ -383,7 +406,7 @@ def _print_in_force(loaded: Loaded, settings: Mapping[str, Any]) -> None:
         parts = {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
         for key, part in parts.items() if value else ():
             source = f"line {loaded.where(*key.split('.', 1))}" if part != default.get(name) else "default"
-            rows.append((key, part if isinstance(part, str) else json.dumps(part), source))
+            rows.append((key, part if isinstance(part, str) else json.dumps(part, ensure_ascii=False), source))
         if not value:
             rows.append((name, "none", "default"))
     there = loaded.text is not None

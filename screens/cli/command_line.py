@@ -245,11 +245,11 @@ class PracticeOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigOptions(JsonOptions):
-    what: Literal["show", "check", "keys", "lists", "schema"] = word(
-        nargs="?", choices=("show", "check", "keys", "lists", "schema"), default="show",
+    what: Literal["show", "check", "keys", "lists", "schema", "notify"] = word(
+        nargs="?", choices=("show", "check", "keys", "lists", "schema", "notify"), default="show",
         help="show: each setting, its value, and where it comes from; check: what is wrong in the file, by line (exit "
         "code 2); keys: the bindings that may have other keys; lists: the lists and their columns; schema: the JSON "
-        "schema of the file, for editors",
+        "schema of the file, for editors; notify: sends a message to the addresses of [notifications]",
     )  # fmt: skip
 
 

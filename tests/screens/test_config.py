@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from console.config import OwnCommand, config_path, load_config
+from console.metrics.alarm_rules import AlarmKind
 from console.settings import Settings
 from screens.__main__ import main
 from screens.config import all_problems, applies, fill, known_names
@@ -17,6 +18,7 @@ from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar
 from tests.screens.press import console, screen_text, text_of, toasts, until
+from tests.web_server import server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -244,3 +246,35 @@ def test_what_is_wrong_is_not_listed_as_in_force(capsys: pytest.CaptureFixture[s
 def test_a_command_is_named_by_its_own_line_after_one_that_is_left_out() -> None:
     found = said_of('[[commands]]\nname = "A"\ncommand = "x"\n' + command("nokey+foo", "B", "x"))
     assert [each[:13] for each in found] == ["1 commands[1]", "5 There is no"]
+
+
+async def test_alarms_are_sent_to_the_addresses_and_what_fails_is_told_once() -> None:
+    with server() as (host, got):
+        write(f'[notifications]\nto = ["json://u:secret-7@{host}", "nonsense://secret-7"]')
+        async with console() as (app, pilot, session):
+            session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no step for 76 s")
+            await until(pilot, lambda: "Alarms are not sent" in toasts(app))
+            session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
+            await until(pilot, lambda: len(got) == 2)
+            assert toasts(app).count("Alarms are not sent") == 1
+            assert "nonsense://… (number 2): apprise knows no such address" in toasts(app)
+            assert "secret-7" not in toasts(app)
+    assert [body["title"] for *_, body in got] == ["nccl-0412: stall", "llama-70b: nan"]
+    assert "no step for 76 s" in got[0][2]["message"]
+
+
+def test_a_secret_of_an_address_is_never_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with server() as (host, got):
+        write(f'[notifications]\nto = ["json://u:secret-7@{host}", "nonsense://secret-7"]')
+        assert main(["config"]) == 0
+        assert main(["config", "--json"]) == 0
+        assert main(["config", "check"]) == 2
+        assert got == []
+        assert main(["config", "notify"]) == 1
+    said = capsys.readouterr()
+    assert "secret-7" not in said.out + said.err
+    assert '["json://…", "nonsense://…"]' in said.out
+    assert "config.toml:2: notifications.to: nonsense://… (number 2): apprise knows no such address." in said.out
+    assert "json://… has taken a message" in said.out
+    assert "nonsense://… failed: apprise knows no such address" in said.out
+    assert len(got) == 1

@@ -1,0 +1,100 @@
+"""Alarms for people who do not look: sent to addresses of the settings by a process that nobody waits for.
+
+An address holds a password or a token, so of each only its scheme is ever shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from console.assets import CHILDREN, module_command, module_environment
+from console.logs.redact import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+LIMIT = 30
+"""Seconds after which the process ends, whatever it waits for."""
+MOST = 20
+"""Alarms that wait while others are sent; of more only their number is told."""
+LONGEST = 2000
+_SCHEME = re.compile(r"([a-zA-Z0-9+.-]{1,20}://).*", re.DOTALL)
+
+
+def shown(address: str) -> str:
+    """What may be shown of an address."""
+    return _SCHEME.sub(r"\1…", address) if _SCHEME.fullmatch(address) else "…"
+
+
+async def send(addresses: Sequence[str], title: str, text: str) -> dict[str, str]:
+    """Send a message to all of these, or with an empty one only look at them; why it failed, of each that did."""
+    clean_title, clean = (
+        "".join(each if each.isprintable() or each == "\n" else " " for each in redact(words))[:LONGEST]
+        for words in (title, text)
+    )
+    asked = json.dumps({"to": list(addresses), "title": clean_title, "text": clean}).encode()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *module_command("console.metrics.send_message"), cwd=CHILDREN, env=module_environment(),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError as error:
+        return dict.fromkeys(addresses, f"the process that sends could not be started: {error.strerror}")
+    try:
+        answer, _ = await process.communicate(asked)
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise
+    if process.returncode:
+        late = process.returncode == -signal.SIGALRM
+        why = f"no answer came within {LIMIT} s" if late else f"the process that sends ended with {process.returncode}"
+        return dict.fromkeys(addresses, why)
+    failed: list[str] = json.loads(answer)
+    return {address: why for address, why in zip(addresses, failed, strict=True) if why}
+
+
+def failure_text(addresses: Sequence[str], failed: dict[str, str]) -> str:
+    """Which addresses failed and why, as the end of a sentence."""
+    return "; ".join(f"{shown(each)} (number {addresses.index(each) + 1}): {why}" for each, why in failed.items()) + "."
+
+
+class Outbox:
+    """Sends alarms in their order, those that come meanwhile together; what fails is told once."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, str]] = []
+        self._more = 0
+        self._failed: set[str] = set()
+        self.sending = False
+        """Set by whoever begins to send."""
+
+    def add(self, title: str, text: str) -> None:
+        if len(self._waiting) < MOST:
+            self._waiting.append((title, text))
+        else:
+            self._more += 1
+
+    async def send(self, addresses: Callable[[], Sequence[str]], tell: Callable[[str], None]) -> None:
+        """Send what waits until nothing does; `tell` gets a sentence about addresses that fail for the first time."""
+        try:
+            while self._waiting:
+                waiting, more, to = self._waiting, self._more, addresses()
+                self._waiting, self._more = [], 0
+                title, text = waiting[0]
+                if len(waiting) > 1:
+                    title = f"{len(waiting) + more} alarms"
+                    text = "\n".join(f"{head}: {words}" for head, words in waiting)
+                    text += f"\nand {more} more" if more else ""
+                failed = await send(to, title, text)
+                if new := {each: why for each, why in failed.items() if each not in self._failed}:
+                    tell(f"Not sent to addresses of [notifications] in config.toml: {failure_text(to, new)}")
+                self._failed = set(failed)
+        finally:
+            self.sending = False

@@ -1,0 +1,89 @@
+"""Alarms that are sent: to a server of this machine, never shown with their addresses, a failure told once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.config import Loaded, load_config
+from console.metrics.notify import MOST, Outbox, failure_text, send, shown
+from tests.web_server import server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "hunter2-token"
+
+
+async def test_a_message_goes_to_all_addresses_without_secrets_and_control_characters() -> None:
+    with server() as (host, got):
+        to = [f"json://u:{SECRET}@{host}/hook", f"ntfy://{host}/gpus?auth=token&token={SECRET}"]
+        assert await send(to, "llama: nan", "loss is nan\x07; HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyzabcdef") == {}
+    assert len(got) == 2
+    (hook,) = [body for path, _, body in got if path == "/hook"]
+    assert hook["title"] == "llama: nan"
+    assert hook["message"].startswith("loss is nan ; HF_TOKEN=")
+    assert "hf_abcdefghij" not in json.dumps([body for *_, body in got])
+
+
+async def test_an_address_that_fails_is_named_without_its_secret() -> None:
+    with server(500) as (host, _):
+        to = [f"json://u:{SECRET}@{host}", f"nonsense://{SECRET}", f"jsons://{SECRET}.invalid"]
+        failed = await send(to, "a", "b")
+    text = failure_text(to, failed)
+    assert "json://… (number 1): it refused the message or was not reached" in text
+    assert "nonsense://… (number 2): apprise knows no such address" in text
+    assert "jsons://… (number 3): it refused" in text
+    assert SECRET not in text
+
+
+async def test_a_message_without_text_only_looks_at_addresses() -> None:
+    with server() as (host, got):
+        assert await send([f"json://{host}", "slack://one"], "", "") == {"slack://one": "apprise knows no such address"}
+    assert got == []
+
+
+async def test_alarms_that_come_while_others_are_sent_go_together_and_failures_are_told_once() -> None:
+    told: list[str] = []
+    outbox = Outbox()
+    with server() as (host, got):
+        addresses = [f"json://{host}", f"nonsense://{SECRET}"]
+        outbox.add("one: stall", "no step")
+        sending = asyncio.create_task(outbox.send(lambda: addresses, told.append))
+        await asyncio.sleep(0)  # it has taken the first one
+        for at in range(MOST + 3):
+            outbox.add(f"job-{at}: nan", "no loss")
+        await sending
+    assert [body["title"] for *_, body in got] == ["one: stall", f"{MOST + 3} alarms"]
+    assert got[1][2]["message"].splitlines()[-1] == "and 3 more"
+    assert len(told) == 1
+    assert SECRET not in told[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[notifications]\nto = "slack://{SECRET}"',
+        f'[notifications]\nto = ["{SECRET}"]',
+        f'notifications = "slack://{SECRET}"',
+        f'[notifications]\nto = ["slack://{SECRET}"',
+        f'[notifications]\nto = ["slack://a/b/{SECRET}"]\nof = 1',
+    ],
+)
+def test_no_sentence_about_the_settings_shows_a_secret(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    found = load_config(tmp_path / "config.toml")
+    assert found.problems
+    assert SECRET not in repr(found.problems)
+    assert SECRET not in repr(found)
+    assert SECRET not in repr(found.config.notifications)
+    assert isinstance(found, Loaded)
+
+
+def test_of_an_address_only_its_scheme_is_shown() -> None:
+    assert shown(f"slack://{SECRET}/b") == "slack://…"
+    assert shown(f"{SECRET}") == "…"
+    assert shown(f"mailtos://u:{SECRET}@example.com?to=x\n") == "mailtos://…"
