@@ -113,7 +113,7 @@ def open_console(options: Options) -> int:
 def view(options: ViewOptions) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("a4 view needs a terminal.", "Without one: a4 read FILE, grep, less.")
-    from screens.pages.log_file import view as show
+    from screens.pages.log import view as show
 
     return show(options.file)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from console.google.api.endpoints import GoogleSession
+from console.google.api.calls import GoogleSession
 from practice.cluster import PracticeCluster
 from practice.google.cloud import PROJECT, PracticeGoogle
 from practice.google.server import GoogleServer

@@ -24,8 +24,8 @@ from console.google.clusters import Clusters, Place
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
+    from console.google.api.calls import GoogleSession
     from console.google.api.container import Gke
-    from console.google.api.endpoints import GoogleSession
     from console.google.clusters import GkeCluster, Project
     from console.google.node_pools import PoolsSnapshot
     from console.kube.kubeconfig import Kubeconfig
@@ -78,7 +78,7 @@ class Cloud:
         folder = str(self.practice_folder or "")
         async with self._opening:
             if folder not in self._reaches:
-                kind = (await loaded("console.google.api.endpoints")).GoogleSession
+                kind = (await loaded("console.google.api.calls")).GoogleSession
                 made = kind.practice(await self._practice_answer()) if folder else await kind.real()
                 self._reaches[folder] = made
             reach = self._reaches[folder]

@@ -25,8 +25,7 @@ from urllib.parse import urlsplit
 
 from console.errors import BadKubeconfig, NotLoggedIn, Unreadable
 from console.kube.objects.meta import parse_time
-from console.kube.proxies import is_loopback, proxy_of
-from console.kube.target import Secret
+from console.kube.target import Secret, is_loopback, proxy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

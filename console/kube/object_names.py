@@ -11,9 +11,9 @@ import msgspec
 
 from console.kube.kinds import reader_of
 from console.kube.kubeconfig import load
-from console.kube.locate_rank import JOBSETS
 from console.kube.login import Login
 from console.kube.objects.meta import Wire
+from console.kube.port_forward import JOBSETS
 from console.kube.raw_connection import open_connection
 
 if TYPE_CHECKING:

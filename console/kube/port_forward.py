@@ -2,20 +2,183 @@
 
 In the two channels of protocol v4, which cost a byte per message; it cannot close one direction. Nothing is kept
 here: a reader that is slow makes the sender wait, in both directions, by not reading from the connection.
+
+The pod that runs a rank now is found with two small requests sent together. The rules are those of
+`console.scheduling.ranks`: numbers run over the replicated jobs in the order of the spec, their
+Jobs, and the completion indexes of each Job; the pod that counts is of the newest attempt.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-from urllib.parse import quote
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from urllib.parse import quote, urlencode
 
-from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
+from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, NotThere, Refused, Unreachable
+from console.kube.find_job import format_other_namespaces, known_jobs_hint
+from console.kube.kinds import reader_of
+from console.kube.objects.meta import is_condition_true
+from console.kube.rank_address import LivePod
 from console.kube.raw_connection import RawResponse, error_from_raw_response
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from console.kube.login import Login
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.pod import Pod
+    from console.kube.rank_address import RankAddress
     from console.kube.raw_connection import RawConnection
     from console.kube.websocket import WebSocket
+
+
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2"
+_OK, _NOT_FOUND = 200, 404
+_SOME = 500  # jobs that are listed to find the one that was meant
+
+
+class JobEnded(NotFound):
+    """The job has ended or is gone, and will not come back."""
+
+
+class PodPending(NamedTuple):
+    """No pod of the rank can be connected to yet; `words` is the reason, phrased to end a sentence."""
+
+    words: str
+
+
+async def locate(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
+    """The live pod of a rank, or why there is none yet. Raises BadInput for a rank that the job does not have, JobEnded
+    when it is over or gone, Refused and its subclasses.
+    """
+    if address.pod:
+        return await _named(wire, login, address)
+    path = f"{JOBSETS}{_in_namespace(address)}/jobsets/{quote(address.job, safe='')}"
+    jobset_answer, pods_answer = await wire.get(path, _pods(address, completion_index=address.number))
+    body = await _body(jobset_answer, login, f"read job {address.job}")
+    if body is None:
+        hint = await _hint(wire, login, address)
+        raise JobEnded(f"There is no job {address.job} in namespace {address.namespace}.", hint, status=_NOT_FOUND)
+    jobset: JobSet = reader_of("jobsets").read_object(body, f"Job {address.job}")
+    number, place = _place(jobset, address)
+    if place[2] != address.number:  # the guess that saved a round trip was wrong
+        (pods_answer,) = await wire.get(_pods(address, completion_index=place[2]))
+    listed = await _body(pods_answer, login, f"find {address}") or b"{}"
+    pods = reader_of("pods")
+    found: dict[tuple[str, str], Pod] = pods.build_models(pods.read_page(listed).items)[0]
+    here = [
+        pod
+        for pod in found.values()
+        if (pod.replicated_job, max(0, pod.job_index), max(0, pod.completion_index)) == place
+        and pod.jobset_uid in {jobset.uid, ""}
+        and pod.attempt >= jobset.restarts
+    ]
+    return _choose(jobset, number, sorted(here, key=lambda pod: (pod.attempt, pod.created)))
+
+
+def _in_namespace(address: RankAddress) -> str:
+    return f"/namespaces/{quote(address.namespace, safe='')}"
+
+
+async def _hint(wire: RawConnection, login: Login, address: RankAddress) -> str:
+    """A hint that names other namespaces with a job of that name, else the jobs that may be listed."""
+
+    async def jobs(path: str) -> Iterable[tuple[str, str]]:
+        (answer,) = await wire.get(f"{JOBSETS}{path}")
+        found = await _body(answer, login, f"look for job {address.job}") or b"{}"
+        reader = reader_of("jobsets")
+        return sorted(reader.build_models(reader.read_page(found).items)[0])
+
+    with suppress(ConsoleError):
+        everywhere = await jobs(f"/jobsets?{urlencode({'fieldSelector': f'metadata.name={address.job}'})}")
+        if there := format_other_namespaces([namespace for namespace, _ in everywhere]):
+            return there
+    with suppress(ConsoleError):
+        return known_jobs_hint(
+            address.job, [name for _, name in await jobs(f"{_in_namespace(address)}/jobsets?limit={_SOME}")]
+        )
+    return "`a4 jobs -A` lists all there are."
+
+
+def _pods(address: RankAddress, completion_index: int) -> str:
+    selector = (
+        f"jobset.sigs.k8s.io/jobset-name={address.job},batch.kubernetes.io/job-completion-index={completion_index}"
+    )
+    return f"/api/v1{_in_namespace(address)}/pods?{urlencode({'labelSelector': selector})}"
+
+
+async def _body(answer: RawResponse, login: Login, doing: str) -> bytes | None:
+    """The body of a response; None for 404, other failures are raised."""
+    if answer.status == _NOT_FOUND:
+        return None
+    if answer.status != _OK:
+        raise await error_from_raw_response(login, answer, doing)
+    return answer.body
+
+
+def _place(jobset: JobSet, address: RankAddress) -> tuple[int, tuple[str, int, int]]:
+    """The pod's index and its (replicated job, Job, completion index); NotThere lists the existing ones."""
+    groups = list(dict.fromkeys(group.name for group in jobset.groups))
+    if address.group and address.group not in groups:
+        raise NotThere(f"{address.job} has no replicated job {address.group}.", f"It has: {', '.join(groups)}.")
+    within = [
+        (number, (group.name, job, index))
+        for number, (group, job, index) in enumerate(jobset.places)
+        if address.group in {"", group.name}
+    ]
+    if address.number >= len(within):
+        where = f" in {address.group}" if address.group else ""
+        hint = f"Its pods{where} are 0 to {len(within) - 1}." if within else "It has no pods."
+        raise NotThere(f"{address.job} has no pod {address.number}{where}.", hint)
+    return within[address.number]
+
+
+def _choose(jobset: JobSet, number: int, here: Sequence[Pod]) -> LivePod | PodPending:
+    """The newest attempt's pod, or why it cannot be connected to; `here` has the pods of one index, oldest first."""
+    live = [pod for pod in here if not pod.deleting_since and not pod.finished]
+    if live and _runs(live[-1]):
+        return _target(live[-1], number)
+    for word in ("Completed", "Failed"):
+        if jobset.terminal_state == word or is_condition_true(jobset.conditions, word):
+            raise JobEnded(f"{jobset.name} has ended ({word.lower()}): no pod of it can be reached.", status=_NOT_FOUND)
+    if live:
+        return PodPending(f"its pod {live[-1].name} is {_why_not(live[-1])}")
+    if here:
+        state = "is being deleted" if here[-1].deleting_since else f"has ended ({here[-1].phase.lower()})"
+        return PodPending(f"its pod {here[-1].name} {state} and no other is there yet")
+    return PodPending("the job waits for quota" if jobset.suspended else "it has no pod yet")
+
+
+async def _named(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
+    """The pod of that name, or why it cannot be connected to; JobEnded once it is gone, as nothing replaces it."""
+    (answer,) = await wire.get(f"/api/v1{_in_namespace(address)}/pods/{quote(address.pod, safe='')}")
+    body = await _body(answer, login, f"read pod {address.pod}")
+    if body is None:
+        raise JobEnded(f"There is no pod {address.pod} in namespace {address.namespace}.", status=_NOT_FOUND)
+    pod: Pod = reader_of("pods").read_object(body, f"Pod {address.pod}")
+    if pod.finished:
+        raise JobEnded(f"Pod {address.pod} has ended ({pod.phase.lower()}).", status=_NOT_FOUND)
+    return _target(pod, -1) if _runs(pod) else PodPending(f"it is {_why_not(pod)}")
+
+
+def _target(pod: Pod, number: int) -> LivePod:
+    return LivePod(pod.namespace, pod.name, pod.uid, pod.main.name if pod.main else "", number, pod.node)
+
+
+def _runs(pod: Pod) -> bool:
+    return pod.phase == "Running" and not pod.deleting_since
+
+
+def _why_not(pod: Pod) -> str:
+    """Why a pod does not run yet, as the scheduler or the kubelet reports it."""
+    if pod.deleting_since:
+        return "being deleted"
+    waiting = (each.reason for each in pod.containers if each.state == "waiting")
+    reason = next((each for each in waiting if each not in {"", "PodInitializing"}), "")
+    if not reason and (pod.gated or pod.unschedulable):
+        reason = "SchedulingGated" if pod.gated else "Unschedulable"
+    return f"pending ({reason})" if reason else pod.phase.lower()
+
 
 CHANNELS = "v4.channel.k8s.io"
 DATA, ERROR = 0, 1

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Struct
 
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, error_from_status, translate_errors
-from console.kube.proxies import PORTS
+from console.kube.target import PORTS
 from console.kube.websocket import WebSocket
 
 if TYPE_CHECKING:

@@ -1,12 +1,29 @@
-"""One kubeconfig context with its cluster and user entries."""
+"""One kubeconfig context with its cluster and user entries, and the proxy by which its server is reached.
+
+The environment is read as kubectl reads it (Go's httpproxy): HTTPS_PROXY for https, HTTP_PROXY for http, upper case
+before lower case; never for this machine itself; NO_PROXY has names (subdomains too), .suffixes (subdomains only), *,
+addresses and their ranges (10.0.0.0/8), and all but ranges may name a port. ALL_PROXY, which kubectl leaves alone,
+comes last, if it is an HTTP proxy: what desktops put there is SOCKS, and what kubectl reaches without it is so here.
+Elsewhere a SOCKS 5 proxy is taken too.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
+
+from console.errors import BadKubeconfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Secret(str):
@@ -66,3 +83,112 @@ class Target(Masked):
     namespace: str
     cluster: Cluster
     user: User
+
+
+PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+"""Of proxies by their scheme, where none is named. As for kubectl, either kind of SOCKS proxy resolves names itself."""
+_PORTS = {"http": 80, "https": 443}
+
+
+def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os.environ) -> Secret:
+    """URL of the proxy for a server, empty if there is none; `given` is the kubeconfig's proxy-url.
+
+    Raises BadKubeconfig for one of another kind than HTTP and SOCKS 5; its words hold neither name nor password.
+    """
+    if given:
+        return _usable(given, "The kubeconfig's proxy-url")
+    try:
+        parts = urlsplit(server)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        return Secret()  # whoever asks such a server says that it is none
+    if not port or is_loopback(host):
+        return Secret()
+    name, address = _named(environment, f"{parts.scheme}_proxy")
+    if not address:
+        name, address = _named(environment, "all_proxy")
+        if not _with_scheme(address).startswith(("http:", "https:")):
+            return Secret()
+    if _is_left_out(host, port, _named(environment, "no_proxy")[1]):
+        return Secret()
+    return _usable(address, name)
+
+
+def is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address.is_loopback if address else host == "localhost"
+
+
+def _named(environment: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The name as it is spelled in the environment, and the value; upper case counts before lower case."""
+    return next(((each, environment[each]) for each in (name.upper(), name) if environment.get(each)), ("", ""))
+
+
+def _with_scheme(address: str) -> str:
+    """The address with http:// in front if it has no scheme, as in "proxy.example:3128"."""
+    address = address.strip()
+    return address if not address or "://" in address else f"http://{address}"
+
+
+def _usable(address: str, where: str) -> Secret:
+    whole = _with_scheme(address)
+    try:
+        parts = urlsplit(whole)
+        named = bool(parts.hostname) and (parts.port is None or parts.port > 0) and " " not in whole
+        named = named and whole.isprintable()  # urlsplit has such in a name, or leaves it out
+    except ValueError:
+        parts, named = None, False
+    if parts is None or not named:
+        # What cannot be read may hold a password anywhere, so it is not repeated.
+        raise BadKubeconfig(f"{where} is not the address of a proxy.", "Write it as http://HOST:PORT.")
+    if parts.scheme not in PORTS:
+        raise BadKubeconfig(
+            f"{where} names a proxy of an unsupported scheme ({parts.scheme}).", "Give an http:// or socks5:// one."
+        )
+    return Secret("socks5h" + whole[len("socks5") :] if parts.scheme == "socks5" else whole)
+
+
+def _is_left_out(host: str, port: int, listed: str) -> bool:
+    address = _address(host)
+    entries = [each.strip().lower() for each in listed.split(",")]
+    return any(_matches(each, host.lower(), address, port) for each in entries if each)
+
+
+def _matches(entry: str, host: str, address: Address | None, port: int) -> bool:
+    if entry == "*":
+        return True
+    if "/" in entry:
+        return address is not None and _is_within(address, entry)
+    name, only = _without_port(entry)
+    if only and only != str(port):
+        return False
+    known = _address(name)
+    if known is not None or address is not None:
+        return known == address
+    suffix = name.removeprefix("*")
+    return host.endswith(suffix) if suffix.startswith(".") else host == suffix or host.endswith(f".{suffix}")
+
+
+def _without_port(entry: str) -> tuple[str, str]:
+    """Split a NO_PROXY entry into host and port: "x.example:443", "10.0.0.1", "[fd00::1]:443", "fd00::1"."""
+    if entry.startswith("["):
+        name, _, port = entry[1:].partition("]")
+        return name, port.removeprefix(":")
+    name, _, port = entry.partition(":")
+    return (entry, "") if ":" in port else (name, port)
+
+
+def _is_within(address: Address, entry: str) -> bool:
+    try:
+        return address in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False
+
+
+def _address(host: str) -> Address | None:
+    """Parse an IP address; an IPv4-mapped IPv6 address becomes the IPv4 one. None for a host name."""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found

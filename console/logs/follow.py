@@ -1,4 +1,7 @@
-"""Logs of jobs and containers, each followed once for all its readers and stored on disk; and why a job failed."""
+"""Logs of jobs and containers, each followed once for all its readers and stored on disk; and why a job failed.
+
+Logs of the previous run of a container are those before its restart, from an earlier pod, or from disk.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines with their severity, and the coverage of a job's logs."""
+"""Log lines with their severity, the coverage of a job's logs, and lines of a known program that cannot be parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurements of a job, parsed from its log as far as it was read: launcher steps, tests, training steps.
+"""The measurements of a job, parsed from its log as far as it was read: signs of life, tests, training steps.
 
 For lists, the ends of the logs of running jobs are read now and then; how often, how much and how many is bounded.
 """

@@ -21,7 +21,7 @@ from console.metrics.alarm_watch import AlarmWatch, JobSample
 from console.metrics.gpu_metrics import DCGM
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import progress_of_measures
-from console.metrics.log_reader import LogReader
+from console.metrics.measured_log import LogReader
 from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.training.run import RunEventKind
 from console.metrics.training.steps import RunPosition

@@ -1,4 +1,8 @@
-"""Parses what programs measure in a log: NCCL tests and training steps, which is all a list of jobs needs."""
+"""Parses what programs measure in one log, or in the merged log of a job: NCCL tests and training steps.
+
+The first rank prints the tables of nccl-tests; training is told by the first rank, by the last one, or by all. Of jobs
+with many ranks only those two are read. Steps that several ranks tell are told apart by who printed the line.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,21 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from console.logs.collectors import CollectorUnwrapper
+from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.parser import NcclParser
+from console.metrics.training.formats.programs import checkpoint
 from console.metrics.training.parser import TrainingParser
 from console.metrics.training.run import TrainingRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.logs.line import LogLine, UnparsedLines
+    from console.logs.line import LogLine, RankLine, UnparsedLines
+    from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.parser import GrowingTest
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.reader import RunReader
+
 
 _LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one begins: an object or an array of some
@@ -125,3 +133,143 @@ def _advance(tracks: list[TrainingRun], reading: MeasuredLog, time: float, times
     tracks += [TrainingRun(reader.format) for reader in reading.training[len(tracks) :]]
     for track, reader in zip(tracks, reading.training, strict=True):
         track.follow(reader, time, times)
+
+
+ALL_OF = 16  # ranks up to which all are read
+_FEW = 16  # lines after which it is noted when they were printed
+
+
+def ranks_to_read(number: int) -> set[int] | None:
+    """The ranks whose lines are parsed; None for all."""
+    return None if number <= ALL_OF else {0, number - 1}
+
+
+class _Tables:
+    """Parses the tests in the log of one rank."""
+
+    def __init__(self) -> None:
+        self.done: list[MeasuredTest] = []
+        self._parser = NcclParser()
+        self._of: tuple[int, str, str] | None = None
+        self._tests: list[MeasuredTest] = []
+
+    def take(self, of: tuple[int, str, str], rank: int, texts: Sequence[str], time: float) -> bool:
+        """Parse lines of one run of its container; returns whether anything was found."""
+        if of != self._of:
+            self._begin_anew(of)
+        found = self._parser.feed("\n".join([*texts, ""]).encode())
+        return self._keep(found, of[0], rank, time)
+
+    def _begin_anew(self, of: tuple[int, str, str]) -> None:
+        self.done += self._tests
+        self._parser, self._of, self._tests = NcclParser(), of, []
+
+    def _keep(self, changed: Sequence[NcclTest], attempt: int, rank: int, time: float) -> bool:
+        if not changed:
+            return False
+        known = {each.index: each for each in self._tests}
+        self._tests = []
+        for at, test in enumerate(self._parser.tests):
+            old = known.get(at)
+            fresh = MeasuredTest(test, attempt=attempt, rank=rank, index=len(self.done) + at, at=time)
+            self._tests.append(old if old is not None and old.test == test else fresh)
+        return True
+
+    def close(self, rank: int) -> bool:
+        last = self._tests[-1].at if self._tests else 0.0
+        return self._keep(self._parser.close(), self._of[0] if self._of else 0, rank, last)
+
+    @property
+    def tests(self) -> list[MeasuredTest]:
+        return [*self.done, *self._tests]
+
+    @property
+    def parser(self) -> NcclParser:
+        return self._parser
+
+
+class LogReader:
+    """Parses the log of one job; `take` may run in a thread."""
+
+    def __init__(self, measures: JobMeasures, number: int) -> None:
+        self._measures = measures
+        self._several = number > 1
+        self._tables: dict[int, _Tables] = {}
+        self._training = TrainingParser()
+        self._tracks: list[TrainingRun] = []
+        self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
+        self._time = 0.0
+
+    def take(self, lines: Sequence[RankLine]) -> bool:
+        """Parse the next lines in order of time; returns whether anything changed."""
+        changed = self._take_tables(lines)
+        for line in lines:
+            name = line.rank, line.attempt, line.pod, line.container
+            number = self._lines[name] = self._lines.get(name, 0) + 1
+            if self._training.may_tell(line.text):
+                changed |= self._take_line(line, number)
+            if "heckpoint" in line.text:
+                changed |= self._take_checkpoint(line)
+        return changed
+
+    def close(self) -> None:
+        for rank, tables in self._tables.items():
+            tables.close(rank)
+        self._training.close()
+        self._sync(self._time)
+        self._tell_tests()
+
+    # tables
+
+    def _take_tables(self, lines: Sequence[RankLine]) -> bool:
+        groups: dict[tuple[int, int, str, str], list[RankLine]] = {}
+        for line in lines:
+            groups.setdefault((line.rank, line.attempt, line.pod, line.container), []).append(line)
+        changed = False
+        for name, group in groups.items():
+            rank = name[0]
+            tables = self._tables.setdefault(rank, _Tables())
+            for start in range(0, len(group), _FEW):
+                some = group[start : start + _FEW]
+                texts = [line.text for line in some]
+                changed |= tables.take(name[1:], rank, texts, some[-1].time)
+            if (unread := tables.parser.unreadable) is not None:
+                self._measures.unreadable["nccl"] = rank, unread
+        if changed:
+            self._tell_tests()
+        return changed
+
+    def _tell_tests(self) -> None:
+        every = [test for rank in sorted(self._tables) for test in self._tables[rank].tests]
+        # A test that another rank printed too, or of which another rank tells only that it failed.
+        whole = [each for each in every if each.test.rows] or every
+        self._measures.tests = tuple(whole)
+
+    # training
+
+    def _take_line(self, line: RankLine, number: int) -> bool:
+        before = self._training.unreadable
+        changed = self._training.read_line(line.text, number, line.rank if self._several else None)
+        if (unread := self._training.unreadable) is not before and unread is not None:
+            self._measures.unreadable["training"] = line.rank, unread
+            changed = True
+        self._time = line.time
+        if changed:
+            self._sync(line.time)
+        return changed
+
+    def _sync(self, time: float) -> None:
+        runs = self._training.runs
+        for run in runs[len(self._tracks) :]:
+            self._tracks.append(TrainingRun(run.format))
+            self._measures.tracks = tuple(self._tracks)
+            self._measures.grown()
+        for run, track in list(zip(runs, self._tracks, strict=True))[-2:]:
+            track.follow(run, time)
+
+    def _take_checkpoint(self, line: RankLine) -> bool:
+        found = checkpoint(line.text)
+        if found is None or not self._tracks:
+            return False
+        self._tracks[-1].add_checkpoint(found.step, line.time)
+        return True

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from console.logs.line import LogLine, RankLine
     from console.logs.segment import LogSegment
     from console.metrics.job_monitor import JobMonitor
-    from console.metrics.log_reader import LogReader
+    from console.metrics.measured_log import LogReader
     from console.metrics.nccl.history import MeasuredTest, NodeBandwidth
     from console.metrics.training.run import TrainingRun
     from console.scheduling.failure import RankFailure
@@ -207,7 +207,7 @@ class Measures:
             measures.notify()
 
     async def _follow_job(self, measures: JobMeasures, once: bool) -> None:
-        from console.metrics.log_reader import LogReader, ranks_to_read
+        from console.metrics.measured_log import LogReader, ranks_to_read
 
         namespace, name = measures.key
         jobset = self._cluster.fleet.jobsets.get(measures.key)
@@ -341,7 +341,7 @@ class Measures:
         """The measurements and lines in a JobSet's stored log; None if nothing is stored."""
         from console.logs.job_log import ChangeSubscription, LogCursor
         from console.logs.store import find_stored_job
-        from console.metrics.log_reader import LogReader, ranks_to_read
+        from console.metrics.measured_log import LogReader, ranks_to_read
 
         folder = self._logs().folder
         shelf = await asyncio.to_thread(find_stored_job, folder, "", namespace, name, uid) if uid else None

@@ -18,7 +18,7 @@ from console.preflight.check import Observation
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping
 
-    from console.google.api.endpoints import GoogleSession
+    from console.google.api.calls import GoogleSession
     from console.google.builds import Build, Repository
     from console.google.clusters import GkeCluster, Place, Reservation
     from console.google.storage import Bucket, FilestoreInstance, LustreInstance

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from console.scheduling.kueue_snapshot import gpu_flavors, kueue_snapshot, kueue_workload
-from console.scheduling.order import closed_reason, queue_order
+from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, kueue_snapshot, kueue_workload, queue_order
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.virtual_cluster import VirtualCluster
 

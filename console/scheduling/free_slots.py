@@ -14,9 +14,8 @@ from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue.state import Flavor, PodSet
 from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree, best_fit, fill, roomiest, spread
 from console.scheduling.kueue_snapshot import UNNAMED, node_of
-from console.scheduling.node_labels import BLOCK, LEVELS, SUBBLOCK, label_of, level_name
 from console.scheduling.quota_accounts import QuotaHolder, fewest_holders, quota_holder_of
-from console.scheduling.topology import MACHINE_GPUS, host
+from console.scheduling.topology import BLOCK, LEVELS, MACHINE_GPUS, SUBBLOCK, host, label_of, level_name
 from console.scheduling.why_answer import Category
 
 if TYPE_CHECKING:

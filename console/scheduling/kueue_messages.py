@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from console.kube.objects.meta import GPU, condition
-from console.scheduling.order import cluster_queue_name
+from console.scheduling.kueue_snapshot import cluster_queue_name
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.why_answer import Category
 

@@ -17,8 +17,7 @@ from msgspec.structs import astuple, replace
 from console.kube.objects.meta import GPU
 from console.kube.snapshot import per_snapshot
 from console.scheduling.kueue.quota_tree import QuotaNode
-from console.scheduling.kueue_snapshot import flavor_of, gpu_flavors, kueue_snapshot
-from console.scheduling.order import cluster_queue_name, queue_order
+from console.scheduling.kueue_snapshot import cluster_queue_name, flavor_of, gpu_flavors, kueue_snapshot, queue_order
 from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:

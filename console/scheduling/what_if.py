@@ -15,8 +15,7 @@ from console.kube.find_job import find_job
 from console.kube.objects.meta import GPU
 from console.scheduling.expected_starts import MAX_WAITING, all_gpu_flavors, cluster_of
 from console.scheduling.kueue.state import PodSet, Workload
-from console.scheduling.kueue_snapshot import ANY_TAINT
-from console.scheduling.order import closed_reason
+from console.scheduling.kueue_snapshot import ANY_TAINT, closed_reason
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.scenario import NODE_GPUS
 from console.scheduling.virtual_cluster import queued_again

@@ -17,8 +17,13 @@ from console.scheduling.free_slots import (
 )
 from console.scheduling.kueue.state import Check, open_checks
 from console.scheduling.kueue_messages import KueueMessage, preempted_by, read_message
-from console.scheduling.kueue_snapshot import gpu_flavors
-from console.scheduling.order import closed_reason, cluster_queue_name, queue_order, queue_position
+from console.scheduling.kueue_snapshot import (
+    closed_reason,
+    cluster_queue_name,
+    gpu_flavors,
+    queue_order,
+    queue_position,
+)
 from console.scheduling.quota_accounts import account, best_flavor, explain_quota, job_name
 from console.scheduling.why_answer import Category, Why
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.errors import NotFound
 from console.kube.find_job import find_job
-from console.scheduling.order import queue_position
+from console.scheduling.kueue_snapshot import queue_position
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, word

@@ -16,9 +16,7 @@ from console.launch.recipes import LaunchPlan
 from console.launch.releases import DiffKind, unified
 from console.metrics.alarm_rules import AlarmKind
 from console.preflight.check import tally, unseen
-from console.scheduling import queue_choice
-from console.scheduling.launch_forecast import CHECK, forecast
-from console.scheduling.queue_choice import PAST, choose_queue
+from console.scheduling.launch_forecast import CHECK, PAST, QUEUE_KINDS, choose_queue, forecast
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
 from console.session import catalog
@@ -175,7 +173,7 @@ async def with_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
         if ask.gpus and not ask.queue:
             warn(f"No queue, as requested: {_PAST}.")
         return plan
-    choice = choose_queue(await session.wait_until_listed(*queue_choice.KINDS), ask)
+    choice = choose_queue(await session.wait_until_listed(*QUEUE_KINDS), ask)
     if choice.queue:
         others = f" --queue NAME chooses another ({', '.join(choice.others)})," if choice.others else ""
         warn(f"Queue {choice.queue}: {choice.why}.{others} --queue {PAST} bypasses Kueue.")

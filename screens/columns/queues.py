@@ -12,8 +12,7 @@ from msgspec import Struct
 from console.kube.objects.meta import GPU
 from console.kube.objects.workload import WorkloadState
 from console.metrics.health import Level
-from console.scheduling.kueue_snapshot import gpu_flavors
-from console.scheduling.order import cluster_queue_name, queue_order
+from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order
 from console.scheduling.quota_accounts import account, queue_account
 from console.scheduling.why import why
 from screens import wording

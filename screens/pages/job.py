@@ -18,7 +18,7 @@ from screens.columns.jobs import first_tab, head, told
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import RANK_ACTIONS
 from screens.dialogs.stop import stop_jobs
-from screens.job_tabs.events import EventsTab
+from screens.job_tabs.cluster import EventsTab, YamlTab
 from screens.job_tabs.gpus import GpusTab
 from screens.job_tabs.hang import HangTab
 from screens.job_tabs.log import LogTab
@@ -26,7 +26,6 @@ from screens.job_tabs.nccl import NcclTab
 from screens.job_tabs.ranks import RanksTab
 from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
-from screens.job_tabs.yaml import YamlTab
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.sentence_line import SentenceLine
 

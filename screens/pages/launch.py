@@ -9,7 +9,7 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from console.scheduling.queue_choice import choose_queue
+from console.scheduling.launch_forecast import choose_queue
 from screens.base import LiveScreen
 from screens.dialogs.launch import (
     GoogleOffers,

@@ -12,7 +12,7 @@ from console.attach.tunnel.engine import LocalForward, PortForwarder
 from console.attach.tunnel.relay import login
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube import port_forward
-from console.kube.locate_rank import JobEnded
+from console.kube.port_forward import JobEnded
 from console.kube.rank_address import PortPair, RankAddress
 from tests.contract.cluster import CORE, JOBSETS, eventually
 from tests.contract.space import container

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Input
 
-from console.google.api.endpoints import GoogleSession
+from console.google.api.calls import GoogleSession
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.build import AskBuild

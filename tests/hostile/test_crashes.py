@@ -16,7 +16,7 @@ import pytest
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.cli.crash import LONGEST, cleaned, report
-from screens.pages.log_file import LogFileApp
+from screens.pages.log import LogFileApp
 from tests.fakes import FakeSession
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.scene import scene

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.widgets import Static
 
 from console.logs.text import FileText
-from screens.pages.log_file import LogFileApp
+from screens.pages.log import LogFileApp
 from tests.screens.press import text_of, until
 from tests.screens.test_key_order import type_at_once
 
@@ -63,7 +63,7 @@ async def test_letters_right_after_the_slash_are_the_search(tmp_path: Path) -> N
 async def test_an_empty_file_is_said_to_be_empty_until_something_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("screens.pages.log_file.LOOK", 0.02)
+    monkeypatch.setattr("screens.pages.log.LOOK", 0.02)
     place = tmp_path / "train.log"
     place.touch()
     text = FileText(place)

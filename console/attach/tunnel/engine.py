@@ -20,8 +20,7 @@ from console.attach.tunnel import published
 from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Local, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
-from console.kube.locate_rank import JobEnded, PodPending, locate
-from console.kube.port_forward import open_pipe
+from console.kube.port_forward import JobEnded, PodPending, locate, open_pipe
 from console.kube.rank_address import LivePod, PortPair, RankAddress
 from console.kube.raw_connection import open_connection
 

@@ -9,11 +9,11 @@ from google.cloud import artifactregistry_v1 as api
 
 from console.errors import Unreachable
 from console.google.api import members_by_role
-from console.google.api.failures import translate_errors
+from console.google.api.calls import translate_errors
 from console.google.builds import Image, Repository
 
 if TYPE_CHECKING:
-    from console.google.api.endpoints import GoogleSession
+    from console.google.api.calls import GoogleSession
 
 PATIENCE = 30.0
 CREATING = 120.0  # seconds that making a repository may take

@@ -17,14 +17,14 @@ from requests import exceptions as transport
 
 from console.errors import TRY_AGAIN, Conflict, ConsoleError, CopyFailed, Unreachable
 from console.google.api import members_by_role
-from console.google.api.failures import translate_errors
+from console.google.api.calls import translate_errors
 from console.google.storage import Bucket, GcsPlace, StoredObject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
     from pathlib import Path
 
-    from console.google.api.endpoints import GoogleSession
+    from console.google.api.calls import GoogleSession
 
 
 PATIENCE = 30.0  # seconds of silence that one request may last

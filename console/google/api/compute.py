@@ -11,15 +11,14 @@ from google.auth.transport.requests import AuthorizedSession
 from requests import RequestException
 
 from console.errors import TRY_AGAIN, ApiDisabled, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.google.api.endpoints import LOG_IN
-from console.google.api.failures import quota_project
+from console.google.api.calls import LOG_IN, quota_project
 from console.google.clusters import Firewall, Nat, Reservation
 from console.google.node_pools import Group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from console.google.api.endpoints import GoogleSession
+    from console.google.api.calls import GoogleSession
 
 
 PATIENCE = 15.0

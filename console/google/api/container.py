@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from google.cloud import container_v1 as api
 
 from console.errors import ApiDisabled
-from console.google.api.failures import translate_errors_within
+from console.google.api.calls import translate_errors_within
 from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from console.google.api.endpoints import GoogleSession
+    from console.google.api.calls import GoogleSession
 
 PATIENCE = 30.0  # seconds for one call, retries of the library within
 _ADDONS: dict[str, Callable[[api.Cluster], bool]] = {

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from google.cloud import filestore_v1, lustre_v1
 
-from console.google.api.failures import translate_errors
+from console.google.api.calls import translate_errors
 from console.google.storage import FilestoreInstance, LustreInstance
 
 if TYPE_CHECKING:
-    from console.google.api.endpoints import GoogleSession
+    from console.google.api.calls import GoogleSession
 
 PATIENCE = 30.0
 

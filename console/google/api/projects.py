@@ -8,13 +8,13 @@ from google.cloud import resourcemanager_v3 as api
 from google.cloud import service_usage_v1 as services_api
 
 from console.google.api import members_by_role
-from console.google.api.failures import translate_errors, translate_errors_within
+from console.google.api.calls import translate_errors, translate_errors_within
 from console.google.clusters import Project
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
 
-    from console.google.api.endpoints import GoogleSession
+    from console.google.api.calls import GoogleSession
 
 
 PATIENCE = 30.0

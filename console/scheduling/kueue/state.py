@@ -1,4 +1,8 @@
-"""The state an admission cycle works on: workloads, queues, flavors, nodes, and a snapshot that allows trials."""
+"""The state an admission cycle works on: workloads, queues, flavors, nodes, and a snapshot that allows trials.
+
+An admission check, by which others have to agree once a workload has its quota, is for all workloads of a ClusterQueue,
+or for those that get one of the flavors it names. Ports Kueue 0.18, with the words of 0.17 and 0.19.
+"""
 
 from __future__ import annotations
 

@@ -10,9 +10,8 @@ from textual.containers import Vertical
 from console.kube.snapshot import WatchState
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Recipe, spell
-from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast
-from console.scheduling.node_labels import level_name
-from console.scheduling.queue_choice import rank_queues
+from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast, rank_queues
+from console.scheduling.topology import level_name
 from screens import wording
 from screens.columns.column import Column
 from screens.widgets.sentence_line import SentenceLine, folded_runs

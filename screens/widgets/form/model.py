@@ -17,7 +17,7 @@ from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, R
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from console.scheduling.queue_choice import QueueChoice
+    from console.scheduling.launch_forecast import QueueChoice
 
 
 PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a few words

@@ -10,7 +10,7 @@ from google.auth.exceptions import RefreshError, TransportError
 
 from console.errors import BadKubeconfig, NotFound, NotLoggedIn, Unreachable
 from console.google.account import Cloud
-from console.google.api.endpoints import GoogleSession
+from console.google.api.calls import GoogleSession
 from console.google.clusters import Place
 from console.session import Session
 from console.settings import Settings

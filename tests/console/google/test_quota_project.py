@@ -10,9 +10,8 @@ import pytest
 from google.api_core.exceptions import Forbidden
 
 from console.errors import ApiDisabled, NotAllowed
+from console.google.api.calls import GoogleSession, google_error
 from console.google.api.compute import answered
-from console.google.api.endpoints import GoogleSession
-from console.google.api.failures import google_error
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from console.attach.tunnel import engine, relay
 from console.attach.tunnel.engine import LocalForward, PortForwarder
 from console.errors import BadInput, NotFound, NotLoggedIn, Unreachable
 from console.kube import websocket
-from console.kube.locate_rank import JobEnded
+from console.kube.port_forward import JobEnded
 from console.kube.rank_address import LivePod, PortPair, RankAddress
 from console.kube.target import User
 from tests.apiserver import ApiServer, eventually, status

@@ -3,7 +3,7 @@
 import pytest
 
 from console.errors import BadInput
-from console.google.api.failures import enabling
+from console.google.api.calls import enabling
 from console.preflight.all_checks import BY_NAME, CHECKS, named_checks
 from console.preflight.check import name_of
 

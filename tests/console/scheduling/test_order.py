@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from console.kube.objects.meta import Condition
 from console.kube.objects.queue import LocalQueue
 from console.kube.objects.workload import Workload
-from console.scheduling.order import queue_order, queue_position, queue_timestamp
+from console.scheduling.kueue_snapshot import queue_order, queue_position, queue_timestamp
 from tests.fakes import fleet_of
 
 DOOR = LocalQueue("default", "team", cluster_queue="a4")

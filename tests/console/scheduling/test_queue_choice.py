@@ -10,8 +10,7 @@ import pytest
 from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.snapshot import WatchState, WatchStatus
-from console.scheduling.launch_forecast import LaunchDemand
-from console.scheduling.queue_choice import QueueChoice, choose_queue
+from console.scheduling.launch_forecast import LaunchDemand, QueueChoice, choose_queue
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:

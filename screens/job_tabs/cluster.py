@@ -1,14 +1,15 @@
-"""What was reported of a job, its Jobs, its pods and its Workload."""
+"""Two tabs of what the cluster tells of a job: its events, and its YAML."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual import getters
+from textual import getters, work
 
 from screens.columns.jobs import events_of
 from screens.job_tabs.tab import JobTab
 from screens.widgets.table.events import EventTable
+from screens.widgets.yaml import YamlText
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -39,3 +40,26 @@ class EventsTab(JobTab):
     @property
     def focus_target(self) -> Widget:
         return self.table
+
+
+class YamlTab(JobTab):
+    NAME = "yaml"
+    KEY = "y"
+    TITLE = "YAML"
+
+    text = getters.query_one(YamlText)
+
+    def compose(self) -> ComposeResult:
+        yield YamlText()
+
+    @property
+    def focus_target(self) -> Widget:
+        return self.text
+
+    def opened(self) -> None:
+        self._read()
+
+    @work(group="yaml", exclusive=True)
+    async def _read(self) -> None:
+        with self.live.report_errors(f"Could not read JobSet {self.key[1]}"):
+            self.text.show(await self.live.session.watch.manifest("JobSet", *self.key))
