@@ -63,11 +63,11 @@ def _section(name: str, parser: argparse.ArgumentParser, everywhere: set[str]) -
     parts = [
         f"## a4 {name}",
         text(" ".join((parser.description or "").split())),
-        f"```text\n{_usage(parser, words, options)}\n```",
+        "\n".join(("```text", *usage(parser, words, options), "```")),
     ]
     if any(each.help for each in words):
         parts.append(
-            table(("argument", "what it is"), ((code(_shape(each)), _told(each)) for each in words if each.help))
+            table(("argument", "what it is"), ((code(shape(each)), text(told(each))) for each in words if each.help))
         )
     if options:
         parts.append(_options(options))
@@ -76,27 +76,26 @@ def _section(name: str, parser: argparse.ArgumentParser, everywhere: set[str]) -
     return "\n\n".join(parts)
 
 
-def _usage(parser: argparse.ArgumentParser, words: list[argparse.Action], options: list[argparse.Action]) -> str:
+def usage(parser: argparse.ArgumentParser, words: list[argparse.Action], options: list[argparse.Action]) -> list[str]:
+    """What is typed, a line for each way."""
     if parser.usage:
-        return "\n".join(
-            each.strip() for each in re.split(r" \| (?=a4 )", parser.usage.replace("%(prog)s", parser.prog))
-        )
-    return " ".join([parser.prog, *(["[OPTIONS]"] if options else []), *(_shape(each) for each in words)])
+        return [each.strip() for each in re.split(r" \| (?=a4 )", parser.usage.replace("%(prog)s", parser.prog))]
+    return [" ".join([parser.prog, *(["[OPTIONS]"] if options else []), *(shape(each) for each in words)])]
 
 
 def _options(actions: Iterable[argparse.Action]) -> str:
     return table(
         ("option", "what it does"),
-        ((", ".join(code(each) for each in _spellings(action)), _told(action)) for action in actions),
+        ((", ".join(code(each) for each in spellings(action)), text(told(action))) for action in actions),
     )
 
 
-def _spellings(action: argparse.Action) -> list[str]:
-    value = "" if action.nargs == 0 else f" {_shape(action)}"
+def spellings(action: argparse.Action) -> list[str]:
+    value = "" if action.nargs == 0 else f" {shape(action)}"
     return [*action.option_strings[:-1], f"{action.option_strings[-1]}{value}"]
 
 
-def _shape(action: argparse.Action) -> str:
+def shape(action: argparse.Action) -> str:
     """The value as a usage line shows it."""
     choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices is not None else ""
     if isinstance(action.metavar, tuple):
@@ -108,8 +107,9 @@ def _shape(action: argparse.Action) -> str:
     return many.get(str(action.nargs), name)
 
 
-def _told(action: argparse.Action) -> str:
-    return text((action.help or "") % {**vars(action), "prog": "a4"})
+def told(action: argparse.Action) -> str:
+    """Its help, in plain words."""
+    return (action.help or "") % {**vars(action), "prog": "a4"}
 
 
 def _sentences(words: str) -> str:

@@ -174,3 +174,14 @@ def test_the_license_is_whole_and_packed() -> None:
     assert project["license-files"] == ["LICENSE"]
     assert text.split()[:4] == ["Apache", "License", "Version", "2.0,"]
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_the_manual_page_has_every_command_and_goes_where_man_looks() -> None:
+    lines = GENERATED["a4.1"].splitlines()
+    assert [line for line in lines if line.startswith(".SS")] == [
+        f'.SS "a4 {each}"'.replace("-", r"\-") for each in COMMANDS
+    ]
+    controls = {line.split()[0] for line in lines if line.startswith((".", "'"))}
+    assert controls <= {'.\\"', ".TH", ".SH", ".SS", ".B", ".TP", ".PP", ".nf", ".fi"}, "text is taken for a macro"
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert build["targets"]["wheel"]["shared-data"] == {"docs/a4.1": "share/man/man1/a4.1"}
