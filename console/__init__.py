@@ -1,4 +1,4 @@
-"""What is known of a cluster and what can be done to it, without a user interface.
+"""Knows the cluster and acts on it, without a user interface.
 
 Each package knows only those named after it:
 

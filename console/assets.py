@@ -1,4 +1,4 @@
-"""Which a4 this is, how a module of it runs by itself, and where chart/ and launchers/ are.
+"""This program's version, how to run its modules, and where chart/ and launchers/ are.
 
 These are beside the packages in a checkout, and below them in a wheel.
 """
@@ -22,12 +22,12 @@ def chart() -> Path:
 
 
 def launchers() -> Path:
-    """The folder of the scripts that run inside pods."""
+    """The folder with the scripts that run inside pods."""
     return _folder("launchers", "run.sh")
 
 
 def _folder(name: str, proof: str) -> Path:
-    """The first place whose folder holds `proof`: an unrelated folder of that name in site-packages is passed over."""
+    """The first candidate folder that contains the file `proof`, to skip unrelated folders of the same name."""
     for place in _PLACES:
         if (place / name / proof).is_file():
             return place / name
@@ -35,18 +35,18 @@ def _folder(name: str, proof: str) -> Path:
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command line that runs a module of this program, and nothing that lies in the current folder."""
+    """The command line that runs a module of this program; ignores modules in the current folder."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def module_environment() -> dict[str, str]:
-    """The variables for it: those of this process, and where its modules lie."""
+    """The environment for `module_command`, with this program's module path."""
     given = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if Path(each).is_absolute()]
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(_PACKAGE.parent), *given))}
 
 
 def release() -> str:
-    """The version, and the commit it was made from where that is known: "0.1.0 (commit 51e6f05)"."""
+    """The version, and the commit if known: "0.1.0 (commit 51e6f05)"."""
     from importlib.metadata import version
 
     commit = _commit()
@@ -54,7 +54,7 @@ def release() -> str:
 
 
 def _commit() -> str:
-    """Of a checkout what git says, of a wheel what it was built from; empty where neither is known."""
+    """The commit according to git or to the wheel's metadata; empty if unknown."""
     import subprocess
 
     if (_PACKAGE.parent / ".git").exists():

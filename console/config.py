@@ -1,4 +1,4 @@
-"""The person's settings, `~/.config/a4/config.toml`: read and checked. A wrong line is named, and the rest holds.
+"""Reads and validates the person's settings, `~/.config/a4/config.toml`; invalid lines are reported and skipped.
 
 `Config` says what there is; its JSON schema, for editors, is made from it.
 """
@@ -32,7 +32,7 @@ PLACEHOLDERS = ("job", "pod", "node", "namespace", "context")
 
 
 class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """From when on alarms are raised: in seconds, steps and GB/s."""
+    """The thresholds of alarms, in seconds, steps and GB/s."""
 
     silent: Annotated[Seconds, Meta(description="seconds without a line of any pod")] = 600.0
     late: Annotated[Seconds, Meta(description="seconds without a step after which it is late")] = 30.0
@@ -52,7 +52,7 @@ class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class ListConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How one list is shown."""
+    """The person's settings for one list."""
 
     columns: Annotated[tuple[str, ...], Meta(description="titles of the columns, in this order; empty: all")] = ()
     sort: Annotated[str, Meta(description="title of the column that orders the rows")] = ""
@@ -60,7 +60,7 @@ class ListConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A command of one's own, behind a key of every page that shows what it is about."""
+    """A command defined by the person, bound to a key on pages with the objects it refers to."""
 
     key: Annotated[str, Meta(description='the key, such as "ctrl+t"')]
     name: Annotated[str, Meta(min_length=1, max_length=40, description="what the key line and help call it")]
@@ -69,12 +69,12 @@ class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The placeholders that it names."""
+        """The placeholders in the command."""
         return tuple(each for each in PLACEHOLDERS if f"{{{each}}}" in self.command)
 
 
 class ThemeConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A theme of one's own: one of ours with other colours."""
+    """A theme defined by the person: a built-in one with other colours."""
 
     base: Annotated[Literal["a4-dark", "a4-light"], Meta(description="the theme that it changes")] = "a4-dark"
     colors: Annotated[dict[str, Color], Meta(description="colours by name")] = msgspec.field(default_factory=dict)
@@ -107,7 +107,7 @@ class LogFormat(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person may set for the console."""
+    """All settings of the console."""
 
     theme: Annotated[str, Meta(description="a theme of ours, of Textual's, or of [themes]")] = "a4-dark"
     start: Annotated[Page, Meta(description="the page that is open at first")] = "fleet"
@@ -128,7 +128,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Problem(Struct, frozen=True):
-    """What is wrong in the file."""
+    """A problem in the settings file."""
 
     line: int
     text: str
@@ -137,7 +137,7 @@ class Problem(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """The settings in force, and what of the file is not."""
+    """The settings in force, and the problems of the file."""
 
     path: Path
     config: Config
@@ -149,7 +149,7 @@ class Loaded(Struct, frozen=True):
         return f"<{self.path}>"  # the text may hold secrets
 
     def where(self, *path: str | int) -> int:
-        """The line on which a setting stands."""
+        """The line number of a setting."""
         return line_of(self.text or "", path)
 
 
@@ -158,7 +158,7 @@ def config_path() -> Path:
 
 
 def config_time() -> int:
-    """When the file was changed; 0: there is none."""
+    """The file's modification time in nanoseconds; 0 if there is no file."""
     try:
         return config_path().stat().st_mtime_ns
     except OSError:
@@ -166,7 +166,7 @@ def config_time() -> int:
 
 
 def load_config(path: Path | None = None) -> Loaded:
-    """Read the file; a line that cannot be used costs itself alone. Blocking."""
+    """Read the settings file; invalid lines are skipped and reported. Blocking."""
     path = path or config_path()
     try:
         text = path.read_text(encoding="utf-8")
@@ -184,7 +184,7 @@ _in_force: tuple[Path, int, Loaded] | None = None
 
 
 def config_in_force() -> Loaded:
-    """The settings as the file has them now, read again only when it has changed. Blocking."""
+    """The current settings, read again only if the file has changed. Blocking."""
     global _in_force
     now = config_path(), config_time()
     if _in_force is None or _in_force[:2] != now:
@@ -193,7 +193,7 @@ def config_in_force() -> Loaded:
 
 
 def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:
-    """Those with some of them changed; BadInput names the first that cannot be."""
+    """The thresholds with some changed; BadInput names the first invalid one."""
     problems: list[Problem] = []
     found: Thresholds = _checked({**msgspec.to_builtins(before), **given}, Thresholds, (), "", problems)
     if problems:
@@ -202,7 +202,7 @@ def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:
 
 
 def json_schema() -> dict[str, Any]:
-    """For editors that check TOML files by a JSON schema."""
+    """The JSON schema of the settings, for editors."""
     return msgspec.json.schema(Config)
 
 
@@ -211,7 +211,7 @@ _AT = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
 def _parse(text: str, problems: list[Problem]) -> dict[str, Any]:
-    """TOML without the lines that are none."""
+    """Parse TOML, skipping invalid lines."""
     import tomllib  # most who start a4 have no such file
 
     lines = text.split("\n")
@@ -230,7 +230,7 @@ def _parse(text: str, problems: list[Problem]) -> dict[str, Any]:
 
 
 def _checked(value: Any, kind: Any, path: tuple[str | int, ...], text: str, problems: list[Problem]) -> Any:
-    """The value as that type, without the parts that cannot be used: those are named."""
+    """Convert a value to the type, dropping and reporting invalid parts."""
     bare, meta = _bare(kind)
     origin = get_origin(bare)
     if isinstance(bare, type) and issubclass(bare, Struct):
@@ -292,7 +292,7 @@ def _wrong_pattern(pattern: str) -> str:
 
 
 def _bare(kind: Any) -> tuple[Any, Meta | None]:
-    """A type without what describes it."""
+    """A type without its Annotated metadata, and the metadata."""
     if get_origin(kind) is Annotated:
         bare, meta, *more = get_args(kind)  # what is annotated twice has the bounds first
         return bare, meta if not more or meta.ge is not None else more[0]
@@ -300,7 +300,7 @@ def _bare(kind: Any) -> tuple[Any, Meta | None]:
 
 
 def _allowed(kind: Any, meta: Meta | None) -> str:
-    """What a value of that type may be, in words."""
+    """The values that a type allows, as text."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     if kind is bool or NoneType in get_args(kind):
@@ -325,7 +325,7 @@ def _short(value: Any) -> str:
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:
-    """As it is written in sentences: commands[2].key, counted from 1."""
+    """A path as text: "commands[2].key", counted from 1."""
     said = ""
     for part in path:
         said += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if said else part
@@ -338,7 +338,7 @@ _PART = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
 
 
 def line_of(text: str, path: tuple[str | int, ...]) -> int:
-    """The line of a TOML file on which a setting stands, else that of the table it stands in, else 1."""
+    """The line number of a setting in a TOML file, else of its table, else 1."""
     table: tuple[str | int, ...] = ()
     counts: dict[tuple[str | int, ...], int] = {}
     best, found = -1, 1

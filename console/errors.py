@@ -1,4 +1,4 @@
-"""Failures a person can act on, each class below the one that it is a case of."""
+"""The errors that a person can act on, as a class hierarchy."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class BadInput(ConsoleError):
 
 
 class NotThere(BadInput):
-    """What the person named is not there: a pod of a job, a container, a run, a profile."""
+    """Something that the person named does not exist: a pod of a job, a container, a run, a profile."""
 
     exit_code = 1
 
 
 class BadKubeconfig(BadInput):
-    """The kubeconfig is missing, broken, or names what does not exist."""
+    """The kubeconfig is missing or invalid, or refers to something that does not exist."""
 
 
 class Refused(ConsoleError):
-    """The API server answered, and the answer is no.
+    """The API server refused the request.
 
     `status` is the HTTP status, `reason` the machine word of the Status object ("Forbidden", "AlreadyExists").
     `retry_after` is in seconds, 0 when the server named none.
@@ -56,12 +56,12 @@ class NotAllowed(Refused):
 
 
 def in_read_only_mode(what: str) -> NotAllowed:
-    """Why a console that may change nothing does not do it; `what` is what it would be, as in "delete pod a"."""
+    """The NotAllowed error of read-only mode; `what` is the action, such as "delete pod a"."""
     return NotAllowed(f"Could not {what}: the console is in read-only mode.", "Start it without --read-only.")
 
 
 class ApiDisabled(NotAllowed):
-    """A service of Google's is not enabled in the project; `service` is its name, "container.googleapis.com"."""
+    """A Google API is not enabled in the project; `service` is its name, "container.googleapis.com"."""
 
     def __init__(self, message: str, hint: str = "", *, service: str = "") -> None:
         super().__init__(message, hint, status=403, reason="SERVICE_DISABLED")
@@ -75,15 +75,15 @@ class NotLoggedIn(Refused):
 
 
 class NotFound(Refused):
-    """404: the object, or the whole API, is not there."""
+    """404: the object or its API does not exist."""
 
 
 class Conflict(Refused):
-    """409: it exists already, or somebody changed it first."""
+    """409: the object exists already, or was changed meanwhile."""
 
 
 class Gone(Refused):
-    """410: the resource version is too old; list again."""
+    """410: the resourceVersion is too old, and a new list is needed."""
 
 
 TRY_AGAIN = "Try again in a moment."
@@ -91,13 +91,13 @@ TRY_AGAIN = "Try again in a moment."
 
 
 class Unreachable(ConsoleError):
-    """No answer: network, TLS, DNS, time-out."""
+    """No response: network, TLS, DNS or timeout."""
 
     exit_code = 4
 
 
 class Unreadable(ConsoleError):
-    """Something answered with what cannot be understood."""
+    """A response could not be parsed."""
 
 
 class ReleaseFailed(ConsoleError):
@@ -120,7 +120,7 @@ class ProgramFailed(ConsoleError):
 
 
 class CopyFailed(ConsoleError):
-    """A copy ended early; what it has is kept for the next try. `code` is the exit code of what failed, if any."""
+    """A copy ended early; it can be resumed. `code` is the exit code of the failed command, if any."""
 
     def __init__(self, message: str, hint: str = "", *, code: int = 0) -> None:
         super().__init__(message, hint)
@@ -128,8 +128,8 @@ class CopyFailed(ConsoleError):
 
 
 class HostKeyChanged(ConsoleError):
-    """A pod's SSH host key is not the one that is known, and nothing that happened to the pod explains it."""
+    """A pod's SSH host key differs from the known one without an explanation."""
 
 
 class KeyRefused(ConsoleError):
-    """The SSH server of a pod takes none of the person's keys."""
+    """The pod's SSH server accepts none of the person's keys."""

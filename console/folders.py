@@ -1,4 +1,4 @@
-"""Files and folders of our own: where they are, for this account's eyes only, and written whole or not at all."""
+"""A4's own folders, and files that are private and written atomically."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def state_folder() -> Path:
-    """The folder `a4` for state of the XDG rules."""
+    """The folder `a4` in XDG_STATE_HOME."""
     return _of_xdg("XDG_STATE_HOME", ".local/state")
 
 
 def config_folder() -> Path:
-    """The folder `a4` for configuration of the XDG rules."""
+    """The folder `a4` in XDG_CONFIG_HOME."""
     return _of_xdg("XDG_CONFIG_HOME", ".config")
 
 
@@ -28,7 +28,7 @@ def _of_xdg(variable: str, usual: str) -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, and each above it that is not there, with mode 0700; OSError if that cannot be.
+    """Create the folder and missing parents with mode 0700; OSError if that fails.
 
     `mkdir(mode=…, parents=True)` would give those above it the mode of the umask. What is there already stays as it is:
     it may be somebody's choice. Blocking.
@@ -43,7 +43,7 @@ def make_private(folder: Path) -> None:
 
 
 def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600) -> None:
-    """Replace a file as a whole, so that nobody ever reads half of it; OSError if it cannot be. Blocking."""
+    """Replace a file atomically; OSError if that fails. Blocking."""
     import tempfile  # 10 ms that a command which writes nothing does not wait for
 
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -59,7 +59,7 @@ def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """One at a time with that file, of all threads and processes of this account. Blocking."""
+    """Hold a lock for that file among all threads and processes of this account. Blocking."""
     make_private(path.parent)
     lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:

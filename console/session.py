@@ -1,4 +1,4 @@
-"""One session with a cluster, from login to logout: the door to it for screens and commands.
+"""One session with a cluster, from login to logout: the entry point for screens and commands.
 
 Importing this is cheap: the network's libraries and Google's are imported where they are first needed.
 """
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 
 class _Remembers(Protocol):
     def on_context_changed(self) -> None:
-        """The cluster is another one from here on."""
+        """Called after a switch to another cluster."""
 
 
 _PartT = TypeVar("_PartT", bound=_Remembers)
 
 
 def catalog() -> ChartCatalog:
-    """What can be launched, with its fields and values; asks no cluster."""
+    """The recipes with their fields and values; needs no cluster."""
     from console.launch.install import ChartCatalog
 
     return ChartCatalog.load()
 
 
 class Session:
-    """A cluster that is watched, and the parts that do something with it: each is made when it is first asked for."""
+    """A watched cluster and the services that act on it, each created on first use."""
 
     def __init__(
         self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
@@ -72,7 +72,7 @@ class Session:
 
     @classmethod
     async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None, brief: bool = False) -> Self:
-        """Read the kubeconfig and start watching these kinds (all, unless given); it does not wait for the server.
+        """Read the kubeconfig and start to watch these kinds (all by default), without waiting for the server.
 
         Raises BadKubeconfig; a context gke_PROJECT_LOCATION_NAME that no file has is asked of Google. `brief`: for a
         command that looks once and ends.
@@ -96,11 +96,11 @@ class Session:
 
     @staticmethod
     def prepare() -> ModuleType:
-        """Import what speaks to the network: half a second, once, which a thread can spend ahead of `open`."""
+        """Import the network modules, which takes half a second, ahead of `open`."""
         return WatchedCluster.prepare()
 
     async def close(self) -> None:
-        """End every part that was asked for, the watch last; one that fails keeps no other from it."""
+        """Close every service in use, the watch last; an error in one does not stop the others."""
         async with AsyncExitStack() as ending:
             for name in ("watch", "launch", "logs", "google", "tunnels", "alarms"):
                 if name in vars(self):
@@ -122,7 +122,7 @@ class Session:
         return self.watch.namespace
 
     async def wait_until_listed(self, *kinds: str) -> Fleet:
-        """The picture once these kinds are known, as of `WatchedCluster.wait_until_listed`."""
+        """The snapshot once these kinds are known, as `WatchedCluster.wait_until_listed`."""
         return await self.watch.wait_until_listed(*kinds)
 
     # parts
@@ -135,14 +135,14 @@ class Session:
 
     @cached_property
     def logs(self) -> Logs:
-        """What containers print; that of a job is followed once for all who read it and kept on this machine."""
+        """Logs of containers and jobs; a job's log is followed once for all readers and stored on disk."""
         from console.logs.follow import Logs
 
         return self._void_after_leaving(Logs(self.watch))
 
     @property
     def preflight(self) -> Preflight:
-        """What a launch needs of cluster and project, looked at beforehand."""
+        """The checks before a launch."""
         from console.preflight.all_checks import Preflight
 
         return Preflight(self)
@@ -154,7 +154,7 @@ class Session:
         return Google(self.watch, lambda: self.logs)
 
     async def choices(self, namespace: str = "") -> Mapping[str, FieldChoices]:
-        """What a namespace (the session's, if none is named) has to choose from, by `Field.choices_from`.
+        """Form choices from a namespace (by default the session's), by `Field.choices_from`.
 
         Images with those that were built from here; what only Google knows waits until it is asked for.
         """
@@ -168,7 +168,7 @@ class Session:
 
     @property
     def attach(self) -> SshAccess:
-        """SSH to ranks by name, editors, the doctor."""
+        """SSH to ranks, editors, and diagnosis."""
         from console.attach.ssh.access import SshAccess
 
         return SshAccess(self.watch)
@@ -182,7 +182,7 @@ class Session:
 
     @property
     def inside(self) -> ContainerExec:
-        """One command in many ranks, and what containers say of themselves."""
+        """Commands in many ranks, and facts about containers."""
         from console.attach.exec_many import ContainerExec
 
         return ContainerExec(self.watch)
@@ -195,33 +195,33 @@ class Session:
 
     @cached_property
     def xray(self) -> HangProbe:
-        """Where the processes of a job are that hangs."""
+        """The hang probe, which finds where the processes of a job are."""
         from console.hang.xray import HangProbe
 
         return self._void_after_leaving(HangProbe(self.watch))
 
     @cached_property
     def tunnels(self) -> Tunnels:
-        """Ports of this machine that lead to ranks."""
+        """Tunnels from local ports to ranks."""
         from console.attach.tunnel.background import Tunnels
 
         return Tunnels(self.watch)
 
     @cached_property
     def measures(self) -> Measures:
-        """NCCL tests and training steps of jobs, read from their logs; every test is kept."""
+        """NCCL tests and training steps of jobs, parsed from their logs."""
         from console.metrics.measures import Measures
 
         return self._void_after_leaving(Measures(self.watch, lambda: self.logs, lambda: self.launch.runs))
 
     @property
     def alarms_enabled(self) -> bool:
-        """Whether alarms were asked for; what they need is loaded by then."""
+        """Whether `alarms` is in use."""
         return "alarms" in vars(self)
 
     @cached_property
     def alarms(self) -> Alarms:
-        """What is wrong with the jobs that are watched."""
+        """The alarms of watched jobs."""
         from console.metrics.alarms import Alarms
 
         made = Alarms(
@@ -237,7 +237,7 @@ class Session:
         return self.alarms.history_of(namespace, name, since) if self.alarms_enabled else ()
 
     async def _inspect_own(self, key: tuple[str, str]) -> None:
-        """X-ray a job that this account has launched: nothing runs unasked in pods of others, nor in read-only mode."""
+        """Make a hang report of a job that this account launched; never for others' jobs or in read-only mode."""
         jobset = self.watch.fleet.jobsets.get(key)
         if jobset is not None and not self.watch.read_only and self.watch.whose(jobset.owner) == YOU:
             await self.xray.job(*key)

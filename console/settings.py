@@ -1,4 +1,4 @@
-"""What was asked for at the start, read once and passed down."""
+"""The settings from the command line, read once and passed on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ YOU = "you"  # stands for the name of whoever looks
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to reach the cluster, and what may be done there."""
+    """How to connect to the cluster, and what is allowed there."""
 
     kubeconfig: Path | None = None
     """A file of its own (practice cluster, --kubeconfig); None: KUBECONFIG, else ~/.kube/config, else in-cluster."""
@@ -27,7 +27,7 @@ class Settings:
 
 
 def login_name() -> str:
-    """The user of this machine; empty for an account that has no name."""
+    """The user name on this machine; empty if the account has none."""
     try:
         return getuser()
     except (KeyError, OSError):  # a container's user by number alone

@@ -1,4 +1,4 @@
-"""Leaves time to whoever presses keys: work on what comes without an end goes on in slices, with rests between them.
+"""Splits endless work into slices with pauses, so that keys are answered at once.
 
 A pod may print, and a server send, faster than anything can be read; while less is read, they are kept waiting. Where
 nobody has pressed a key, as in a plain command, the work goes on without rests, unless it seems to have no end.
@@ -38,12 +38,12 @@ def key_pressed() -> None:
 
 
 def keys_soon() -> bool:
-    """Whether a key was pressed so lately that another one is likely."""
+    """Whether a key was pressed so recently that another is likely."""
     return time.monotonic() < _pressed + SOON
 
 
 def rest_after(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
-    """Seconds to rest after so many seconds of work, so many times as long as is usual; `likely`: as if keys were."""
+    """Seconds to pause after `worked` seconds of work, multiplied by `times`; `likely`: as if keys were."""
     if _pressed == -math.inf and not likely:
         return 0.0
     share = RESTS_SOON if likely or keys_soon() else RESTS
@@ -51,7 +51,7 @@ def rest_after(worked: float, times: float = 1.0, *, likely: bool = False) -> fl
 
 
 def _turn_after(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
-    """Seconds until a task of the event loop may go on: all of them together rest as long as one alone would."""
+    """Seconds until this task may continue: all tasks together pause as long as one alone would."""
     global _free_at
     rest, now = rest_after(worked, times, likely=likely), time.monotonic()
     if not rest:
@@ -61,15 +61,15 @@ def _turn_after(worked: float, times: float = 1.0, *, likely: bool = False) -> f
 
 
 async def rest_after_slice() -> None:
-    """Let others go on after what took about a slice."""
+    """Pause after about one slice of work."""
     await asyncio.sleep(_turn_after(SLICE))
 
 
 class WorkSlices:
-    """The work of one task or thread on something that may have no end."""
+    """Splits the work of one task or thread into slices."""
 
     def __init__(self, rests: float = 1.0, burst: float = math.inf) -> None:
-        """`rests`: so many times as long as is usual, where what is read makes more work elsewhere.
+        """`rests`: multiplies the pauses, for input that causes further work elsewhere.
 
         `burst`: seconds of work after which it is taken to have no end: it rests as if keys were likely.
         """
@@ -81,7 +81,7 @@ class WorkSlices:
         self._begun = time.monotonic()
 
     async def pause(self) -> bool:
-        """Let others go on, if the slice is used up; whether it was."""
+        """Pause if the slice is used up; returns whether it was."""
         now = time.monotonic()
         if (worked := now - self._begun) <= SLICE:
             return False

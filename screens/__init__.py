@@ -1,4 +1,4 @@
-"""What a person sees and types: the Textual screens, and the plain commands.
+"""The user interface: Textual screens and plain commands.
 
 - `app`, `base`: the application over one session, and what all its screens share.
 - `pages`: one module for each page that a person can open.

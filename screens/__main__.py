@@ -1,4 +1,4 @@
-"""`a4`: from the command line to the console, or to one plain command."""
+"""The entry point of `a4`: starts the console or one plain command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command line; gives the exit code."""
+    """Run one command line; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
     crash.install()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may stand at the cursor
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run_command(argv: list[str]) -> int:
-    """Run one command line, and tell what goes wrong."""
+    """Run one plain command and print its errors; returns the exit code."""
     from screens.cli import command_line
     from screens.cli.output import print_error
 
@@ -72,7 +72,7 @@ def run_command(argv: list[str]) -> int:
 
 
 def nothing_more() -> None:
-    """Let nothing be written to standard output any more, not even at exit."""
+    """Redirect standard output to nowhere, also for writes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

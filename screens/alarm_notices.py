@@ -1,4 +1,4 @@
-"""Alarms on their way to a person: which jobs are watched, toasts, and the terminal's own notification."""
+"""Delivers alarms to the person: toasts, terminal notifications, and which jobs are watched."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def has_changed(app: ConsoleApp, line: JobLine) -> bool:
 
 
 def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
-    """These runs, those that are open with how their job is now, as the list of jobs says it."""
+    """These runs; open ones are completed with their job's current health."""
     from console.launch.run_record import is_of  # what it knows of Kueue is more than the first screen waits for
 
     jobs = app.fleet.jobsets if app.connected else {}
@@ -75,7 +75,7 @@ def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ..
 
 
 class AlarmNotifier:
-    """Which alarms were told: after a reconnect the same ones are found once more."""
+    """Remembers which alarms were shown, since a reconnection finds the same ones again."""
 
     def __init__(self) -> None:
         self._connection: object | None = None
@@ -87,7 +87,7 @@ class AlarmNotifier:
         self.outbox = Outbox()
 
     def not_yet_told(self, app: ConsoleApp, alarms: list[Alarm]) -> list[Alarm]:
-        """Those of these that were not told before the last reconnect to this cluster."""
+        """The alarms that were not shown before the last reconnection to this cluster."""
         if app.connection is not self._connection:
             self._connection, cluster, self._cluster = app.connection, self._cluster, app.session.context
             self._before = self._told if cluster == self._cluster else Counter()
@@ -102,7 +102,7 @@ class AlarmNotifier:
         return new
 
     def explained(self, alarms: Iterable[Alarm]) -> list[Alarm]:
-        """Stalls that were told before it was known which rank the others wait for, which is known now."""
+        """Stall alarms that were shown before the rank that causes them was known, and is known now."""
         found = []
         for each in alarms:
             name = each.namespace, each.job, each.time
@@ -115,7 +115,7 @@ class AlarmNotifier:
 
 
 def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
-    """Watch what runs, and tell the alarms that are new."""
+    """Watch running jobs and show new alarms."""
     if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
         return
     alarms = app.session.alarms
@@ -142,9 +142,7 @@ def _send(app: ConsoleApp, outbox: Outbox, alarms: list[Alarm]) -> None:
 
 
 def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
-    """In the corner; where a log is in front that would cover lines of it, so they are told below them, the first of
-    them in full.
-    """
+    """Show alarms as a toast, or in the status line of a log, which a toast would cover."""
     key = _key_of_alarms(app)
     more = f"; {key} lists all alarms" if key else ""
     told = [
@@ -172,7 +170,7 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
 
 
 def _toast(app: ConsoleApp, words: str) -> str:
-    """What stands in a toast below its title: on a low terminal one line."""
+    """The text of a toast below its title; one line on a low terminal."""
     if app.size.height >= LOW:
         return f"{words}\n{_AWAY}"
     first, room = words.partition("\n")[0], app.size.width - len(_AWAY) - 10
@@ -180,14 +178,14 @@ def _toast(app: ConsoleApp, words: str) -> str:
 
 
 def _key_of_alarms(app: ConsoleApp) -> str:
-    """The key that lists all alarms, where it works; empty where it does not."""
+    """The key that opens the list of alarms; empty where it does not work."""
     bound = (each.binding for each in app.screen.active_bindings.values() if each.enabled)
     key = next((each for each in bound if each.action == OPEN), None)
     return app.get_key_display(key) if key else ""
 
 
 def notify_terminal(app: ConsoleApp, title: str, words: str) -> None:
-    """The bell, and a notification for terminals that show one: OSC 9 (iTerm2, Windows, …) and OSC 777 (rxvt, …)."""
+    """Ring the bell and send a terminal notification: OSC 9 (iTerm2, Windows) and OSC 777 (rxvt)."""
     driver = app._driver  # Textual's own bell goes this way; it has no other for what is no text
     if driver is None or app.is_headless:
         return
@@ -197,7 +195,7 @@ def notify_terminal(app: ConsoleApp, title: str, words: str) -> None:
 
 
 def notification(title: str, words: str, *, both: bool = True) -> str:
-    """What the terminal is sent; nothing in it can end it early or begin anything else.
+    """The escape sequence of a notification, with sanitized text.
 
     `both`: OSC 777 beside OSC 9, for a terminal of which it is not known that it shows both, and so would tell twice.
     """

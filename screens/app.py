@@ -1,4 +1,4 @@
-"""The console: which screens exist, the keys that work everywhere, the theme, and the snapshot of the cluster.
+"""The app: its pages, global keys, theme, and the cluster snapshot.
 
 State enters at one place, `ConsoleApp.follow_store`, and flows down: app -> screen.show_fleet -> widgets. What a person
 asks for goes to the session, and what comes of it returns with the next snapshot.
@@ -51,7 +51,7 @@ PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "container_fac
 
 
 def page(module: str, name: str) -> Callable[..., Screen[Any]]:
-    """Makes the screen of that module, imported only when it is first opened: the start pays for one screen."""
+    """A factory for the screen of that module, which is imported when it is first opened."""
 
     def made(*about: object) -> Screen[Any]:
         screen: Screen[Any] = getattr(import_module(f"screens.pages.{module}"), f"{name}Screen")(*about)
@@ -153,7 +153,7 @@ class ConsoleApp(KeyOrderedApp):
         self._take_config(loaded)
 
     def _take_config(self, loaded: Loaded) -> None:
-        """Themes and keys of the person; what is wrong in the file is told once the console is open."""
+        """Apply the person's themes and keys; problems are shown once the app is open."""
         config = loaded.config
         for theme in themes_of(config):
             self.register_theme(theme)
@@ -171,7 +171,7 @@ class ConsoleApp(KeyOrderedApp):
 
     @work(group="config", exclusive=True)
     async def tell_config_problems(self) -> None:
-        """Name the first wrong line of the file and count the others, once all names are known."""
+        """Show the first problem of the settings file and the number of others."""
         loaded = self.loaded
         if loaded.text is None:
             return
@@ -184,13 +184,13 @@ class ConsoleApp(KeyOrderedApp):
             self.notify(said, title="Settings that do not hold", severity="warning", timeout=10)
 
     async def _open_session(self) -> Session:
-        """Threads: the imports take half a second, in which keys have to work and a practice cluster starts."""
+        """Open a session; imports run in threads, so that keys work meanwhile."""
         importing = asyncio.create_task(asyncio.to_thread(_session_class))
         place = await asyncio.to_thread(self._practice.kubeconfig) if self._practice else self.settings.kubeconfig
         return await (await importing).open(replace(self.settings, kubeconfig=place))
 
     async def on_event(self, event: events.Event) -> None:
-        """A key is answered before what the cluster sends at the same time."""
+        """Handle a key before data from the cluster."""
         if isinstance(event, events.Key) and self._session is not None:
             self._session.watch.pause_for_keypress()
         await super().on_event(event)
@@ -199,14 +199,14 @@ class ConsoleApp(KeyOrderedApp):
         return [each for each in self._notifications if each.title.startswith(GLYPH)]
 
     def close_alarms(self, titles: Collection[str] | None = None) -> bool:
-        """Take the toasts of alarms away, all or those with one of these titles; whether there were any."""
+        """Close alarm toasts (those with these titles, or all); returns whether there were any."""
         shown = [each for each in self.alarms_in_corner() if titles is None or each.title in titles]
         for each in shown:
             self._unnotify(each)  # Textual's own toasts go this way; there is no other for one of several
         return bool(shown)
 
     def whose(self, owner: str) -> str:
-        """The owner of something in a word: "you" for what whoever looks has launched."""
+        """The owner as shown: "you" for what this person launched."""
         return self.session.watch.whose(owner) if self.connected else owner
 
     @property
@@ -220,12 +220,12 @@ class ConsoleApp(KeyOrderedApp):
 
     @property
     def without_cluster(self) -> bool:
-        """Whether there is no cluster to be connected to, so that Google is asked by the login alone."""
+        """Whether there is no cluster to connect to, so that Google is asked by the login alone."""
         return self._session is None and self.trouble is not None and not self.settings.practice
 
     @property
     def google(self) -> Google:
-        """What Google does, around the cluster or without one; Unreachable while one is being connected."""
+        """Google Cloud for the cluster or the login alone; Unreachable while connecting."""
         if not self.without_cluster:
             return self.session.google
         if self._alone is None:
@@ -236,26 +236,26 @@ class ConsoleApp(KeyOrderedApp):
 
     @property
     def connected(self) -> bool:
-        """Whether a session is open (the server may still be away)."""
+        """Whether a session is open, even if the server does not answer."""
         return self._session is not None
 
     @property
     def connection(self) -> object | None:
-        """What reaches the cluster of now, another one after each reconnect and switch; None while nothing does."""
+        """The current connection, replaced by each reconnection and switch; None without one."""
         try:
             return self.session.watch.current_connection
         except Unreachable:
             return None
 
     def on_mount(self) -> None:
-        """Connect only once something is on the screen: the Kubernetes client takes half a second to import."""
+        """Connect after the first paint, since the Kubernetes client takes half a second to import."""
         self.call_after_refresh(self.follow_store)
         self.set_interval(TICK, self.tick)
         self.tell_config_problems()
 
     @work(group="store", exclusive=True)
     async def follow_store(self) -> None:
-        """Open a session and show its pictures: the only place where state enters the screens."""
+        """Open a session and show its snapshots; the only place where data enters the screens."""
         self.trouble = None
         await self._leave()
         try:
@@ -270,11 +270,11 @@ class ConsoleApp(KeyOrderedApp):
             await asyncio.sleep(self.loaded.config.refresh - FASTEST)
 
     def job_ink(self, uid: str) -> str:
-        """The ink of a job, the same on every screen; those that are drawn share inks only when there are too many."""
+        """The colour of a job, the same on every screen; jobs share colours only if there are too many."""
         return self._job_inks.of(uid)
 
     def watch_fleet(self) -> None:
-        """Jobs may have come or gone."""
+        """Release the colours of jobs that have gone."""
         self._job_inks.keep({each.uid for each in self.fleet.jobsets.values() if not each.finished})
 
     def open_page(self, page: str, *about: object) -> None:
@@ -294,13 +294,13 @@ class ConsoleApp(KeyOrderedApp):
             self.pop_screen()  # a page that was opened from the form stands before it
 
     def open_recipe(self, recipe: str) -> None:
-        """The launch form of that recipe, at its defaults."""
+        """Open the launch form of that recipe with its defaults."""
         from screens.widgets.form.model import LaunchRequest
 
         self.open_launch(LaunchRequest(recipe))
 
     async def action_reconnect(self) -> None:
-        """Close the session and open a new one; what is shown stays until the first new snapshot."""
+        """Open a new session; the old data is shown until the first new snapshot."""
         self.follow_store()
 
     async def action_quit(self) -> None:
@@ -316,7 +316,7 @@ class ConsoleApp(KeyOrderedApp):
             await session.close()
 
     def tick(self) -> None:
-        """Once a second: alarms that are new, and what ages by itself."""
+        """Once a second: show new alarms and update ages."""
         if self.is_running:  # a last tick may come while the screens are being taken away
             self._follow_config()
             notify_new_alarms(self, self._bell)
@@ -327,7 +327,7 @@ class ConsoleApp(KeyOrderedApp):
             self.screen.tick()
 
     def action_theme(self) -> None:
-        """A light theme instead of a dark one, or the other way; one of the two is the person's."""
+        """Switch between a light and a dark theme, one of which is the person's."""
         own, dark = self.loaded.config.theme, not self.current_theme.dark
         theme = self.available_themes.get(own)
         self.theme = own if theme is not None and theme.dark == dark else (DARK if dark else LIGHT).name
@@ -338,7 +338,7 @@ class ConsoleApp(KeyOrderedApp):
             await run_command(self.screen, self.loaded.config.commands[number])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A command of one's own that changes the cluster is gone in read-only mode; without its object it is off."""
+        """The person's own commands: hidden in read-only mode if they change something, disabled without an object."""
         if action == "own_command" and isinstance(self.screen, LiveScreen):
             number, commands = int(str(parameters[0])), self.loaded.config.commands
             if number >= len(commands) or (commands[number].changes and self.settings.read_only):
@@ -347,7 +347,7 @@ class ConsoleApp(KeyOrderedApp):
         return super().check_action(action, parameters)
 
     def action_help(self) -> None:
-        """Show all keys that work here, and what the screen has to tell of the place of the cursor."""
+        """Show all keys that work here, and details of the item under the cursor."""
         from screens.pages.help import HelpScreen, KeyGroup, key_groups
 
         groups = key_groups(self.screen)
@@ -356,7 +356,7 @@ class ConsoleApp(KeyOrderedApp):
 
     @work(group="actions")
     async def action_more(self) -> None:
-        """Ask for one of the pages that are no tab."""
+        """Choose one of the pages without a tab."""
         choices = [Choice(name, what, present=False) for name, what in MORE.items()]
         if name := await self.push_screen_wait(Pick("Which page?", choices)):
             self.action_open_page(name)
@@ -382,7 +382,7 @@ async def _pick_context(screen: LiveScreen) -> None:
 
 
 async def _pick_namespace(screen: LiveScreen) -> None:
-    """Ask for a namespace, all of them first; lists are narrowed to it, and launches go there from now on."""
+    """Choose the namespace for lists and launches."""
     with screen.report_errors("Could not switch the namespace"):
         session, fleet = screen.session, screen.app.fleet
         objects = (fleet.pods, fleet.jobsets, fleet.local_queues)

@@ -1,4 +1,4 @@
-"""LiveScreen draws the snapshot of the cluster while it is on top, and filters its tables as one types."""
+"""The base class of pages that show the cluster snapshot and filter their tables."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ two looks whether they are."""
 
 
 def error_notice(error: ConsoleError, hint: str = "") -> Notice:
-    """What stands in a table instead of rows that could not be read."""
+    """The notice in a table whose rows could not be read."""
     return Notice(error.message, hint or error.hint, "✗", "bad")
 
 
@@ -65,7 +65,7 @@ def error_runs(message: str) -> tuple[Span, ...]:
 
 
 class FilterInput(Input):
-    """The input itself: Enter goes to the rows, Esc drops the filter."""
+    """The filter input: Enter goes to the rows, Esc drops the filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "screen.leave_filter(True)", "Clear filter", id="filter.drop"),
@@ -74,7 +74,7 @@ class FilterInput(Input):
 
 
 class FilterLine(Horizontal):
-    """The filter of a table: a slash, the words, and how many rows they leave."""
+    """The filter bar of a table: a slash, the words, and the number of matching rows."""
 
     DEFAULT_CSS = """
     FilterLine {
@@ -107,7 +107,7 @@ ONLY_MINE = Binding("m", "mine", "Mine", id="table.mine", tooltip="Only what you
 
 
 class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
-    """A screen that shows the app's picture: title line, body, key line."""
+    """A page that shows the app's snapshot: title line, body, key line."""
 
     if TYPE_CHECKING:
         app: getters.app[ConsoleApp]
@@ -145,13 +145,13 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     @abstractmethod
     def body(self) -> ComposeResult:
-        """What is between the title and the keys."""
+        """The widgets between title and key line."""
 
     def show_fleet(self, fleet: Fleet) -> None:
-        """Draw that picture; a screen of which nothing comes from the cluster leaves this as it is."""
+        """Show that snapshot; pages without cluster data do not override this."""
 
     def narrowed(self, rows: Mapping[Key, RowT]) -> Mapping[Key, RowT]:
-        """Those of the namespace that was picked; all of them if none was."""
+        """The rows in the chosen namespace; all rows if none is chosen."""
         only = self.app.only_namespace
         return {key: row for key, row in rows.items() if key[0] == only} if only else rows
 
@@ -172,7 +172,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         self._trouble_changed()
 
     def on_screen_resume(self) -> None:
-        """Draw the present picture, as hidden screens do not follow; where that is slow, after the key's answer."""
+        """Show the current snapshot, which hidden pages do not follow; if slow, after the key is handled."""
         if self.is_mounted:
             if self._drawing_is_slow:
                 self._fleet_changed()
@@ -187,7 +187,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             self._draw_between_keys(max(self._rested_at, monotonic()) + most)
 
     def _draw_between_keys(self, latest: float) -> None:
-        """Draw once the last picture's rest is over and no key waits for its answer, but then at the latest."""
+        """Draw when the pause after the last drawing is over and no key is waiting, with a maximum delay."""
         now = monotonic()
         wait = self._rested_at - now
         keys = self.app.keys_likely if self._drawing_is_slow else self.app.answering
@@ -240,7 +240,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
-        """As Textual has them; none while the page is being opened or closed, and what they are about is not there."""
+        """Textual's bindings; none while the page is being opened or closed."""
         try:
             return super().active_bindings
         except NoMatches:
@@ -248,14 +248,14 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     @property
     def present_subject(self) -> dict[str, str]:
-        """What `subject` says; nothing while the page is being opened or closed, and has no rows."""
+        """The result of `subject`; empty while the page is being opened or closed."""
         try:
             return self.subject()
         except NoMatches:
             return {}
 
     def subject(self) -> dict[str, str]:
-        """What the person's own commands are about here: job, pod, node, namespace, context; empty texts: none now."""
+        """The objects for the person's own commands: job, pod, node, namespace, context; empty texts for none."""
         session = self.app.session if self.app.connected else None
         namespace = self.app.only_namespace or (session.namespace if session else "")
         return {"context": session.context if session else "", "namespace": namespace}
@@ -314,12 +314,12 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         return self.app.session
 
     def bandwidth_of_nodes(self) -> Mapping[str, NodeBandwidth]:
-        """That of their latest tests; nothing while no session is open."""
+        """Each node's bandwidth in its latest tests; empty without a session."""
         return self.session.measures.nodes() if self.app.connected else {}
 
     @contextmanager
     def report_errors(self, what: str) -> Iterator[None]:
-        """Run what may fail; a failure is told as `what`, why, and what to do next. Anything else is a bug."""
+        """Show a ConsoleError of the block as a notification with the title `what`; other exceptions pass."""
         try:
             yield
         except ConsoleError as error:
@@ -331,7 +331,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         return bool(not self.is_mounted or self.offers().get(action, True))
 
     def offers(self) -> dict[str, object]:
-        """Actions that are not always there, and whether they are now: without it they have no key."""
+        """Actions that are not always available -> whether they are now."""
         return {}
 
     def on_key(self, event: events.Key) -> None:
@@ -341,19 +341,19 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
                 self.notify(f"read-only: {binding.description} is off.", severity="warning", timeout=3)
 
     def copy(self, texts: Sequence[str], several: str = "") -> None:
-        """Texts to the clipboard (OSC 52), a line each; `several`: what more than one of them are called."""
+        """Copy texts to the clipboard (OSC 52), one per line; `several` names more than one of them."""
         self.app.copy_to_clipboard("\n".join(texts))
         copied = texts[0] if len(texts) == 1 else f"{len(texts):,} {several}"
         self.notify(f"Copied {copied}.", timeout=2)
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """What help tells before the keys: a title and lines of it; none for most screens."""
+        """The title and lines that help shows above the keys; empty for most pages."""
         return "", ()
 
     # filters
 
     async def action_filter_rows(self) -> None:
-        """Show the line for the table with the keys; when this returns, the keys are in the line."""
+        """Show the filter bar for the focused table and focus it."""
         if isinstance(self.focused, ResourceTable):
             await self._show_filter(self.focused)
             self.set_focus(self.query(FilterInput).last())
@@ -385,7 +385,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             self._show_filter(table)
 
     def show_filter_of(self, part: Widget) -> None:
-        """Another part of the screen is in front: show the filter that a table in it has, and no other."""
+        """Show the filter bar of a table in that part of the page, and hide others."""
         self.query(FilterLine).remove()
         for table in part.query(ResourceTable):
             if table.filter_text:
@@ -393,7 +393,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
                 break
 
     def action_leave_filter(self, drop: bool) -> None:
-        """Back to the rows, with or without the filter."""
+        """Go back to the rows, keeping or dropping the filter."""
         table = self.query_one(FilterLine).table
         if not drop:  # the last letters' own message may still be on its way
             table.filter_by(self.query_one(FilterInput).value)

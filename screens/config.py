@@ -1,4 +1,4 @@
-"""The person's settings on the screen: themes, keys, lists and commands; a name that does not exist is told."""
+"""Applies the person's settings to the screens (themes, keys, lists, commands) and reports unknown names."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _KEYS_ALLOWED = (
 
 
 class KeyBinding(Struct, frozen=True):
-    """A binding that the file may give other keys."""
+    """A binding that the settings file may change."""
 
     id: str
     keys: str
@@ -64,7 +64,7 @@ class KeyBinding(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """The names that the file may use."""
+    """The names allowed in the settings file."""
 
     keys: Mapping[str, KeyBinding]
     lists: Mapping[str, tuple[str, ...]]
@@ -77,7 +77,7 @@ class Known(Struct, frozen=True):
 
 
 def known_names() -> Known:
-    """All of them. It imports every page: half a second. Blocking."""
+    """Collect all allowed names; imports every page (half a second). Blocking."""
     import screens
     from screens.widgets.table.table import ResourceTable
 
@@ -110,12 +110,12 @@ def _subclasses(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
 
 
 def theme_names(config: Config) -> list[str]:
-    """Of ours, of one's own, of Textual's."""
+    """Names of this program's themes, the person's, and Textual's."""
     return [*OURS, *config.themes, *sorted(BUILTIN_THEMES)]
 
 
 def themes_of(config: Config) -> list[Theme]:
-    """The themes of one's own."""
+    """The person's themes."""
     made = []
     for name, own in config.themes.items():
         base = OURS[own.base]
@@ -129,7 +129,7 @@ def themes_of(config: Config) -> list[Theme]:
 
 
 def keys_of(keys: str) -> tuple[str, ...]:
-    """Several, separated by commas, as Textual names them."""
+    """Several keys, separated by commas, by Textual's names."""
     return tuple(dict.fromkeys(_normalize_key_list(keys).split(",")))
 
 
@@ -142,12 +142,12 @@ def is_key(key: str) -> bool:
 
 
 def usable_keys(config: Config) -> dict[str, str]:
-    """The keys of bindings that the file gives, without those that are none."""
+    """The key settings without invalid keys."""
     return {name: keys for name, keys in config.keys.items() if all(map(is_key, keys_of(keys)))}
 
 
 def _bindings_of(page: type[DOMNode], app: type[DOMNode]) -> list[Binding]:
-    """Those of a page, of the list on it, and of the app."""
+    """The bindings of a page, of its list, and of the app."""
     from screens.widgets.table.table import ResourceTable
 
     return [each for place in (page, ResourceTable, app) for each in _bindings_in(place)]
@@ -159,7 +159,7 @@ def _bindings_in(place: type[DOMNode]) -> list[Binding]:
 
 
 def own_commands(page: type[LiveScreen], app: type[DOMNode], config: Config) -> Iterator[tuple[int, OwnCommand]]:
-    """The commands of one's own that a page has, by number: about what it shows, and with keys that are free there."""
+    """The person's commands available on a page, by number: about its objects, with unused keys."""
     taken = _taken(page, app, config) if config.commands else {}
     for number, command in enumerate(config.commands):
         keys = keys_of(command.key)
@@ -169,7 +169,7 @@ def own_commands(page: type[LiveScreen], app: type[DOMNode], config: Config) -> 
 
 
 def _taken(page: type[DOMNode], app: type[DOMNode], config: Config) -> dict[str, str]:
-    """What each key of a page does, also one that the file has replaced: Textual would take away both."""
+    """Key -> its meaning on a page, including default keys that the settings replaced."""
     own, taken = usable_keys(config), dict[str, str]()
     for each in _bindings_of(page, app):
         for key in (each.key, *keys_of(own.get(each.id or "", each.key))):
@@ -181,14 +181,14 @@ def _taken(page: type[DOMNode], app: type[DOMNode], config: Config) -> dict[str,
 
 
 def all_problems(loaded: Loaded, known: Known) -> list[Problem]:
-    """Everything that is wrong in the file, by line."""
+    """All problems of the settings file, by line."""
     colors = (_wrong_color(loaded, each.path) or each for each in loaded.problems)
     found = [*colors, *_themes(loaded), *_commands(loaded, known), *_keys(loaded, known), *_lists(loaded, known)]
     return sorted(found, key=lambda each: each.line)
 
 
 def _wrong_color(loaded: Loaded, path: tuple[str | int, ...]) -> Problem | None:
-    """That there is no colour of that name, if that path is one of a colour."""
+    """The problem of an invalid colour name; None if the path is not one of a colour."""
     names = _FIELDS | DARK.variables.keys()
     if path[:1] != ("themes",) or path[2:3] != ("colors",) or len(path) != 4 or path[3] in names:
         return None
@@ -207,7 +207,7 @@ def _themes(loaded: Loaded) -> Iterator[Problem]:
 
 
 def _numbered_commands(loaded: Loaded) -> dict[int, OwnCommand]:
-    """The commands by their number in the file, where some may lack what they need."""
+    """The valid commands by their number in the file."""
     wrong = [each.path for each in loaded.problems if each.path[:1] == ("commands",)]
     left_out = {path[1] for path in wrong if path[2:] in {(), ("key",), ("name",), ("command",)} and len(path) > 1}
     numbers = (number for number in itertools.count() if number not in left_out)
@@ -247,7 +247,7 @@ def _no_keys(loaded: Loaded, keys: tuple[str, ...], path: tuple[str | int, ...])
 
 
 def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known: Known) -> str:
-    """It in words: "x is Stop (job), x is Delete (pod, pods)"."""
+    """Key clashes as text: "x is Stop (job), x is Delete (pod, pods)"."""
     by_use: dict[tuple[str, str], dict[str, None]] = {}
     for key, what, place in clashes:
         name = re.sub(r"(?<=.)(?=[A-Z])", " ", place.__name__.removesuffix("Screen")).lower()
@@ -306,12 +306,12 @@ def _nearest(name: str, known: Mapping[str, KeyBinding]) -> str:
 
 
 def fill(command: OwnCommand, subject: Mapping[str, str]) -> str:
-    """The line for the shell; whatever a cluster calls its objects, it is one word of it."""
+    """The shell command line; each inserted name is quoted as one word."""
     return _BRACED.sub(lambda each: shlex.quote(subject[each[1]]) if each[1] in subject else each[0], command.command)
 
 
 def applies(command: OwnCommand, subject: Mapping[str, str]) -> bool:
-    """Whether all that the command names is there."""
+    """Whether all objects that the command refers to are available."""
     return all(subject.get(each) for each in command.uses)
 
 
@@ -319,7 +319,7 @@ def applies(command: OwnCommand, subject: Mapping[str, str]) -> bool:
 
 
 def show_config(options: ConfigOptions) -> int:
-    """`a4 config`: what is in force and from where, what is wrong, or which names there are."""
+    """`a4 config`: show the settings in force with their origin, problems, or allowed names."""
     if options.what == "schema":
         print_json(json_schema())
         return 0
@@ -376,7 +376,7 @@ def _print_names(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, as
 
 
 def _in_force(loaded: Loaded, problems: Sequence[Problem]) -> dict[str, Any]:
-    """The settings without what is wrong."""
+    """The settings without invalid parts."""
     settings: dict[str, Any] = msgspec.to_builtins(loaded.config)
     if to := loaded.config.notifications.to:
         settings["notifications"]["to"] = [shown(each) for each in to]
@@ -400,7 +400,7 @@ def _in_force(loaded: Loaded, problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def _print_in_force(loaded: Loaded, settings: Mapping[str, Any]) -> None:
-    """Each setting, and the line it comes from."""
+    """Print each setting with its line number."""
     default, rows = msgspec.to_builtins(Config()), []
     for name, value in settings.items():
         parts = {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}

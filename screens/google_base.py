@@ -1,4 +1,4 @@
-"""Bases of the pages about Google Cloud: asked when somebody looks, and working without a cluster too."""
+"""Base classes of pages about Google Cloud, which also work without a cluster."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ASKING = (Span("◐ ", "waits"), Span("asking Google …", "dim"))
 
 
 class AskingScreen(LiveScreen):
-    """Asks when it is opened, and again by a key."""
+    """A page that asks Google when opened, and again by a key."""
 
     summary = getters.query_one(SummaryLine)
 
     @abstractmethod
     def read(self) -> object:
-        """Ask Google for what is shown."""
+        """Ask Google for the page's data."""
 
     def on_mount(self) -> None:
         self.summary.runs = ASKING
@@ -48,14 +48,14 @@ USUAL_REGION = "us-central1"  # what is offered where no region is known: the do
 
 
 class InGoogleScreen(LiveScreen):
-    """Asks `app.google`; what needs a cluster says so while there is none."""
+    """A page that uses `app.google`; functions that need a cluster say so."""
 
     NEEDS_CLUSTER: ClassVar[frozenset[str]] = frozenset()  # actions that have no meaning without a cluster
 
     _without: bool | None = None
 
     def read(self) -> object:
-        """Ask again, in a worker, where what is shown was asked for."""
+        """Read the page's data again, in a worker."""
         return None
 
     def _trouble_changed(self) -> None:
@@ -83,7 +83,7 @@ class InGoogleScreen(LiveScreen):
 
 
 class PlacedScreen(InGoogleScreen):
-    """Shows what is in one project and region: the cluster's, or without one those that are named."""
+    """A page for one project and region: the cluster's, or the given ones."""
 
     CHANGES_CLUSTER = frozenset({"enable"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -98,26 +98,26 @@ class PlacedScreen(InGoogleScreen):
         self._disabled: dict[str, str] = {}  # services that are not enabled, and what they would tell
 
     def heard(self, about: str, error: ConsoleError | None = None) -> None:
-        """How asking for one kind of things went: a service that is not enabled can be."""
+        """Record the result of reading one kind of data; a disabled service can then be enabled by a key."""
         self._disabled = {service: kind for service, kind in self._disabled.items() if kind != about}
         if isinstance(error, ApiDisabled):
             self._disabled[error.service] = about
         self.refresh_bindings()
 
     def hint_of(self, error: ConsoleError) -> str:
-        """What to do about it, with the keys of this screen."""
+        """The hint on an error, with this page's keys."""
         if isinstance(error, ApiDisabled):
             return error.hint if self.app.settings.read_only else "e enables it."
         return error.hint
 
     def place_words(self) -> list[Span]:
-        """What is said beside the project while no cluster is connected."""
+        """The text beside the project while no cluster is connected."""
         if not self.app.without_cluster:
             return []
         return [Span("   no cluster: a launch needs one (ctrl+g)", "waits")]
 
     async def placed(self, *, region: bool) -> bool:
-        """Whether it is known where to look; asks for what neither a cluster nor the login tells."""
+        """Whether project and region are known; asks the person for missing ones."""
         if not self.app.without_cluster:
             return True
         cloud = self.app.google.cloud
@@ -157,7 +157,7 @@ class PlacedScreen(InGoogleScreen):
 
 
 async def enable_service(screen: LiveScreen, cloud: Cloud, project: str, service: str) -> bool:
-    """Enable a service of Google's, if the answer is yes; whether it was."""
+    """Enable a Google API after confirmation; returns whether it was enabled."""
     title, lines = f"Enable {service} in project {project}?", ["It may cost money once it is used."]
     if not await screen.app.push_screen_wait(Confirm(title, lines, verb="Enable", keep="Leave")):
         return False

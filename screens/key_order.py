@@ -1,4 +1,4 @@
-"""Keys are answered one at a time: what one opens is open before the next is looked at.
+"""Processes keys one at a time: the effect of one is complete before the next.
 
 Textual hands every key to the focused widget's queue at once, so of keys that arrive together (a paste, a slow line, a
 fast hand) those after the one that opens a page, or a line to type in, would still be for what was there before. What a
@@ -41,7 +41,7 @@ PAINTED_WITHIN = 0.1  # seconds after which what a key has changed has been pain
 
 
 class KeyOrderedApp(SanitizingApp):
-    """An app that has done what a key asks for before it looks at the next one."""
+    """An app that completes a key's action before it handles the next key."""
 
     PALETTE: ClassVar[type[CommandPalette]] = CommandPalette
 
@@ -56,7 +56,7 @@ class KeyOrderedApp(SanitizingApp):
         self._settling: asyncio.Task[None] | None = None  # waits for both
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys that are commands or letters are answered here; all else takes Textual's way."""
+        """Queue command and letter keys; other events are handled by Textual."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
@@ -65,7 +65,7 @@ class KeyOrderedApp(SanitizingApp):
             await self._answer_next()
 
     async def _answer_next(self) -> None:
-        """Answer the key that has waited longest; the one after it follows once this one has had its effect."""
+        """Handle the oldest waiting key; the next follows when this one has had its effect."""
         self.typing_waits = bool(self._typed and self.screen_stack)
         if not self.typing_waits:
             return
@@ -80,7 +80,7 @@ class KeyOrderedApp(SanitizingApp):
     async def _settle(
         self, focused: MessagePump, screen: Screen[Any], before: set[Worker[Any]], begun: set[Worker[Any]]
     ) -> None:
-        """Wait until a key has had its effect, and for the question that one of the workers it has begun may ask."""
+        """Wait until a key has had its effect, including a question asked by a worker that it started."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_WITHIN):
                 await self._passed_up(focused)
@@ -98,7 +98,7 @@ class KeyOrderedApp(SanitizingApp):
         self.call_later(self._answer_next)
 
     async def _passed_up(self, node: MessagePump | None) -> None:
-        """Follow what a widget has told its parents, up to the app."""
+        """Wait until messages of a widget have been handled by all its parents up to the app."""
         while node is not None:
             passed = asyncio.Event()
             if node.call_later(passed.set):

@@ -1,4 +1,4 @@
-"""The command palette: what the keys do here and now, and every page and object there is, found by name."""
+"""The command palette: keys that work here, and all pages and objects, found by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HIDDEN = frozenset({"app.command_palette", "command_palette", "app.commands"})
 
 
 class NameProvider(Provider):
-    """Finds by names, and marks the letters of a name that were typed."""
+    """Searches by name and marks the matched letters."""
 
     def _marked(self, name: str, found: Iterable[int]) -> Content:
         content = Content(name)
@@ -42,7 +42,7 @@ class NameProvider(Provider):
 
 
 class ActiveBindings(NameProvider):
-    """Every binding that works on the screen below the palette; nothing is listed twice or anywhere else."""
+    """Every binding of the screen below the palette, without duplicates."""
 
     async def discover(self) -> Hits:
         for node, action, name, help_text in self._commands():
@@ -99,7 +99,7 @@ LOOKED_AT = 500  # names of one kind that are weighed; those come first that con
 
 
 class Places(NameProvider):
-    """Every page, job, pod, node, queue, run and recipe, from everywhere."""
+    """Every page, job, pod, node, queue, run and recipe."""
 
     _runs: tuple[RunRecord, ...] = ()
     _recipes: tuple[Recipe, ...] = ()
@@ -109,7 +109,7 @@ class Places(NameProvider):
         return cast("ConsoleApp", self.app)
 
     async def startup(self) -> None:
-        """Runs and recipes are in files, read when the palette opens."""
+        """Read runs and recipes from files when the palette opens."""
         if self.console.connected:
             with suppress(ConsoleError):  # what cannot be read is said on its own page
                 self._runs = await self.console.session.launch.runs.all()
@@ -136,7 +136,7 @@ class Places(NameProvider):
                 yield Hit((first + score) * weight, self._marked(key[-1], found), partial(opened, *key), help=kind)
 
     def _objects(self) -> Iterator[tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]]:
-        """Each kind, its weight, the keys of what there is, whose last part is the name, and what opens one."""
+        """Yield (kind, weight, keys whose last part is the name, function that opens one)."""
         app, fleet = self.console, self.console.fleet
         yield "job", 0.95, fleet.jobsets.keys(), partial(app.open_page, "job")
         yield "node", 0.9, [(name,) for _, name in fleet.nodes], partial(app.open_page, "node")
@@ -168,7 +168,7 @@ class Places(NameProvider):
 
 
 def _likely(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str, ...]]:
-    """Of many names those that contain every word that was typed: comparing letter by letter costs much."""
+    """The names that contain every typed word, since matching many names letter by letter is slow."""
     if len(keys) <= LOOKED_AT:
         return keys
     words = query.casefold().split()
@@ -176,9 +176,7 @@ def _likely(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str
 
 
 def offsets(query: str, name: str) -> list[int]:
-    """Where the letters that were typed stand in a name: each word somewhere in it, or all of them at the beginnings of
-    consecutive words, such as "n0412" in "nccl-0412"; empty: the name does not match.
-    """
+    """The matched positions in a name; empty if it does not match."""
     words, folded = query.casefold().split(), name.casefold()
     if words and all(word in folded for word in words):
         starts = [(folded.index(word), len(word)) for word in words]
@@ -189,16 +187,16 @@ def offsets(query: str, name: str) -> list[int]:
 
 
 def match_score(query: str, name: str, found: list[int]) -> float:
-    """How well a name matches: most if it is what was typed; 0 if it does not."""
+    """How well a name matches: highest for an exact match, 0 for none."""
     exact = 500.0 if query.casefold() == name.casefold() else 0.0
     return exact + FuzzySearch().score(name, found) if found else 0.0
 
 
 class Palette(CommandPalette):
-    """Enter takes the first line at once, as in other programs with a line of commands."""
+    """The palette; Enter opens the first line."""
 
     def _search_for(self, search_value: str) -> AsyncGenerator[DiscoveryHit | Hit, bool]:
-        """A colon before the words, as k9s takes them, is not part of a name."""
+        """Search without a leading colon, which k9s users type."""
         return super()._search_for(search_value.lstrip(": "))
 
     @on(Input.Submitted)

@@ -1,4 +1,4 @@
-"""A page with a list and a live pane for the row under its cursor."""
+"""The base class of pages with a list and a side pane for the selected row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZES = ("usual", "large", "off")
 
 
 class PanedScreen(LiveScreen):
-    """The pane is right of the list where the terminal is wide, below it where it is high, else off until asked for."""
+    """The pane is right of the list on wide terminals, below on high ones, else hidden until requested."""
 
     DEFAULT_CSS = """
     PanedScreen {
@@ -46,7 +46,7 @@ class PanedScreen(LiveScreen):
     pane = getters.query_one("#pane", Pane)
 
     def beside_pane(self, *parts: Widget) -> ComposeResult:
-        """The parts of the page, with the pane beside them."""
+        """The widgets of the page with the pane beside them."""
         for part in parts:
             if isinstance(part, ResourceTable):
                 part.moved = self._other_row  # at once, so that both are painted together
@@ -57,7 +57,7 @@ class PanedScreen(LiveScreen):
 
     @abstractmethod
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
-        """What the pane shows of the row under the cursor, most important first."""
+        """The pane's text for the selected row, most important first."""
 
     @property
     def pane_shown(self) -> bool:
@@ -84,7 +84,7 @@ class PanedScreen(LiveScreen):
         self.set_class(size == "large", "-large")
 
     def action_pane(self) -> None:
-        """The pane in its next size, here and on every other page."""
+        """Switch to the next pane size, for every page."""
         self.app.pane_size = SIZES[(SIZES.index(self.app.pane_size) + 1) % len(SIZES)]
         self._place_pane(self.size.width, self.size.height)
         self.call_after_refresh(self.pane.renew)

@@ -1,4 +1,4 @@
-"""The tour: the console on the practice cluster, driven by the keys a person would press through its main job.
+"""The tour: drives the console through its main tasks on the practice cluster.
 
 It needs no terminal. Each step prints what was pressed and what was seen, and leaves a screenshot; it ends well only if
 the job ran and its table was read.
@@ -52,7 +52,7 @@ HALF_WAY = 7  # rows of the table after which a screenshot is taken while the te
 
 
 def tour(folder: Path | None, *, speed: float, seed: int) -> int:
-    """Run the tour; gives the exit code. Screenshots go to `folder`, ./tour if none is named."""
+    """Run the tour; returns the exit code. Screenshots go to `folder` (default ./tour)."""
     pictures = folder or Path("tour")
     pictures.mkdir(parents=True, exist_ok=True)
     practice = PracticeProcess.start(speed=speed, seed=seed)
@@ -78,7 +78,7 @@ async def _tour(app: ConsoleApp, pictures: Path) -> None:
 
 @dataclass
 class Guide:
-    """Presses keys, waits until the screen answers, says what it shows."""
+    """Presses keys, waits for the screen and prints what it shows."""
 
     app: ConsoleApp
     pilot: Pilot[int]
@@ -176,7 +176,7 @@ class Guide:
             raise ProgramFailed(f"{NAME} did not succeed.")
 
     def tell_rows(self, test: NcclTest | None, shown: int) -> int:
-        """Say the rows not said before; how many have been said."""
+        """Print new rows; returns how many have been printed."""
         rows = test.rows if test else ()
         for row in rows[shown:]:
             out, in_ = row.out_of_place, row.in_place
@@ -186,7 +186,7 @@ class Guide:
         return len(rows)
 
     async def reach_in(self) -> None:
-        """A command in a pod; the shell itself needs a terminal."""
+        """Run a command in a pod, since a shell needs a terminal."""
         self.step("s", "A command in pod 0 of llama-70b (a shell would take over the terminal, and there is none)")
         job = self.fleet.jobsets["default", "llama-70b"]
         pod = ranks(job, self.fleet)[0].pod
@@ -201,7 +201,7 @@ class Guide:
         print_line(f"   exit code {code}")
 
     async def stop(self) -> None:
-        """Stop the job and see that nothing is left."""
+        """Stop the job and check that nothing is left."""
         await self.press("x", f"Stop {NAME}")
         await self.until("the question", lambda: isinstance(self.app.screen, Confirm))
         await self.settled()
@@ -254,13 +254,13 @@ class Guide:
         await self.settled()
 
     async def settled(self) -> None:
-        """Let everything that is under way be drawn."""
+        """Wait until everything pending is drawn."""
         await self.pilot.pause()
         await asyncio.sleep(LOOK)
         await self.pilot.pause()
 
     async def until(self, what: str, seen: Callable[[], object]) -> None:
-        """Wait until it is so; ConsoleError names what did not come."""
+        """Wait until `seen()` is true; ConsoleError names what did not happen."""
         async with asyncio.timeout(PATIENCE) as limit:
             try:
                 while not seen():  # noqa: ASYNC110 - what is waited for is on the screen, which has no event
@@ -279,5 +279,5 @@ class Guide:
 
 
 def grown(panel: NcclPanel, shown: int) -> bool:
-    """Whether the panel has more rows than that, or all of them."""
+    """Whether the panel has more than `shown` rows, or all of them."""
     return panel.test is not None and (panel.test.finished or len(panel.test.rows) > shown)

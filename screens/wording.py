@@ -1,4 +1,4 @@
-"""How values are said: ages, times, sizes, counts, bars and states (pure)."""
+"""Formats values as text: ages, times, sizes, counts, bars and states (pure)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOB_INKS = 12  # jobs have this many colours; the thirteenth shares one
 
 
 class Span(NamedTuple):
-    """Text in one ink; inks are named in widgets/ink.py, their colours in its styles."""
+    """Text in one style; styles are defined in widgets/ink.py."""
 
     text: str
     ink: str = ""
@@ -38,7 +38,7 @@ Cell = str | Span | list[Span]  # what one cell of a table shows: plain text, te
 
 
 def runs_of(cell: Cell, ink: str = "") -> list[Span]:
-    """The cell as runs, those without an ink in the given one."""
+    """A cell as spans; those without a style get `ink`."""
     if isinstance(cell, str):
         return [Span(cell, ink)]
     if isinstance(cell, Span):
@@ -57,7 +57,7 @@ _WELL = frozenset({OK.text, IDLE.text, DONE.text})
 
 
 def plain_text(cell: Cell) -> str:
-    """A cell as a plain command prints it: without bars, and without the mark of what is well."""
+    """A cell as plain text, without bars and without the mark for "ok"."""
     runs = runs_of(cell)
     if len(runs) > 1 and runs[0].text.strip() in _WELL:
         runs = runs[1:]
@@ -100,18 +100,18 @@ def freshness(seconds: float) -> str:
 
 
 def clock(when: float) -> str:
-    """A moment on the wall clock of this machine, with its date: "2026-04-12 14:20:05"."""
+    """A local time with its date: "2026-04-12 14:20:05"."""
     return f"{datetime.fromtimestamp(when).astimezone():%Y-%m-%d %H:%M:%S}" if when else ""
 
 
 def clock_time(when: float, now: float) -> str:
-    """A moment to come as people say it: "16:40", with its day where that is another one."""
+    """A future time: "16:40", with the day if it is not today."""
     at, today = (datetime.fromtimestamp(each).astimezone() for each in (when, now))
     return f"{at:%H:%M}" if at.date() == today.date() else f"{at:%a %d %b, %H:%M}"
 
 
 def moment(when: float, now: float) -> str:
-    """A moment as a sentence says it: relative up to a day ("2 min ago", "in 6 h"), absolute after; "" if unknown."""
+    """A time within a sentence: relative up to a day ("2 min ago"), absolute after that; "" if unknown."""
     if not when:
         return ""
     apart = now - when
@@ -140,12 +140,12 @@ def count(amount: int, noun: str, nouns: str = "") -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """A share without decimals: "41 %"; "" if there is no whole."""
+    """A percentage without decimals: "41 %"; "" if `whole` is 0."""
     return f"{100 * part / whole:.0f} %" if whole else ""
 
 
 def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Span]:
-    """A bar of that many columns; what is there but little still shows, what is nearly full is not yet full."""
+    """A bar of that width; a small share is visible, and an incomplete one is never full."""
     if whole <= 0 or width <= 0:
         return [Span(" " * max(0, width))]
     filled = round(width * min(1.0, max(0.0, part / whole)))
@@ -160,7 +160,7 @@ SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A letter for each value, as high as it is between the lowest and the highest; empty for fewer than two.
+    """One character per value, scaled between the lowest and the highest; empty for fewer than two.
 
     What differs by less than means of equal numbers do by their rounding is flat.
     """
@@ -172,13 +172,13 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 class JobColors:
-    """Which job is drawn in which ink: those that are drawn share one only where there are more of them than inks."""
+    """Assigns colours to jobs; jobs share one only if there are more jobs than colours."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def of(self, uid: str) -> str:
-        """Its ink, kept as long as `keep` names it: that of its uid, or the next one that fewest others have."""
+        """A job's colour, stable while `keep` includes it: by its uid, or the least used one."""
         if uid not in self._numbers:
             used, first = Counter(self._numbers.values()), crc32(uid.encode()) % JOB_INKS
             around = (*range(first, JOB_INKS), *range(first))
@@ -186,7 +186,7 @@ class JobColors:
         return f"job-{self._numbers[uid]}"
 
     def keep(self, uids: Collection[str]) -> None:
-        """All other jobs are over: their inks are free."""
+        """Release the colours of all other jobs."""
         self._numbers = {uid: number for uid, number in self._numbers.items() if uid in uids}
 
 
@@ -194,13 +194,13 @@ _GKE_NODE = re.compile(r"gke-.+?-([a-z0-9]+-[a-z0-9]+)-[0-9a-f]{8}-([a-z0-9]{4})
 
 
 def short_node(name: str) -> str:
-    """A node of GKE by the end of its pool's name and its own last part, such as "a4-pool/0010"; others as they are."""
+    """A GKE node's name shortened to pool and last part, such as "a4-pool/0010"; others unchanged."""
     found = _GKE_NODE.fullmatch(name)
     return f"{found[1]}/{found[2]}" if found else name
 
 
 def one_line(text: str) -> str:
-    """The text with nothing in it that could move a terminal's cursor or turn letters round: the one gate for text.
+    """Sanitize a text for the terminal: nothing in it can move the cursor or reorder letters.
 
     Controls, marks of direction, joiners and letters that no standard knows become visible marks, so that the width of
     a text is the sum of its letters' in every terminal.
@@ -225,7 +225,7 @@ def _visible(letter: str) -> str:
 
 
 def for_terminal(text: str) -> str:
-    """Any number of lines as a plain command may print them in a terminal: colours gone, other controls visible."""
+    """Sanitize lines for a terminal: colours are removed, other control characters made visible."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     plain = _COLOURS.sub("", text)
@@ -236,17 +236,17 @@ _COLOURS = re.compile(r"\x1b\[[0-9;:]{0,100}m")
 
 
 def sentence(text: str) -> str:
-    """The text as one sentence on one line: inner line ends become spaces."""
+    """The text on one sanitized line; line ends become spaces."""
     return one_line(" ".join(text.split()))
 
 
 def begun_small(text: str) -> str:
-    """A sentence as it goes on after a colon: its first letter small, unless it begins a name such as GPUs or NCCL."""
+    """A sentence to follow a colon: its first letter in lower case, except for names such as GPUs or NCCL."""
     return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
 
 def whole_path(place: str) -> Path:
-    """The absolute path of a file, as typed by a person; `~` is expanded."""
+    """The absolute path of a typed file name; `~` is expanded."""
     return Path(place).expanduser().absolute()
 
 
@@ -280,19 +280,19 @@ def job_glyph(state: str) -> Span:
 
 
 def since(when: float | None) -> str:
-    """How long ago a moment was, for a column; "" if it is not known."""
+    """How long ago a time was, for a column; "" if unknown."""
     return age(time() - when) if when else ""
 
 
 def loss_words(run: RunRecord) -> str:
-    """The last loss that is a number, with the step that it is of."""
+    """The last valid loss with its step."""
     if run.loss is None:
         return ""
     return f"{run.loss:.4f}" + (f" at step {run.loss_step:,}" if run.loss_step is not None else "")
 
 
 def alarm_words(alarm: Alarm, run: RunRecord) -> str:
-    """An alarm of a run: when, what, and how long it lasted."""
+    """A run's alarm: time, text, and duration."""
     if alarm.over:
         lasted = f", {alarm.ended_text}, after {duration(alarm.over - alarm.since)}"
     else:
@@ -301,7 +301,7 @@ def alarm_words(alarm: Alarm, run: RunRecord) -> str:
 
 
 def quotation(why: Why, told: str, otherwise: str = "") -> str:
-    """The controller's own message beside the sentence `told`: with its age where that says otherwise by now.
+    """The controller's message to show beside the sentence `told`, with its age if it disagrees.
 
     `otherwise`: what is quoted where it has said nothing.
     """
@@ -318,10 +318,10 @@ MINE = f"@{YOU}"  # what the filter finds the things of whoever looks by
 
 
 def owner(name: str) -> Span:
-    """Whose something is: "you" stands out."""
+    """The owner as a span; "you" stands out."""
     return Span(name, "accent" if name == YOU else "dim")
 
 
 def whose(shown: str, name: str) -> str:
-    """What a filter finds the owner of a row by: the name, and the mark of what belongs to whoever looks."""
+    """The owner as text for filters: the name, and a mark for this person's own."""
     return f"{name} {MINE}" if shown == YOU else name

@@ -1,1 +1,1 @@
-"""Preflight: what a recipe asks of cluster and project, checked together before a launch."""
+"""Preflight checks: what a recipe needs of cluster and project, checked together before a launch."""

@@ -1,4 +1,4 @@
-"""Runs the checks, some at a time and each within its limit, and the fixes that can be made from here."""
+"""Runs the preflight checks concurrently with time limits, and applies fixes."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ _AGAIN = 2.0  # seconds between two looks at an operation
 
 
 async def _addon(cluster: Session, target: tuple[str, ...]) -> str:
-    """Nothing to add: the words of the repair name the driver as people do."""
+    """Enable a GKE add-on; returns nothing to add to the repair's own words."""
     project, location, name, addon = target
     gke = await cluster.google.cloud.gke()
     begun = await gke.enable(await gke.cluster(project, location, name), addon)
@@ -240,14 +240,14 @@ class Preflight:
     def wish(
         self, plan: LaunchPlan | None = None, *, namespace: str = "", bucket: str = "", registry: str = ""
     ) -> LaunchNeeds:
-        """What a plan asks for; without one the cluster as a whole is looked at."""
+        """What a plan needs; without a plan the cluster as a whole is checked."""
         if plan is None:
             return LaunchNeeds(namespace or self._cluster.namespace, bucket=bucket, registry=registry)
         values: Mapping[str, Value] = self._cluster.launch.drafting.values(plan)
         return LaunchNeeds(plan.namespace, plan.recipe, plan.name, values, bucket, registry)
 
     def begun(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
-        """The checks as rows that wait for their answer; BadInput for an id there is none of."""
+        """The checks as rows that are still pending; BadInput for an unknown id."""
         return tuple(
             Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in named_checks(ids)
         )
@@ -255,7 +255,7 @@ class Preflight:
     async def run(
         self, wish: LaunchNeeds, ids: Collection[str] = (), *, within: float | None = None
     ) -> AsyncGenerator[Check, None]:
-        """Every check, or those named, in the order in which they end; `within` so many seconds all together."""
+        """Yield each check (all, or those named) when it ends; `within` limits the total time in seconds."""
         chosen = named_checks(ids)
         end = None if within is None else time.monotonic() + within
         questions, gate = Questions(self._cluster), asyncio.Semaphore(AT_ONCE)
@@ -278,12 +278,12 @@ class Preflight:
     async def all(
         self, wish: LaunchNeeds, ids: Collection[str] = (), *, within: float | None = None
     ) -> tuple[Check, ...]:
-        """The checks that `run` yields, all at once and in the order of the table."""
+        """Run the checks as `run` does, and return them in the order of the table."""
         found = [check async for check in self.run(wish, ids, within=within)]
         return tuple(sorted(found, key=lambda check: check.id))
 
     async def before_launch(self, plan: LaunchPlan) -> tuple[Check, ...]:
-        """The checks that could stop this launch; `BEFORE_LAUNCH` says for how long they are waited for.
+        """The checks that could stop this launch; `BEFORE_LAUNCH` limits the waiting time.
 
         Whose account the pods have (P08) matters to the buckets that they mount, and to nothing else of a launch.
         """
@@ -293,13 +293,13 @@ class Preflight:
         return await self.all(wish, ids, within=ASKING_GOOGLE if of_google else BEFORE_LAUNCH)
 
     async def repair(self, repair: Repair) -> str:
-        """Do it; what was done, in one sentence. ConsoleError where it cannot be; NotAllowed in read-only mode."""
+        """Apply a fix; returns what was done, as a sentence. ConsoleError on failure; NotAllowed in read-only mode."""
         self._cluster.watch.connection_for_change(repair.words[0].lower() + repair.words[1:])
         done = await _REPAIRS[repair.kind](self._cluster, repair.target)
         return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
     async def settled(self, wish: LaunchNeeds, id_: str) -> Check:
-        """One check after a repair: what was made may take a moment to be seen."""
+        """Repeat one check after a fix, for a moment, until the change is visible."""
         end = time.monotonic() + SETTLING
         while True:
             (check,) = await self.all(wish, (id_,))
@@ -340,7 +340,7 @@ class Preflight:
 
 
 def named_checks(ids: Collection[str]) -> tuple[Spec, ...]:
-    """The checks of these names, titles or ids; all if there are none. Raises BadInput."""
+    """The checks with these names, titles or ids; all if none is given. Raises BadInput."""
     if unknown := sorted(each for each in ids if name_of(each) not in BY_NAME):
         there = ", ".join(name_of(each.title) for each in CHECKS)
         raise BadInput(f"There is no check {', '.join(unknown)}.", f"There are: {there}.")

@@ -1,4 +1,4 @@
-"""One check before a launch: its verdict, its evidence, what an error means for it, and how strict it is."""
+"""The result of one preflight check: verdict, evidence, and how errors and needs affect it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RepairKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A change that would make a check pass; nothing is done before somebody says so."""
+    """A change that would make a check pass; it is only applied when confirmed."""
 
     kind: RepairKind
     target: tuple[str, ...]  # what it is done to, as `Mend` says
@@ -67,7 +67,7 @@ def name_of(title: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One requirement as it was found; `id` (P01 to P36) is for scripts, people read the title."""
+    """One checked requirement; `id` (P01 to P36) is for scripts, people read the title."""
 
     id: str
     title: str
@@ -89,7 +89,7 @@ class Check:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What is wrong, and what fixes it, for somebody who reads nothing else."""
+        """The problem and its fix as lines that stand alone."""
         fix = [f"Fix: {self.fix}" + (f" Run: a4 preflight --fix {self.name}" if self.repair else "")]
         head = f"{self.title}: {' '.join(filter(None, (self.evidence, self.reason)))}"
         return head, *fix, *([f"$ {self.command}"] if self.command else [])
@@ -101,7 +101,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many of each, and which are worst."""
+    """How many checks had each result, and which are worst."""
 
     counts: tuple[tuple[Result, int], ...]
     failing: tuple[Check, ...]
@@ -110,7 +110,7 @@ class Tally:
 
     @property
     def sentence(self) -> str:
-        """In one line: 14 ok, 1 fails: Lustre driver."""
+        """The counts in one line: "14 ok, 1 fails: Lustre driver"."""
         words = {Result.FAIL: "fails"}
         parts = [f"{count} {words.get(result, result)}" for result, count in self.counts]
         text = ", ".join(parts) or "nothing was checked"
@@ -123,13 +123,13 @@ class Tally:
 
 
 def nothing_allowed(checks: Iterable[Check]) -> bool:
-    """Whether the account may see nothing that a launch needs: that the server answers (P01) is no part of it."""
+    """Whether the account lacks permission for every check (P01, whether the server answers, does not count)."""
     results = {each.result for each in checks if each.id != "P01" or each.result is Result.NOT_ALLOWED}
     return Result.NOT_ALLOWED in results and not results & {Result.OK, Result.WARN, Result.FAIL}
 
 
 def unseen(checks: Iterable[Check]) -> tuple[str, ...]:
-    """What was not learnt, a line for each reason: "Not allowed to look: Bucket in the same region (…)"."""
+    """The checks without an answer, one line per reason: "Not allowed to look: Bucket in the same region (…)"."""
     found: dict[tuple[Result, str], list[str]] = {}
     for each in checks:
         if each.over and each.result in (Result.NOT_ALLOWED, Result.COULD_NOT):
@@ -144,7 +144,7 @@ _TOLD = (Result.OK, Result.FAIL, Result.WARN, Result.NOT_ALLOWED, Result.COULD_N
 
 
 def tally(checks: Iterable[Check]) -> Tally:
-    """Count; what does not apply is not told."""
+    """Count the checks by result; those that do not apply are left out."""
     found = tuple(checks)
     counted = Counter(each.result for each in found if each.over)
     counts = tuple((result, counted[result]) for result in _TOLD if counted[result])
@@ -159,7 +159,7 @@ USUAL_GPUS = 2 * MACHINE_GPUS
 
 
 class Need(StrEnum):
-    """Whether the launch needs a thing."""
+    """Whether the launch needs something."""
 
     YES = "yes"
     NO = "no"
@@ -168,7 +168,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchNeeds:
-    """A launch to be, or none: then the cluster as a whole is looked at."""
+    """What a planned launch needs; without a launch the cluster as a whole is checked."""
 
     namespace: str
     recipe: str = ""
@@ -180,7 +180,7 @@ class LaunchNeeds:
     """LOCATION-docker.pkg.dev/PROJECT/REPOSITORY that images are built into; empty: the usual one of the project."""
 
     def text(self, path: str) -> str:
-        """A value as text; empty where there is none."""
+        """A value as text; empty if it is not set."""
         found = get_path(self.values, path)
         return "" if found is None or found is False else str(found)
 
@@ -188,7 +188,7 @@ class LaunchNeeds:
         return get_path(self.values, path) is True
 
     def need(self, wanted: bool) -> Need:
-        """What follows for something that the recipe wants or does not want."""
+        """YES or NO for a launch that wants it or not; OPEN without a launch."""
         if not self.recipe:
             return Need.OPEN
         return Need.YES if wanted else Need.NO
@@ -199,14 +199,14 @@ class LaunchNeeds:
 
     @property
     def buckets(self) -> tuple[str, ...]:
-        """Buckets that it mounts, else the one to be looked at."""
+        """Buckets that the launch mounts, else the one given for the check."""
         mounted = get_path(self.values, "storage.gcs")
         names = tuple(mounted) if isinstance(mounted, Mapping) else ()
         return names or ((self.bucket,) if self.bucket else ())
 
     @property
     def mounts_nfs(self) -> bool:
-        """Whether pods mount NFS: by a claim that exists, or one that is made."""
+        """Whether pods mount NFS, by an existing claim or a new one."""
         return bool(self.text("storage.nfs.claim") or self.text("storage.nfs.server"))
 
     @property
@@ -256,13 +256,13 @@ def skip(why: str) -> Verdict:
 def missing_verdict(
     need: Need, evidence: str, reason: str = "", fix: str = "", *, command: str = "", repair: Repair | None = None
 ) -> Verdict:
-    """Something is missing: that fails the launch that needs it, and is told where no launch was chosen."""
+    """The verdict that something is missing: a failure if the launch needs it, else a warning."""
     result = Result.FAIL if need is Need.YES else Result.WARN
     return Verdict(result, evidence, reason, fix, command, repair)
 
 
 async def half_verdict(half: Awaitable[Verdict]) -> Verdict:
-    """A half of a check; what kept it from looking is a verdict too."""
+    """The verdict of one part of a check; an error becomes a verdict too."""
     try:
         return await half
     except ConsoleError as error:
@@ -270,7 +270,7 @@ async def half_verdict(half: Awaitable[Verdict]) -> Verdict:
 
 
 def together(*parts: Look) -> Look:
-    """A check of several halves, as one: see `combine`."""
+    """Combine several parts into one check; see `combine`."""
 
     async def look(context: CheckContext) -> Verdict:
         return combine(*[await half_verdict(part(context)) for part in parts])
@@ -279,7 +279,7 @@ def together(*parts: Look) -> Look:
 
 
 def verdict_of_error(error: ConsoleError) -> Verdict:
-    """What an error says of a check that met it: nothing is known, and why."""
+    """The verdict for a check that ended with an error: unknown, with the reason."""
     if isinstance(error, ApiDisabled):
         return Verdict(Result.COULD_NOT, "Google returned a server error.", error.message, error.hint)
     result = Result.NOT_ALLOWED if isinstance(error, NotAllowed) else Result.COULD_NOT
@@ -292,7 +292,7 @@ def enable(project: str, *services: str) -> Repair:
 
 
 def combine(*halves: Verdict, sure: bool = False) -> Verdict:
-    """One verdict of several: the worst that was seen; a half that could not look leaves the others standing.
+    """Combine verdicts: the worst one counts; parts that could not be checked do not change it.
 
     `sure`: the check is not passed before every half was seen.
     """

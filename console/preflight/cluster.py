@@ -1,4 +1,4 @@
-"""The cluster itself: reached, its version and shape, the rights in it, a free name (P01 to P03, P33 to P35).
+"""Checks of the cluster itself: reachable, version, permissions, free name (P01 to P03, P33 to P35).
 
 What a launch names and the cluster has to have: namespace, ServiceAccount, Secrets, claims, priority (P36).
 """
@@ -180,7 +180,7 @@ async def account(look: CheckContext) -> Verdict:
 
 
 def account_path(look: CheckContext) -> str:
-    """Where the API server has the ServiceAccount of the pods."""
+    """URL path of the pods' ServiceAccount."""
     namespace, name = (quote(each, safe="") for each in (look.wish.namespace, look.wish.account))
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
 
@@ -193,7 +193,7 @@ async def _object(look: CheckContext, kind: str, path: str, name: str, reason: s
 
 
 async def _listed(look: CheckContext, kind: str, plural: str, name: str, reason: str) -> Verdict:
-    """Asked for by its metadata alone: what a Secret holds does not come to this machine."""
+    """Check that an object exists by its metadata only, so that no Secret's content is transferred."""
     namespace = look.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/{plural}"
     if await look.names(path, f"{kind}s", fieldSelector=f"metadata.name={name}", limit="1"):
@@ -212,7 +212,7 @@ async def _priority(look: CheckContext, name: str) -> Verdict:
 
 
 def _secrets(look: CheckContext) -> list[str]:
-    """Of `secrets` (NAME=secret/key) and of `imagePullSecrets`, each once."""
+    """Names of Secrets in the values `secrets` (NAME=secret/key) and `imagePullSecrets`, without duplicates."""
     references = value_at(look.wish.values, "secrets")
     named = [str(each).partition("/")[0] for each in references.values()] if isinstance(references, Mapping) else []
     pulling = value_at(look.wish.values, "imagePullSecrets")

@@ -1,4 +1,4 @@
-"""What checks ask of cluster and Google: each question once for all of them, logged, and within its time limit.
+"""Shares the requests of all checks: each is sent once, logged, and limited in time.
 
 A check gets a `CheckContext`: its own log over the shared questions. Google's libraries are loaded at the first
 question, in a thread.
@@ -35,14 +35,14 @@ LISTING = 20.0  # seconds for which a kind that is still being listed is waited 
 
 
 class Questions:
-    """Requests of one preflight run and their answers; nothing is requested twice."""
+    """The requests of one preflight run and their answers; each is sent once."""
 
     def __init__(self, cluster: Session) -> None:
         self.cluster = cluster
         self._asked: dict[Hashable, asyncio.Task[object]] = {}
 
     async def ask(self, key: Hashable, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """The answer, or the error, that this question had or has now; who stops waiting stops nobody else."""
+        """The answer or error of this request, sent now or before; cancelling one waiter does not cancel the others."""
         task = self._asked.get(key)
         if task is None:
             task = self._asked[key] = asyncio.create_task(question())
@@ -61,7 +61,7 @@ def _seen(task: asyncio.Task[object]) -> None:
 
 
 class CheckContext:
-    """What one check can ask, and the log of what it asked."""
+    """Sends the requests of one check and logs them."""
 
     def __init__(self, questions: Questions, wish: LaunchNeeds) -> None:
         self.questions, self.wish = questions, wish
@@ -76,7 +76,7 @@ class CheckContext:
         return self.questions.cluster
 
     async def ask(self, at: str, what: str, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Ask, once for all checks, and write down what came of it."""
+        """Send a request once for all checks, and log the outcome."""
         started = time.monotonic()
         outcome = "no answer in time"
         try:
@@ -93,7 +93,7 @@ class CheckContext:
     # Kubernetes
 
     async def get(self, path: str, type_: type[_T], **params: str) -> _T:
-        """An object or a list of the API server; NotFound, NotAllowed and the rest of Refused."""
+        """Fetch an object or list from the API server; NotFound, NotAllowed and other Refused."""
         what = path + ("?" + "&".join(f"{key}={value}" for key, value in params.items()) if params else "")
 
         async def question() -> _T:
@@ -104,7 +104,7 @@ class CheckContext:
         return await self.ask(KUBERNETES, f"GET {what}", question)
 
     async def names(self, path: str, noun: str, **params: str) -> tuple[NamedWire, ...]:
-        """A list of which only the metadata is asked for, so that no secret comes to this machine."""
+        """Fetch the metadata of a list, so that no Secret's content is transferred."""
 
         async def question() -> tuple[NamedWire, ...]:
             client = self.cluster.watch.current_connection.client
@@ -117,14 +117,14 @@ class CheckContext:
         return await self.ask(KUBERNETES, f"GET {path}?{shown} (metadata)", question)
 
     async def find(self, path: str, type_: type[_T], **params: str) -> _T | None:
-        """As `get`; None if there is no such object."""
+        """Like `get`; None if the object does not exist."""
         try:
             return await self.get(path, type_, **params)
         except NotFound:
             return None
 
     async def watched(self, *kinds: str) -> Fleet:
-        """The picture, once these kinds are known; NotAllowed, NotFound or Unreachable where one is not."""
+        """The snapshot once these kinds are listed; NotAllowed, NotFound or Unreachable if one cannot be."""
 
         async def question() -> Fleet:
             try:
@@ -155,7 +155,7 @@ class CheckContext:
         return await self.ask(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
 
     async def google(self, what: str, module: str, question: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
-        """What one of Google's services says, as of `Cloud.ask`."""
+        """Ask a Google service through `Cloud.ask`."""
         return await self.ask(GOOGLE, what, lambda: self.cluster.google.cloud.ask(module, question))
 
 
@@ -173,7 +173,7 @@ async def project_number(look: CheckContext, project: str) -> str:
 
 
 async def project_members(look: CheckContext, project: str) -> Mapping[str, Collection[str]]:
-    """Role -> who has it in a whole project."""
+    """The IAM policy of a project: role -> members."""
     what = f"resourcemanager: who may do what in {project}"
     return await look.google(what, "projects", lambda api, login: api.members(login, project))
 
@@ -199,7 +199,7 @@ async def buckets(look: CheckContext, project: str) -> tuple[Bucket, ...]:
 
 
 async def members(look: CheckContext, name: str) -> Mapping[str, Collection[str]]:
-    """Role -> who has it on a bucket."""
+    """The IAM policy of a bucket: role -> members."""
     project, what = (await look.place()).project, f"storage: who may use bucket {name}"
     return await look.google(what, "cloud_storage", lambda api, login: api.Buckets(login, project).members(name))
 
@@ -207,7 +207,7 @@ async def members(look: CheckContext, name: str) -> Mapping[str, Collection[str]
 async def repository_members(
     look: CheckContext, project: str, location: str, name: str
 ) -> Mapping[str, Collection[str]]:
-    """Role -> who has it on a repository."""
+    """The IAM policy of a repository: role -> members."""
     what, of = f"artifactregistry: who may use {name} in {location}", (project, location, name)
     return await look.google(what, "artifact_registry", lambda api, login: api.Registries(login).members(*of))
 

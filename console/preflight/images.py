@@ -1,4 +1,4 @@
-"""Images and what builds them: pulled, fit for B200, services, repository, rights to build (P23 to P25, P30 to P32)."""
+"""Checks of images and builds: pullable, fit for B200, services, repository, permissions (P23 to P25, P30 to P32)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _LATELY = 5  # builds that say what is so now
 
 
 async def _facts(look: CheckContext, image: str) -> ImageFacts:
-    """What the registry says; the login of Google is used for Google's registries where there is one."""
+    """Read the image from its registry, with Google's login for Google's registries."""
 
     async def question() -> ImageFacts:
         from console.google.image_registry import Registry
@@ -79,7 +79,7 @@ async def _facts(look: CheckContext, image: str) -> ImageFacts:
 
 
 async def _login(look: CheckContext, image: ImageReference) -> tuple[str, str]:
-    """A token for Google's registries, and the address of the practice ones; both may be empty."""
+    """A token for Google's registries, and the address of the practice registries; either may be empty."""
     cloud = look.cluster.google.cloud
     if not (image.google or cloud.practice):
         return "", ""
@@ -91,7 +91,7 @@ async def _login(look: CheckContext, image: ImageReference) -> tuple[str, str]:
 
 
 async def _nodes_read(look: CheckContext, image: str) -> Verdict:
-    """Whether the machines' own accounts may pull an image of the cluster's project; others know that of theirs."""
+    """Whether the nodes' service accounts may pull an image of the cluster's project."""
     cluster = await look.gke()
     named = ImageReference.of(image).repository
     if named is None or named[0] != cluster.project:
@@ -139,7 +139,7 @@ async def _pullable(look: CheckContext, image: str) -> Verdict:
 
 
 async def _pulled_before(look: CheckContext, image: str) -> Verdict:
-    """What the nodes said when they last pulled it."""
+    """The result of the nodes' last pull of the image, from events."""
     fleet = await look.watched("events")
     mine = [each for each in fleet.events.values() if image in each.message]
     bad = [each for each in mine if each.reason == "Failed" and "pull" in each.message.lower()]
@@ -175,7 +175,7 @@ async def _cuda(look: CheckContext, image: str) -> Verdict:
 
 
 async def _tools(look: CheckContext, image: str) -> Verdict:
-    """Asked of a pod that runs the image now, where there is one."""
+    """Check the image's programs in a pod that runs it, else by its configuration."""
     found = await _running(look, image)
     if found is None:
         return await _told_by_registry(look, image)
@@ -191,7 +191,7 @@ async def _tools(look: CheckContext, image: str) -> Verdict:
 
 
 async def _told_by_registry(look: CheckContext, image: str) -> Verdict:
-    """What the image's configuration tells of the programs, while no pod of it can be asked."""
+    """Check the image's programs by its configuration in the registry."""
     facts = await _facts(look, image)
     wanted = _tools_of(look.wish.recipe)
     shown = {tool: by for tool in wanted if (by := facts.shows(tool))}
@@ -204,7 +204,7 @@ async def _told_by_registry(look: CheckContext, image: str) -> Verdict:
 
 
 def _tools_of(recipe: str) -> tuple[str, ...]:
-    """What a recipe cannot do without: sshd where mpirun starts processes on other nodes."""
+    """The programs that a recipe needs: sshd where mpirun starts processes on other nodes."""
     tools = next((tools for prefix, tools in _RUNS.items() if recipe.startswith(prefix)), ())
     return ("sshd", *tools) if "mpirun" in tools or not recipe else tools
 
@@ -220,7 +220,7 @@ async def _asked(look: CheckContext, pod: Pod, container: str) -> tuple[str, ...
 
 
 async def _running(look: CheckContext, image: str) -> tuple[Pod, str] | None:
-    """A pod of the namespace that runs the image, and its container."""
+    """A pod of the namespace that runs the image, and its container; None if there is none."""
     if look.cluster.watch.read_only or "pods" not in look.fleet.links:
         return None
     pods = (await look.watched("pods")).pods.values()
@@ -259,7 +259,7 @@ async def services(look: CheckContext) -> Verdict:
 
 
 def registry_of(look: CheckContext, project: str, region: str) -> tuple[str, str, str]:
-    """Project, location and name of the repository that images are built into; BadInput where it cannot be read."""
+    """(project, location, name) of the repository for builds; BadInput if it is invalid."""
     named = look.wish.registry
     if not named:
         image = ImageReference.of(look.wish.text("image") or "-")
@@ -309,7 +309,7 @@ async def build_rights(look: CheckContext) -> Verdict:
 
 
 async def _build_quota(look: CheckContext, project: str) -> Verdict:
-    """Whether builds wait, or failed for want of quota: the quota itself is told nowhere but in their fate."""
+    """Whether builds wait or failed for lack of quota, which no API reports directly."""
     region = (await look.place()).region
     latest = await builds(look, project, region)
     waiting = [each for each in latest if each.status in {"QUEUED", "PENDING"} and time.time() - each.created > _LONG]

@@ -1,4 +1,4 @@
-"""The machines: A4 node pools, close together, ready, free, and what keeps pods off them (P04 to P08, P13, P29)."""
+"""Checks of machines: A4 node pools, placement, readiness, free GPUs, taints (P04 to P08, P13, P29)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def _placed(look: CheckContext) -> Verdict:
 
 
 async def _reserved(look: CheckContext) -> Verdict:
-    """Where Google takes the machines of each pool from."""
+    """Whether each pool's machines come from a reservation."""
     cluster = await look.gke()
     pools = _a4_pools(cluster.pools)
     if not pools:
@@ -212,7 +212,7 @@ async def _metadata_server(look: CheckContext) -> Verdict:
 async def _running(
     look: CheckContext, agent: WorkloadControllerWire, wanted: Callable[[Node], bool], lack: str
 ) -> Verdict:
-    """Whether an agent runs on all nodes that want it and are ready; P06 tells of those that are not."""
+    """Whether an agent is ready on all nodes that should run it; nodes that are not ready belong to P06."""
     told = f"{agent.name} is ready on {agent.ready} of {agent.wanted} nodes"
     if agent.ready >= agent.wanted:
         return ok(f"{told}.")

@@ -1,4 +1,4 @@
-"""Ways in, out and between: egress, the networks of an A4, policies and firewalls (P26 to P28)."""
+"""Checks of the network: egress, the networks of an A4, policies and firewalls (P26 to P28)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OURS = frozenset({"jobset.sigs.k8s.io/jobset-name", "app.kubernetes.io/name", "
 
 
 async def _told_by_logs(look: CheckContext) -> Verdict:
-    """What pods of the namespace lately printed of their ways out."""
+    """Egress, judged by connection tests that pods of the namespace recently printed."""
     pods = [
         each
         for each in (await look.watched("pods")).pods.values()
@@ -75,7 +75,7 @@ async def _told_by_logs(look: CheckContext) -> Verdict:
 
 
 async def _pulled_from_outside(look: CheckContext) -> Verdict:
-    """An image from a registry outside Google is the proof that a node can reach the internet."""
+    """Egress, judged by a pulled image from a registry outside Google."""
     fleet = await look.watched("events")
     for event in fleet.events.values():
         text = event.message
@@ -165,7 +165,7 @@ async def policies(look: CheckContext) -> Verdict:
 
 
 def _selects(policy: PolicyWire) -> bool:
-    """Whether it is about pods of a launch; one that cannot be told counts."""
+    """Whether a policy selects the pods of a launch; an unclear selector counts as yes."""
     selector = policy.spec.pod_selector if policy.spec else None
     labels = (selector.match_labels if selector else None) or {}
     expressions = (selector.match_expressions if selector else None) or []
@@ -173,7 +173,7 @@ def _selects(policy: PolicyWire) -> bool:
 
 
 def _open(policies: list[PolicyWire], port: int, way: str) -> bool:
-    """Whether a port is open between pods of the namespace: what several policies allow adds up."""
+    """Whether a port is open between pods of the namespace; policies are additive."""
     kind = "Ingress" if way == "into" else "Egress"
     about = [each.spec for each in policies if each.spec and kind in (each.spec.policy_types or ["Ingress"])]
     if not about:
@@ -194,7 +194,7 @@ def _lets(rule: RuleWire, port: int, kind: str, namespace: str) -> bool:
 
 
 def _near(peer: PeerWire, namespace: str) -> bool:
-    """Whether it takes in the pods of a launch in that namespace."""
+    """Whether the peer includes the launch's pods in that namespace."""
     if peer.ip_block is not None:
         return peer.ip_block.get("cidr") in _ALL_PODS and not peer.ip_block.get("except")
     spaces = peer.namespace_selector

@@ -1,4 +1,4 @@
-"""JobSet and Kueue, and the queue of the launch (P14 to P18)."""
+"""Checks of JobSet, Kueue and the launch's queue (P14 to P18)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def kueue(look: CheckContext) -> Verdict:
 async def _served(
     look: CheckContext, group: str, plurals: tuple[str, ...], need: Need, known: tuple[str, ...]
 ) -> Verdict:
-    """Whether the cluster serves all these kinds, in one of the versions that are `known` here."""
+    """Whether the cluster serves all these kinds in a version supported here."""
     versions = {plural: await _version(look, group, plural) for plural in plurals}
     absent = [plural for plural, version in versions.items() if not version]
     name = TITLES[group]
@@ -134,7 +134,7 @@ def _active(listed: str, fleet: Fleet, doors: list[LocalQueue]) -> Verdict:
 
 
 def _make(fleet: Fleet, namespace: str, name: str) -> Repair | None:
-    """A LocalQueue to the ClusterQueue of that name, else to the one with the most GPUs."""
+    """A repair that creates a LocalQueue for that ClusterQueue, else for the one with the most GPUs."""
     queues = sorted(fleet.cluster_queues.values(), key=lambda each: (each.name != name, -each.nominal(GPU), each.name))
     if not queues:
         return None

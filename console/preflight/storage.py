@@ -1,4 +1,4 @@
-"""What a launch mounts: buckets, NFS, Lustre; drivers, instances, who may (P09 to P12, P19 to P22)."""
+"""Checks of storage: buckets, NFS, Lustre, drivers, instances, permissions (P09 to P12, P19 to P22)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 async def _instance(look: CheckContext, kind: str, address: str, need: Need, project: str, share: str = "") -> Verdict:
-    """The Lustre or Filestore at that address, with that share; empty: any. Without a project the cluster's counts."""
+    """Check the Lustre or Filestore instance at that address with that share; an empty address means any."""
     cluster = await look.gke()
     project = project or cluster.project
     found: Sequence[LustreInstance | FilestoreInstance]
@@ -100,13 +100,13 @@ async def _switch(look: CheckContext, addon: str, words: str) -> Repair:
 
 
 async def _csi(look: CheckContext, driver: str, addon: str, words: str, need: Need) -> Verdict:
-    """Driver in the cluster and add-on at Google: either half that finds it missing brings the repair."""
+    """Check a CSI driver in the cluster and its GKE add-on; either missing part offers the repair."""
     here, there = await half_verdict(_driver(look, driver, need)), await half_verdict(_addon(look, addon, words, need))
     return _halves(driver, here, there)
 
 
 def _halves(name: str, driver: Verdict, addon: Verdict, *, sure: bool = False) -> Verdict:
-    """Both as one; a driver that is missing though its add-on is on is not mended by enabling that."""
+    """Combine both parts; if the add-on is enabled, enabling it is no repair for a missing driver."""
     if driver.result in {Result.FAIL, Result.WARN} and addon.result is Result.OK:
         fix = "Wait some minutes: the add-on is on. If the driver does not come, switch the add-on off and on again."
         driver = replace(driver, fix=fix, command=f"kubectl get csidriver {name}")
@@ -235,7 +235,7 @@ def _missing(ours: Collection[str]) -> list[str]:
 
 
 async def _principal(look: CheckContext, project: str, mine: _Names) -> str:
-    """The member that a policy names for the pods; PROJECT_NUMBER where that is not known."""
+    """The pods' principal in an IAM policy; PROJECT_NUMBER if the number is unknown."""
     try:
         number = await project_number(look, project)
     except ConsoleError:
@@ -245,7 +245,7 @@ async def _principal(look: CheckContext, project: str, mine: _Names) -> str:
 
 
 class _Names:
-    """All that the pods' account is called in policies."""
+    """All principals by which policies may name the pods' account."""
 
     def __init__(self, pool: str, namespace: str, account: str, acts_as: str) -> None:
         self.pool, self.namespace, self.account = pool, namespace, account
@@ -254,7 +254,7 @@ class _Names:
         self._ends = (*by_account, f"/namespace/{namespace}")
 
     def roles(self, policy: Mapping[str, Collection[str]]) -> set[str]:
-        """Roles that it has by itself, by its namespace, by its cluster, or with everybody."""
+        """Roles granted to the account itself, its namespace, its cluster, or everybody."""
         return {role for role, names in policy.items() if any(self._mine(each) for each in names)}
 
     def _mine(self, name: str) -> bool:

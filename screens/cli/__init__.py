@@ -1,1 +1,1 @@
-"""Plain commands: everything a screen shows, without a terminal, as a table or as JSON."""
+"""Plain commands: everything that the screens show, as a table or as JSON."""

@@ -1,4 +1,4 @@
-"""Alarms on standard error and in JSON, for every command that tells of some."""
+"""Prints alarms on standard error and in JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALARM = 5
 
 
 def health_code(health: Health) -> int:
-    """What a command that tells how a job is exits with: 5 for an alarm, 1 if it failed or cannot start, else 0."""
+    """The exit code for a job's health: 5 for an alarm, 1 if it failed or cannot start, else 0."""
     if health.level is not Level.BAD:
         return 0
     return ALARM if health.alarmed or health.state in {"diverged", "stalled"} else 1
@@ -35,7 +35,7 @@ def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
 
 
 async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None:
-    """Each alarm of a job as it begins, until its log was read to the end; that it failed is told as its state."""
+    """Print each alarm of a job as it begins, until its log has been read; a failure is reported as its state."""
     told = 0
     while True:
         over = watched.trouble is not None or watched.complete

@@ -1,4 +1,4 @@
-"""What is typed after `a4`: a class of options for each command, whose fields say how they are typed."""
+"""The command line's options: one dataclass per command, whose fields declare their arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEP_KEYS = "step, total, loss, grad_norm, lr, step_time_s, tflops_per_gpu, toke
 
 
 def word(metavar: str | None = None, *, default: Any = MISSING, **given: Any) -> Any:
-    """A field that is typed by its place; `given`: as argparse's `add_argument` takes it."""
+    """A positional argument; `given` are keyword arguments of argparse's `add_argument`."""
     optional = {"?": "", "*": ()}.get(given.get("nargs", ""), MISSING)
     default = optional if default is MISSING else default
     if default is not MISSING:
@@ -41,17 +41,17 @@ def word(metavar: str | None = None, *, default: Any = MISSING, **given: Any) ->
 
 
 def option(*flags: str, default: Any = "", **given: Any) -> Any:
-    """A field that is typed as `--name value`; with `action="append"` as often as one likes."""
+    """An option `--name value`; with `action="append"` it may be repeated."""
     return _typed(flags, () if given.get("action") == "append" else default, given)
 
 
 def flag(*flags: str, default: bool = False, **given: Any) -> Any:
-    """A field that is true where this is typed; with `default=True` false where it is."""
+    """A flag that sets the field to True; with `default=True` to False."""
     return _typed(flags, default, {"action": "store_false" if default else "store_true", **given})
 
 
 def either(*choices: Any) -> Any:
-    """A field that several flags set; None where none is typed."""
+    """A field that several flags set to different values; None if none is given."""
     return field(default=None, metadata={"typed": tuple(typed for each in choices for typed in each.metadata["typed"])})
 
 
@@ -68,12 +68,12 @@ def container_option(help_text: str = "instead of the one that does the work") -
 
 
 def _typed(flags: tuple[str, ...], default: Any, given: dict[str, Any]) -> Any:
-    """A field of options; of those that are `apart` by the same word one may be typed, `group` is a title in help."""
+    """A field with argparse arguments; fields with the same `apart` exclude each other, `group` is a help heading."""
     return field(default=default, metadata={"typed": ((flags, given),)})
 
 
 def add_arguments(parser: argparse.ArgumentParser, options: type[Options]) -> None:
-    """What may be typed for these options, where their classes name it last: the cluster's first."""
+    """Add the arguments of these options to the parser."""
     typed = {each.name: each.metadata.get("typed", ()) for each in fields(options)}
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for name in _in_order(options):
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser, options: type[Options]) -> No
 
 
 def _in_order(options: type[Options]) -> list[str]:
-    """The names of fields; one that a class takes over from another stands where the last one has it."""
+    """The field names; an inherited field stands where the last class declares it."""
     names: dict[str, None] = {}
     for each in reversed(options.__mro__[:-1]):
         for name in each.__annotations__:
@@ -101,7 +101,7 @@ def _in_order(options: type[Options]) -> list[str]:
 
 
 def _number(kind: type[int] | type[float], fits: Callable[[float], bool], words: str) -> Callable[[str], Any]:
-    """The type of an argument: a number that fits; `words`: what it has to be."""
+    """An argparse type for a number that `fits` accepts; `words` describes valid numbers."""
 
     def number(text: str) -> float:
         found = kind(text)
@@ -123,7 +123,7 @@ seconds_of_an_hour = _number(float, lambda number: 0 < number <= 3600, "seconds 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was typed after `a4`, as far as every command takes it; what only one takes stands in its module."""
+    """The options that every command takes; those of one command are in its module."""
 
     command: str = ""
     """Empty: the console itself."""
@@ -152,7 +152,7 @@ class Options:
     """Commands that take it say so by a field of their own."""
 
     def settings(self, kubeconfig: Path | None = None) -> Settings:
-        """How to reach the cluster; `kubeconfig` is the practice cluster's, when there is one."""
+        """The connection settings; `kubeconfig` is that of a practice cluster, if one was started."""
         return Settings(
             kubeconfig=kubeconfig or self.kubeconfig,
             context="" if kubeconfig else self.context,
@@ -179,7 +179,7 @@ _OptionsT = TypeVar("_OptionsT", bound=Options)
 
 @dataclass(frozen=True, slots=True)
 class Command(Generic[_OptionsT]):
-    """One word after `a4`."""
+    """A subcommand of `a4`."""
 
     run: Callable[[_OptionsT], int | Coroutine[Any, Any, int]]
     """Does what was asked for; gives the exit code."""
@@ -191,7 +191,7 @@ class Command(Generic[_OptionsT]):
     epilog: str | Callable[[], str] = EXIT_CODES
 
     def add(self, parser: argparse.ArgumentParser) -> None:
-        """Make the parser one of this command; lines that are broken in its texts stay so."""
+        """Configure the parser for this command; line breaks in its texts are kept."""
         parser.usage = self.usage
         parser.description = self.description or parser.description
         parser.epilog = self.epilog if isinstance(self.epilog, str) else self.epilog()

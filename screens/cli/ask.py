@@ -1,4 +1,4 @@
-"""Standard input of plain commands: an answer on the terminal, or bytes for a program.
+"""Reads standard input for commands: an answer on the terminal, or bytes for a program.
 
 Read only once there is something to read, so that Ctrl-C, or a program that has ended, waits for nobody's Enter.
 """
@@ -19,7 +19,7 @@ _PIECE = 1 << 16
 
 
 async def ask_line(question: str) -> str | None:
-    """What the person types after a question on standard error, in small letters; None if the input has ended."""
+    """Print a question on standard error and return the typed line in lower case; None at the end of input."""
     sys.stderr.write(question)
     sys.stderr.flush()
     await _ready(sys.stdin.fileno())
@@ -34,7 +34,7 @@ def is_interactive() -> bool:
 async def confirm(
     lines: Sequence[str], question: str, hint: str = "Add --yes, or --dry-run to see what it would do."
 ) -> bool:
-    """Ask on the terminal; BadInput without one, since nobody could answer."""
+    """Ask for confirmation on the terminal; BadInput without one."""
     if not is_interactive():
         raise BadInput(f"{question} There is no terminal to confirm it.", hint)
     for line in lines:

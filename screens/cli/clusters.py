@@ -1,4 +1,4 @@
-"""`a4 clusters`, `nodepools`, `operations`, `resize`, `report`: Google's side of the cluster.
+"""`a4 clusters`, `nodepools`, `operations`, `resize`, `report`: GKE clusters and node pools.
 
 `a4 clusters enable`: Google's container service in a project that lacks it.
 """
@@ -85,7 +85,7 @@ def _fields(found: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 async def _token(options: ClustersOptions) -> int:
-    """An ExecCredential, as kubectl asks for it."""
+    """Print an ExecCredential for kubectl."""
     async with google_of(options) as google:
         token, ends = await (await google.cloud.reach()).token()
     status: dict[str, Any] = {"token": token}

@@ -1,4 +1,4 @@
-"""The command line of `a4`: which words there are. The module of a command is imported once its word stands there."""
+"""The table of commands; a command's module is imported only when the command is used."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ HELP = {
 
 
 def command_of(name: str) -> Command[Any]:
-    """The command itself; its module is imported now."""
+    """The command of that name; imports its module."""
     return _module_of(name)[name]
 
 
@@ -154,7 +154,7 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
 
 
 def parse(argv: list[str] | None = None) -> Options:
-    """The options of one command line; argparse itself answers `--help` and bad usage (exit code 2)."""
+    """Parse a command line; argparse itself handles `--help` and errors (exit code 2)."""
     argv, program = _split_program(argv)
     given: dict[str, Any] = vars(whole_parser().parse_args(argv))
     kind = command_of(given["command"]).options if given["command"] else Options
@@ -167,7 +167,7 @@ def parse(argv: list[str] | None = None) -> Options:
 
 
 def _split_program(argv: list[str] | None) -> tuple[list[str] | None, list[str]]:
-    """What comes before and after the first `--`: after it stands a program for a pod, whose words are not ours."""
+    """Split at the first `--`: what follows is a program to run in a pod."""
     if argv is None or "--" not in argv:
         return argv, []
     cut = argv.index("--")
@@ -175,7 +175,7 @@ def _split_program(argv: list[str] | None) -> tuple[list[str] | None, list[str]]
 
 
 class CommandParser:
-    """What argparse takes for the parser of one command: that is made, and its module imported, once it is asked."""
+    """A lazy parser of one command: it is built, and its module imported, on first use."""
 
     command = ""
 
@@ -217,7 +217,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Asks for the version only when it is wanted: the commit is git's answer."""
+    """Determines the version only on demand, since it asks git for the commit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from console.assets import release

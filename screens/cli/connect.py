@@ -1,4 +1,4 @@
-"""From options to a session, on the person's cluster or a practice cluster; or, without any, to Google Cloud alone."""
+"""Opens a session from options, on a real or a practice cluster, or Google Cloud without a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
-    """A practice cluster for as long as the block runs, None where a real cluster is meant.
+    """Run a practice cluster during this block; None if a real cluster is meant.
 
     It starts in a process of its own and the block begins at once; who needs it waits for its kubeconfig.
     """
@@ -40,8 +40,8 @@ def practice_cluster(options: Options) -> Iterator[PracticeProcess | None]:
 async def open_session(
     options: Options, kinds: Collection[str], *, listed: bool = True, brief: bool = False
 ) -> AsyncIterator[Session]:
-    """A session that watches only these kinds, closed at the end; `listed`: it begins once they are known; `brief`:
-    it lists them once.
+    """A session that watches only these kinds during this block; `listed`: wait until they are known; `brief`: list
+    them once.
     """
     from console.session import Session  # the Kubernetes client: half a second that the console does not wait for
 
@@ -64,7 +64,7 @@ async def open_session(
 
 
 async def _require_namespace(session: Session, error: NotFound) -> None:
-    """What is not found in a namespace may be so because there is no such namespace: then that is said."""
+    """Replace the NotFound of an object by that of its namespace, if that does not exist."""
     try:
         await session.watch.require_namespace(session.namespace)
     except NotFound as missing:
@@ -76,7 +76,7 @@ async def _require_namespace(session: Session, error: NotFound) -> None:
 
 @asynccontextmanager
 async def google_of(options: Options) -> AsyncIterator[Google]:
-    """Google Cloud, around a cluster where there is one; without a kubeconfig Google credentials are enough."""
+    """Google Cloud for the cluster, or by Google credentials alone if there is no kubeconfig."""
     from console.google.services import Google
 
     try:

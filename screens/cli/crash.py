@@ -1,4 +1,4 @@
-"""What is said when a4 itself fails: the traceback without values, secrets redacted, nothing that a terminal obeys.
+"""Prints crash reports: the traceback without values, secrets redacted, sanitized for the terminal.
 
 Everything that Python would print by itself goes this way: exceptions that nobody handles, in the main thread, in
 others, in what is freed, and what libraries log where no log is set up.
@@ -13,7 +13,7 @@ LONGEST = 20_000
 
 
 def report(error: BaseException) -> str:
-    """The traceback of an error and of what led to it, as it may be shown and kept."""
+    """The sanitized traceback of an error and its causes."""
     import traceback
 
     return cleaned("".join(traceback.format_exception(error)))
@@ -35,7 +35,7 @@ def _write(text: str) -> None:
 
 
 def _unhandled(error: BaseException | None) -> None:
-    """Ctrl-C while the program is being loaded, and a thread that ends itself, are nothing to report."""
+    """Report an unhandled exception, but not Ctrl-C or SystemExit."""
     if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
         _write(report(error))
 
@@ -49,7 +49,7 @@ def install() -> None:
 
 
 def install_log() -> None:
-    """Clean what libraries log, as `install` does for exceptions; for programs that load `logging` anyway."""
+    """Sanitize the log output of libraries, as `install` does for exceptions."""
     import logging
 
     class Cleaned(logging.Handler):

@@ -46,7 +46,7 @@ _WRITE = "Write it after two dashes: a4 exec JOB POD -- nvidia-smi"
 
 
 async def execute(options: ExecOptions) -> int:
-    """Run a program in one rank, its output passed on as it comes, or in many; gives its exit code, or the worst."""
+    """Run a program in one rank with live output, or in many; returns its exit code, or the worst one."""
     if not options.argv:
         raise BadInput("No command was given.", _WRITE)
     many = options.every_rank or options.ranks
@@ -77,7 +77,7 @@ async def execute(options: ExecOptions) -> int:
 
 
 async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOptions) -> int:
-    """Run it in these ranks and show it as the options say; the worst exit code."""
+    """Run the program in these ranks and print the outputs as requested; returns the worst exit code."""
     on_terminal = sys.stdout.isatty()
     by_line = options.lines or not (options.json or options.grouped or on_terminal)
     lines = RankOutputPrinter(max((rank.number for rank in ranks), default=0))
@@ -125,14 +125,14 @@ def show_group(group: OutputGroup, *, bold: bool) -> None:
 
 
 class RankOutputPrinter:
-    """Output of many ranks, whole lines, each after its rank."""
+    """Prints the output of many ranks by whole lines, each prefixed with its rank."""
 
     def __init__(self, highest: int) -> None:
         self._width = len(str(highest))
         self._rests: dict[tuple[int, int], bytes] = {}
 
     def add(self, rank: int, channel: int, data: bytes) -> None:
-        """Print what is whole, and what has become too long to wait for its end; a terminal gets it cleaned."""
+        """Print complete lines, and overlong incomplete ones; sanitized on a terminal."""
         whole, newline, rest = (self._rests.pop((rank, channel), b"") + data).rpartition(b"\n")
         if len(rest) > LONGEST:
             whole, newline, rest = whole + newline + rest, b"\n", b""
@@ -149,7 +149,7 @@ class RankOutputPrinter:
         stream.flush()
 
     def end(self, output: RankOutput) -> None:
-        """Print what is left without a line end, and how it ended where that matters."""
+        """Print unterminated output, and how the command ended if it failed."""
         for channel in (1, 2):
             if self._rests.get((output.rank, channel)):
                 self.add(output.rank, channel, b"\n")
@@ -159,7 +159,7 @@ class RankOutputPrinter:
 
 
 def pass_on(channel: int, data: bytes) -> None:
-    """Write a program's output where it belongs: 1 standard output, 2 standard error."""
+    """Write a program's output to stdout (1) or stderr (2)."""
     stream = sys.stdout.buffer if channel == 1 else sys.stderr.buffer
     stream.write(data)
     stream.flush()
@@ -192,7 +192,7 @@ async def shell(options: ShellOptions) -> int:
 
 
 async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | None:
-    """The pod to attach to next, once it runs; None if there is none, or the person has had enough."""
+    """Wait for the pod that replaces this one; None if there is none or the person interrupts."""
     warn("Waiting for the pod that replaces it; Ctrl-C stops waiting.")
     try:
         async with asyncio.timeout(PATIENCE):
@@ -219,7 +219,7 @@ async def replacing(session: Session, pod: Pod, options: ShellOptions) -> Pod | 
 
 
 async def facts(options: FactsOptions) -> int:
-    """Print them; 1 if one of them could not be had (what is simply not there is no failure)."""
+    """Print the facts of a container; returns 1 if one could not be read."""
     async with open_session(options, KINDS) as session:
         rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "it cannot be asked")

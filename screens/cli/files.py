@@ -1,4 +1,4 @@
-"""Copies between this machine and ranks, as `cp` and `scp` are used.
+"""Copies between this machine and ranks, used like `cp` and `scp`.
 
 `a4 ls` of a rank, and `a4 rm`: folders of containers, without a shell.
 """
@@ -46,7 +46,7 @@ class Copy:
 
 
 async def copy(options: CpOptions) -> int:
-    """Copy all that was named; 1 if anything was left out."""
+    """Copy everything named; returns 1 if anything was left out."""
     sources = [parse_remote_path(each) for each in options.sources]
     target = parse_remote_path(options.target)
     if target is not None and any(sources):
@@ -67,7 +67,7 @@ async def copy(options: CpOptions) -> int:
 def planned(
     fleet: Fleet, namespace: str, source: str, place: RemotePath | None, target: RemotePath | None, options: CpOptions
 ) -> list[Copy]:
-    """The copies that one source means: one, or one for each rank, from which things go to folders of their own."""
+    """The copies for one source: one, or one per rank, each with a folder of its own."""
     remote = place or target
     assert remote is not None
     if remote.everywhere or options.ranks:
@@ -83,7 +83,7 @@ def planned(
 
 
 async def perform(session: Session, copies: list[Copy], job: str, options: CpOptions) -> int:
-    """Do them, a few at a time; what fails in one rank is said, and the others go on."""
+    """Copy, a few at a time; a failure in one rank is reported and the others continue."""
     room = asyncio.Semaphore(AT_ONCE)
     ended: dict[int, CopyReport | ConsoleError] = {}
     with bars(len(copies), shown=sys.stderr.isatty() and not options.json) as bar:
@@ -109,7 +109,7 @@ async def perform(session: Session, copies: list[Copy], job: str, options: CpOpt
 
 
 def _outcome_json(rank: Rank, outcome: CopyReport | ConsoleError) -> dict[str, Any]:
-    """The keys of a copy's report, or `error` and `hint`."""
+    """The copy's report as JSON, or `error` and `hint`."""
     if isinstance(outcome, ConsoleError):
         return {**pod_index_json(rank), "error": outcome.message, "hint": outcome.hint}
     return {**pod_index_json(rank), **asdict(outcome)}
@@ -149,7 +149,7 @@ def summary(report: CopyReport) -> str:
 
 @contextmanager
 def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
-    """Progress of copies on a terminal: bytes, rate, time left. Called with a name, gives the listener for it."""
+    """Progress bars of copies on a terminal; the yielded function returns a listener for a name."""
     if not shown:
         yield lambda _: lambda _: None
         return
@@ -184,7 +184,7 @@ async def _there(session: Session, place: RemotePath, container: str) -> tuple[R
 
 
 async def list_folder(place: RemotePath, options: Options, container: str) -> int:
-    """What is in a folder of a rank, and how full its disk is; 1 if something of it could not be seen."""
+    """Print a folder of a rank and its disk usage; returns 1 if something could not be read."""
     async with open_session(options, KINDS) as session:
         rank, files = await _there(session, place, container)
         found = await files.listed(place.path)
@@ -205,7 +205,7 @@ async def list_folder(place: RemotePath, options: Options, container: str) -> in
 
 
 async def delete(options: RmOptions) -> int:
-    """Ask, then delete a file or folder of a rank; 1 if the answer was no."""
+    """Delete a file or folder in a rank after confirmation; returns 1 if declined."""
     place = parse_remote_path(options.place)
     if place is None:
         raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")

@@ -1,4 +1,4 @@
-"""The command `a4 gpus`: the GPUs of all ranks of a job, the worst first."""
+"""`a4 gpus`: the GPUs of all ranks of a job, worst first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RIGHT = (True,) * 12 + (False, False)
 
 
 async def gpus(options: GpusOptions) -> int:
-    """Print one reading, or one after the other with --follow; 1 if a GPU has a fault or none could be read."""
+    """Print one reading, or with --follow one after the other; returns 1 if a GPU has a fault or none can be read."""
     what = metric(options.metric)
     async with open_session(options, KINDS) as session:
         if not options.follow:

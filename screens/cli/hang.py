@@ -1,4 +1,4 @@
-"""The commands `a4 hang` and `a4 slow`: where every process of a job is, for whom the others wait, and what to do."""
+"""`a4 hang`: the hang report of a job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def hang(options: HangOptions) -> int:
-    """Print what was found; 0 if no rank stands out, 1 if one does, or if nothing could be looked into."""
+    """Print the report; returns 0 if no rank stands out, 1 if one does or nothing could be inspected."""
     async with open_session(options, KINDS) as session:
         if options.install:
             await _install(session, options)
@@ -65,7 +65,7 @@ async def _record(session: Session, report: HangReport, options: HangOptions) ->
 
 
 def chosen(report: HangReport, rank: int | None) -> TracedProcess:
-    """The process of that rank, of the first suspect unless one is named."""
+    """The process of that rank, by default of the first suspect."""
     if rank is None:
         groups = report.suspects or report.groups
         if not groups:
@@ -78,7 +78,7 @@ def chosen(report: HangReport, rank: int | None) -> TracedProcess:
 
 
 def report_lines(report: HangReport, *, stacks: bool = False) -> list[str]:
-    """The report in lines; one stack of each group, or of every rank."""
+    """The report as lines, with one stack per group or per rank."""
     lines = [report.summary, "", *report.verdict, *report.advice]
     for group in report.groups:
         lines += ["", f"── {'✗' if group.suspect else '●'} {group.words}"]
@@ -88,12 +88,12 @@ def report_lines(report: HangReport, *, stacks: bool = False) -> list[str]:
 
 
 def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
-    """As JSON, the pod by its index too: `pod_rank` is an older name of it."""
+    """As JSON with `pod_index`; `pod_rank` is an older name of it."""
     return {"pod_index": found.pod_rank, **msgspec.to_builtins(found)}
 
 
 def as_json(report: HangReport) -> dict[str, object]:
-    """The report for programs; the keys are in `a4 hang --help`."""
+    """The report as JSON; the keys are described in `a4 hang --help`."""
     groups = [
         {"doing": each.doing, "in": each.label, "suspect": each.suspect, "ranks": each.ranks, "words": each.words}
         for each in report.groups

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 async def history(options: HistoryOptions) -> int:
-    """List runs, show one, compare two, or forget some."""
+    """List runs, show one, compare two, or delete some."""
     async with remembered(options) as kept:
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
         if lists and named and not any(named.lower() in {each.id, each.code.lower()} for each in catalog().recipes()):
@@ -60,7 +60,7 @@ async def history(options: HistoryOptions) -> int:
 
 
 async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
-    """Runs of a recipe, by its name or code (W03); all of them if none is named."""
+    """Runs of a recipe, by name or code (W03); all runs if it is empty."""
     if not recipe:
         return await kept.runs()
     found = await kept.runs(recipe)
@@ -69,7 +69,7 @@ async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
 
 @asynccontextmanager
 async def remembered(options: HistoryOptions) -> AsyncIterator[History]:
-    """The memory that belongs to the cluster, what is open there completed first; without a kubeconfig, as it is."""
+    """The run history of the cluster, with open runs completed first; without a kubeconfig as stored."""
     try:
         async with open_session(options, ()) as session:
             kept = session.launch.runs.history
@@ -85,7 +85,7 @@ async def remembered(options: HistoryOptions) -> AsyncIterator[History]:
 
 
 async def complete(session: Session) -> None:
-    """See what became of what is open; a cluster that does not answer is said, and the memory is shown as it is."""
+    """Complete the records of open runs; if the cluster does not answer, say so and continue."""
     try:
         watching = await Session.open(session.watch.settings, kinds=KINDS)
         try:
@@ -104,13 +104,13 @@ def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
 
 
 def as_item(run: RunRecord, now: float) -> dict[str, Any]:
-    """A run as JSON; `state` is the outcome, or what rings while it runs."""
+    """A run as JSON; `state` is the outcome, or while it runs the active alarm."""
     known = {name: value for name, value in asdict(run).items() if name != "now"}
     return {**known, "state": run.state, "seconds": run.seconds(now)}
 
 
 def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int:
-    """One run: what it was, its values, and what differs from the last successful one."""
+    """Print one run: facts, values, and differences from the last successful one."""
     before = last_success(runs, run)
     now = time.time()
     if as_json:
@@ -160,7 +160,7 @@ def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> in
 
 
 def default(text: str | None) -> str:
-    """A value on one line, or the words that it was not changed."""
+    """A value on one line; None is shown as the default."""
     return "(default)" if text is None else wording.one_line(text)
 
 

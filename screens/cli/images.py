@@ -81,7 +81,7 @@ def seconds_of(text: str) -> int:
 
 
 async def plan_of(images: Images, options: BuildOptions) -> BuildPlan:
-    """What was asked for; BadInput for what cannot be built."""
+    """The build plan for the options; BadInput if it cannot be built."""
     if bool(options.name) == bool(options.file):
         raise BadInput("What is to be built?", "Name a context of a4 images, or a folder with --file.")
     context = await (images.context(options.name) if options.name else images.own_context(Path(options.file)))

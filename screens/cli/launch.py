@@ -1,4 +1,4 @@
-"""`a4 recipes`, `a4 values`, `a4 launch`: what there is to launch, with which values, and off."""
+"""`a4 recipes`, `a4 values`, `a4 launch`: lists recipes and values, and launches."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def recipes(options: Options) -> int:
 
 
 async def values(options: ValuesOptions) -> int:
-    """Print every value of a recipe at its default, with what it means: a values file to begin with."""
+    """Print a commented values file with a recipe's defaults."""
     if options.json:
         print_json(catalog().fields(options.recipe))
     else:
@@ -78,7 +78,7 @@ async def values(options: ValuesOptions) -> int:
 
 
 async def launch(options: LaunchOptions) -> int:
-    """Launch a recipe, or only say what would come of it; `--wait` follows it to its end."""
+    """Launch a recipe or preview it; `--wait` follows it to its end."""
     kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
     async with open_session(options, kinds, listed=False) as session:
         profile = options.profile or ("" if options.no_profile else None)
@@ -104,7 +104,7 @@ async def launch(options: LaunchOptions) -> int:
 
 
 async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
-    """What is said of a launch that was made; 1 if the API server refuses its pods."""
+    """Print the result of a launch; returns 1 if the API server refuses its pods."""
     refused = await session.launch.refused_at_start(plan.namespace, name)
     queue = session.launch.drafting.ask(plan).queue
     if as_json:
@@ -121,7 +121,7 @@ async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: boo
 
 
 async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
-    """The checks that could stop this launch: what fails is said, and a person decides; ConsoleError if nobody does."""
+    """Run the checks that could stop this launch and ask about failures; ConsoleError if nobody can answer."""
     checks = await session.preflight.before_launch(plan)
     for line in unseen(checks):
         warn(line)
@@ -139,7 +139,7 @@ async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
 async def make_plan(
     session: Session, options: PlanOptions, *, like: str = "", profile: str | None = None
 ) -> LaunchPlan:
-    """The launch that the options describe: a profile's values, an earlier run's, of files, then what was typed.
+    """The launch plan for the options: values of a profile, an earlier run and files, then typed ones.
 
     `like` is an earlier run; `profile` is the usual one unless given, none where it is empty.
     """
@@ -167,7 +167,7 @@ async def make_plan(
 
 
 async def with_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
-    """The plan with a LocalQueue: the one that was named, else the one that the form would fill in; says which."""
+    """The plan with a LocalQueue, named or recommended; prints which one."""
     ask = session.launch.drafting.ask(plan)
     if "queue" in plan.values:
         if ask.gpus and not ask.queue:
@@ -184,7 +184,7 @@ async def with_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
 
 
 async def read_text(path: str) -> str:
-    """A values file, or standard input; BadInput when it cannot be read."""
+    """The text of a values file or standard input; BadInput if it cannot be read."""
 
     def read() -> bytes:
         if path == "-":
@@ -207,7 +207,7 @@ async def read_text(path: str) -> str:
 def take_files(
     session: Session, recipe: str, laid: dict[str, Value], texts: Sequence[tuple[str, str]]
 ) -> dict[str, Value]:
-    """Values files laid over what there is, in their order; BadInput names file, line and what is wrong."""
+    """Merge values files in their order; BadInput names file, line and problem."""
     for path, text in texts:
         file = "standard input" if path == "-" else path
         draft = session.launch.drafting.read_yaml(recipe, text)
@@ -221,7 +221,7 @@ def take_files(
 
 
 def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
-    """The recipe of that name or code (W03); BadInput names those there are."""
+    """The recipe with that name or code (W03); BadInput lists the known ones."""
     for each in known:
         if word.lower() in {each.id, each.code.lower()}:
             return each
@@ -250,7 +250,7 @@ def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
 
 
 async def print_difference(session: Session, plan: LaunchPlan, options: LaunchOptions) -> int:
-    """What the plan makes other than its recipe's defaults, or than a run that is remembered."""
+    """Print how the plan's objects differ from the recipe's defaults, or from an earlier run's."""
     run = await session.launch.runs.find(options.against) if options.against else None
     if run is not None and run.recipe != plan.recipe:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {plan.recipe}.")
@@ -265,7 +265,7 @@ async def print_difference(session: Session, plan: LaunchPlan, options: LaunchOp
 
 
 async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: bool) -> int:
-    """Say each state the job passes through on standard error, and each alarm once.
+    """Print each state of the job on standard error, and each alarm once.
 
     0 when it succeeds, 1 when it fails or goes away, 5 when it succeeds with a result that is of no use.
     """
@@ -292,7 +292,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
 
 
 async def _ended(session: Session, namespace: str, name: str) -> JobSet:
-    """The job once it has ended; each state before is told. NotFound if it goes away."""
+    """Wait for the job's end, printing each state. NotFound if it is deleted."""
     last: JobState | None = None
     waits = ""
     async for fleet in session.watch.snapshots():
@@ -317,7 +317,7 @@ async def _ended(session: Session, namespace: str, name: str) -> JobSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions(Options):
-    """What a launch is to be, for those who launch it and for those who check what it needs."""
+    """The options that describe a launch, also for commands that only check it."""
 
     recipe: str = word("RECIPE", nargs="?", help="see `a4 recipes`; not with --like")
     values: tuple[str, ...] = option(

@@ -32,7 +32,7 @@ LOOKS = 6.0
 
 
 def layout_of(name: str) -> Layout[Any]:
-    """The columns of a list; only what that list is made of is loaded."""
+    """The columns of a list; imports only the module of that list."""
     if name in {"pools", "nodes"}:
         from screens.columns.nodes import NODES, POOLS
 
@@ -68,7 +68,7 @@ async def show_list(options: ListOptions) -> int:
 
 
 async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: ListOptions) -> list[Any]:
-    """The rows of the list; NotFound for a namespace that is not there, which is no empty one."""
+    """The rows of the list; NotFound if the namespace does not exist."""
     namespace = None if options.all_namespaces else session.namespace
     if options.command == "jobs":
         from screens.columns.jobs import job_lines
@@ -93,7 +93,7 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
 
 
 async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine]) -> list[WorkloadLine]:
-    """The rows of a list of workloads, those that hold quota with how their job is."""
+    """The rows of workloads, completed with their job's health if they hold quota."""
     from screens.columns.jobs import JobLine
 
     jobs = {row.workload.key: fleet.jobset_by_uid.get(row.workload.owner_uid) for row in rows if not row.position}
@@ -107,7 +107,7 @@ async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine])
 
 
 async def _glances(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, JobProgress]:
-    """What the ends of the logs of these jobs say, as far as they are read in time: those that run first."""
+    """The progress of these jobs from the ends of their logs, as far as it can be read in time."""
     keys = [each.key for each in sorted(jobs, key=lambda each: (each.finished, -each.created))]
     glancing = session.measures.glancing
     with suppress(TimeoutError):
@@ -117,7 +117,7 @@ async def _glances(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, Job
 
 
 def refuse(layout: Layout[Any], fleet: Fleet) -> None:
-    """Fail where the list itself could not be read: that is no empty list."""
+    """Raise an error if the list's objects could not be read, which differs from an empty list."""
     link = fleet.links.get(layout.kind)
     if link is None or link.state in {WatchState.LIVE, WatchState.LISTING}:
         return
@@ -128,7 +128,7 @@ def refuse(layout: Layout[Any], fleet: Fleet) -> None:
 
 
 def unread(kinds: tuple[str, ...], fleet: Fleet) -> dict[str, str]:
-    """Kinds that could not be read, so that what they would have told is missing from the rows."""
+    """Kinds that could not be read, whose data is missing in the rows: kind -> reason."""
     return {
         kind: fleet.links[kind].why
         for kind in kinds
@@ -156,7 +156,7 @@ class JobsOptions(ListOptions):
 
 
 def _keys(name: str) -> str:
-    """The JSON keys of a list, the columns that show the same, and what they mean."""
+    """The JSON keys of a list with their columns and meanings, as help text."""
     columns = [column for column in layout_of(name).columns if column.key]
     titles = [column.title if column.only in {"", COMMAND} else "" for column in columns]
     key_width, title_width = max(len(column.key) for column in columns), max(map(len, titles))

@@ -1,4 +1,4 @@
-"""The command `a4 logs`: of one rank or of all, as it is printed or as it was kept.
+"""`a4 logs`: logs of one rank or all, live or stored; also of previous containers and with common lines merged.
 
 How the lines of `a4 logs` are written: each one, or those on which ranks agree once.
 
@@ -56,7 +56,7 @@ _QUIET = 0.3
 async def tail_then_follow(
     lines: AsyncGenerator[list[RankLine], None], log: JobLog, number: int, *, follow: bool
 ) -> AsyncGenerator[list[RankLine], None]:
-    """So many last lines of each rank of all that was printed before this moment, then every line that comes.
+    """Yield the last `number` lines of each rank printed so far, then every new line.
 
     What is kept on this machine, and what was printed since without being read, both come first, and neither says where
     it ends: lines are held until no more come, or for `CATCHES_UP`.
@@ -85,7 +85,7 @@ async def tail_then_follow(
 
 
 async def with_pauses(lines: AsyncGenerator[list[RankLine], None]) -> AsyncGenerator[list[RankLine], None]:
-    """The batches of `lines`, and an empty one whenever none came for a moment."""
+    """Yield the batches of `lines`, and an empty one when none has come for a moment."""
     coming = _next(lines)
     try:
         while True:
@@ -108,7 +108,7 @@ def _next(lines: AsyncGenerator[list[RankLine], None]) -> asyncio.Future[list[Ra
 
 
 async def _more_is_there(coming: asyncio.Future[list[RankLine] | None], log: JobLog, until: float | None) -> bool:
-    """Whether more came of what was there; without `until`, a log that is not followed, until it ends."""
+    """Whether more earlier lines have arrived in time; without `until` waits for the end of the log."""
     if until is None:
         await asyncio.wait({coming})
         return True
@@ -125,7 +125,7 @@ SETTLES = 5.0
 
 
 class Printer:
-    """Writes each line, with its rank in front if there are several."""
+    """Prints each line, prefixed with its rank if there are several."""
 
     def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
         self._log, self._options = log, options
@@ -137,10 +137,10 @@ class Printer:
             sys.stdout.flush()
 
     def release(self, came: list[RankLine]) -> None:
-        """Nothing is held back."""
+        """Does nothing, as no line is held back."""
 
     def end(self) -> None:
-        """Nothing is held back."""
+        """Does nothing, as no line is held back."""
 
     def _text(self, line: RankLine) -> str:
         return f"[{line.rank}] {line.text}\n" if self._options.all else f"{line.text}\n"
@@ -151,7 +151,7 @@ class Printer:
 
 
 class AgreedPrinter:
-    """Writes lines that many ranks print once, as soon as all of them have, or after a while."""
+    """Prints lines that many ranks share once, when all have printed them or after a delay."""
 
     def __init__(self, log: JobLog | PreviousLogs, options: LogsOptions) -> None:
         self._log, self._options = log, options
@@ -169,7 +169,7 @@ class AgreedPrinter:
         self._taken = len(self._consensus.lines)
 
     def release(self, came: list[RankLine]) -> None:
-        """Print what has settled; `came` is all that came just now, wanted or not: nothing in a pause."""
+        """Print lines that are complete; `came` are all lines just received, empty in a pause."""
         if not self._options.follow:
             return
         self._any = self._any or bool(came)
@@ -179,13 +179,13 @@ class AgreedPrinter:
         self._print(time.monotonic() - SETTLES)
 
     def _is_caught_up(self, came: list[RankLine]) -> bool:
-        """Whether what was there when following began has come: until then one rank's lines come without another's."""
+        """Whether all lines from before the start have arrived; until then ranks are out of step."""
         if time.monotonic() > self._until:
             return all(line.time >= self._began for line in came)
         return not came and not self._log.coverage.waiting and not self._log.coverage.reconnecting
 
     def _settle(self) -> None:
-        """Lines that were there are as old as they say, however late they were read."""
+        """Date the earlier lines by their timestamps instead of their arrival."""
         ago = time.time() - time.monotonic()
         self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
 
@@ -218,7 +218,7 @@ AT_ONCE = 10_000
 
 
 async def print_previous(session: Session, options: LogsOptions, picks: Callable[[RankLine], bool]) -> int:
-    """Print them, and of which ranks there is none; NotFound if there is of nobody."""
+    """Print the previous logs, and which ranks have none; NotFound if no rank has one."""
     wanted = None if options.all else {options.rank or 0}
     runs = await session.logs.previous(session.namespace, options.job, wanted, tail=options.tail)
     if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
@@ -241,7 +241,7 @@ async def print_previous(session: Session, options: LogsOptions, picks: Callable
 
 
 def _tell(runs: PreviousLogs, options: LogsOptions) -> None:
-    """How much of the job that was."""
+    """Print how many of the job's ranks were covered."""
     said = f"previous run: {runs.coverage.sentence}"
     if options.json:
         _print_coverage(said, runs.coverage)
@@ -292,7 +292,7 @@ async def logs(options: LogsOptions) -> int:
 
 
 def with_pod_that_is_there(log: JobLog, session: Session, options: LogsOptions) -> LogsOptions:
-    """Where no pod was named, and nothing is left of pod 0 of a job at its end: another pod, that failed if one did."""
+    """Choose another pod, a failed one if any, if none was named and pod 0 of an ended job has no log."""
     job = session.fleet.jobsets.get((session.namespace, options.job))
     if options.all or options.rank is not None or job is None or not job.finished:
         return options
@@ -307,7 +307,7 @@ def with_pod_that_is_there(log: JobLog, session: Session, options: LogsOptions) 
 
 
 def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:
-    """Raises what is missing, if nothing can be printed: the job, its pods, or the pod of the rank and what it said."""
+    """Raise an error if nothing can be printed: the job, its pods or the pod's log are missing."""
     if options.all:
         if not log.parts:
             job = find_job(session.fleet, session.namespace, options.job)
@@ -318,7 +318,7 @@ def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:
 
 
 def check_rank(log: JobLog, session: Session, options: LogsOptions) -> None:
-    """Raises why there is no line of the rank, and none will come."""
+    """Raise the reason if the rank has no lines and will not get any."""
     rank, name = options.rank or 0, options.job
     if log.gone and log.ranks:
         if not 0 <= rank < log.ranks:
@@ -345,7 +345,7 @@ def others(log: JobLog, name: str, rank: int) -> str:
 
 
 async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
-    """A rank's log, line by line, from the pod itself."""
+    """Print a rank's log directly from its pod."""
     drawn = options.follow and sys.stdout.isatty()
     lines = session.logs.follow(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
     was_open = False
@@ -366,7 +366,7 @@ async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
 
 class LineSelection:
     def __init__(self, options: LogsOptions) -> None:
-        """Raises BadInput for what cannot be understood."""
+        """Raises BadInput for invalid options."""
         self.needed = bool(options.since or options.grep or options.level or options.consensus or options.json)
         self._since = moment(options.since) if options.since else 0.0
         self._level = options.level
@@ -384,7 +384,7 @@ class LineSelection:
 
 
 def moment(text: str) -> float:
-    """Seconds since the epoch: of a time, or of so long ago (90s, 5m, 2h, 1d); BadInput if it is neither."""
+    """Parse a time or a duration ago (90s, 5m, 2h, 1d) to seconds since the epoch; BadInput."""
     span = _SPAN.fullmatch(text)
     if span:
         return time.time() - float(span[1]) * _UNITS[span[2]]
@@ -395,7 +395,7 @@ def moment(text: str) -> float:
 
 
 async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> None:
-    """Print every selected line, and at the end how much of the job's logs that was."""
+    """Print every selected line, and at the end how many ranks were covered."""
     wanted = None if options.all else {options.rank or 0}
     printer = (AgreedPrinter if options.consensus else Printer)(log, options)
     async with aclosing(log.lines(wanted)) as lines:

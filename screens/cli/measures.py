@@ -1,4 +1,4 @@
-"""The commands `a4 nccl` and `a4 training`: what a job measured, also after it is gone.
+"""`a4 nccl` and `a4 training`: measurements of a job, also after its end.
 
 `a4 nccl-quick`: a short NCCL test inside a pod that runs, its rows as they come.
 """
@@ -102,7 +102,7 @@ async def training(options: TrainingOptions) -> int:
 
 
 async def _measured(session: Session, name: str) -> JobMeasures:
-    """All that there is now; NotFound if the job is neither in the cluster nor kept."""
+    """The job's measurements so far; NotFound if neither the job nor a stored log exists."""
     fleet = await session.wait_until_listed(*KINDS)
     async with session.measures.job(session.namespace, name, once=True) as job:
         async for _ in job.changes():
@@ -115,13 +115,13 @@ async def _measured(session: Session, name: str) -> JobMeasures:
 
 
 def _nothing(name: str, job: JobMeasures, what: str, called: str) -> ConsoleError:
-    """What is raised where nothing was found: why not everything was read, if so it was."""
+    """The error for a job without results: why its log was not read completely, or NotFound."""
     _unreadable(job, what)
     return job.unread[0] if job.unread else NotFound(f"{name} has printed no {called}.", f"Its log: a4 logs {name}")
 
 
 def _unread(job: JobMeasures) -> int:
-    """Say what was not read; the exit code for it."""
+    """Print which logs were not read; returns the exit code for that."""
     if not job.unread:
         return 0
     first, others = job.unread[0], len(job.unread) - 1
@@ -143,7 +143,7 @@ def _judged(test: MeasuredTest, line: float) -> NcclResult:
 
 
 def _other(word: str, kept: Sequence[MeasuredTest], shown: MeasuredTest) -> MeasuredTest:
-    """The test to compare with; NotFound names those there are."""
+    """The test to compare with; NotFound lists the known ones."""
     fitting = comparable(kept, shown)
     found = next((each for each in fitting if each.job == word), None)
     if found is None and word.isdigit() and 0 < int(word) <= len(kept):
@@ -259,7 +259,7 @@ def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
 
 
 def _say_summary(tests: Sequence[MeasuredTest], line: float) -> None:
-    """One line for each test, below all tables."""
+    """Print one line per test below all tables."""
     print_line(f"{len(tests)} tests:")
     rows = [
         [str(number), each.test.program or "nccl-tests", str(each.test.ranks or ""), str(each.rank), _sizes(each.test),
@@ -315,7 +315,7 @@ def _nodes(nodes: dict[str, NodeBandwidth], options: NcclOptions) -> int:
 
 
 def _health(session: Session, name: str, track: TrainingRun, now: float) -> Health | None:
-    """How the job is, by the end of its log too, as `a4 jobs` has it; None where it is not in the cluster any more."""
+    """The job's health as in `a4 jobs`; None if it is no longer in the cluster."""
     jobset = session.fleet.jobsets.get((session.namespace, name))
     if jobset is None:
         return None
@@ -356,7 +356,7 @@ LIMIT = 120.0
 
 
 async def nccl_quick(options: NcclQuickOptions) -> int:
-    """Measure; 1 if the test failed or had wrong values."""
+    """Run the test; returns 1 if it failed or had wrong values."""
     test = QuickTest(options.first_size, options.last_size, options.test_gpus)
     async with open_session(options, POD_KINDS) as session:
         rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)

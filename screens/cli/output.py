@@ -1,4 +1,4 @@
-"""How plain commands speak: JSON, tables of text, and one line for what went wrong.
+"""Output of plain commands: JSON, text tables and error messages.
 
 Writing a text to a file that a command was given.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def print_line(text: str = "") -> None:
-    """One line on standard output, at once: a command that then waits may be read by a program."""
+    """Print one line and flush, since the reader may be a program."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -37,7 +37,7 @@ def print_json(value: Any) -> None:
 
 
 class MessageStyle:
-    """How this process speaks on standard error: in lines for people, or in objects, one a line."""
+    """How this process writes to standard error: lines for people, or one JSON object per line."""
 
     as_json: ClassVar[bool] = False
     namespace: ClassVar[str] = ""
@@ -46,7 +46,7 @@ class MessageStyle:
 
 @contextmanager
 def message_style(*, as_json: bool) -> Iterator[None]:
-    """Print messages in this style, as lines or as JSON, for as long as the block runs."""
+    """Use this message style (text or JSON) during the block."""
     MessageStyle.as_json = as_json
     try:
         yield
@@ -55,7 +55,7 @@ def message_style(*, as_json: bool) -> Iterator[None]:
 
 
 def _reaching(text: str) -> str:
-    """The text, its commands with the namespace that this one was about."""
+    """The text with the current namespace added to the a4 commands in it."""
     if not MessageStyle.namespace:
         return text
     from console.kube.find_job import with_namespace_option
@@ -64,18 +64,18 @@ def _reaching(text: str) -> str:
 
 
 def print_hint(text: str) -> None:
-    """One line on standard output; the commands in it reach the namespace that this one was about."""
+    """Print a hint; its commands get the current namespace."""
     print_line(_reaching(text))
 
 
 def warn(text: str) -> None:
-    """One line on standard error, its commands as in `say_hint`."""
+    """Print a note on standard error; its commands get the current namespace."""
     text = _reaching(text)
     _tell({"note": text}, text)
 
 
 def print_error(error: ConsoleError) -> int:
-    """Say what went wrong on standard error; gives the exit code."""
+    """Print an error on standard error; returns the exit code."""
     message, hint, whole = (_reaching(text) for text in (error.message, error.hint, str(error)))
     _tell({"error": message, "hint": hint}, whole)
     return error.exit_code
@@ -103,7 +103,7 @@ _REWORDED = (
 
 
 class Parser(argparse.ArgumentParser):
-    """A command line whose mistakes are told in the same way as everything else that goes wrong.
+    """An argument parser whose errors have this program's form.
 
     Options are written in full: the beginning of one may be that of another one tomorrow.
     """
@@ -116,7 +116,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # argparse itself calls it so
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse does; what is not known is a mistake here already, where the command is known."""
+        """Like argparse, but an unknown argument is an error of this command."""
         self._given = sys.argv[1:] if args is None else args
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -145,7 +145,7 @@ class Parser(argparse.ArgumentParser):
         self.error(f"{name} cannot be {value!r}; there are {', '.join(choices)}.{nearest(str(value), choices)}")
 
     def error(self, message: str) -> NoReturn:
-        """The mistake on standard error, and where help is; exits with 2."""
+        """Print the error and how to get help on standard error; exits with 2."""
         for found, words in _REWORDED:
             if found.fullmatch(message):
                 message = found.sub(words, message)
@@ -155,7 +155,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant, as a question after a sentence; empty if none is like it."""
+    """The known word that was probably meant, as a question; empty if none is similar."""
     from difflib import get_close_matches
 
     bare = {each.lstrip("-"): each for each in known}  # the dashes that all options have make none of them alike
@@ -164,7 +164,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def print_result(as_json: bool, value: Any, *lines: str) -> int:
-    """The value as JSON where that was asked for, else the lines; gives the exit code 0."""
+    """Print the value as JSON if requested, else the lines; returns 0."""
     if as_json:
         print_json(value)
     else:
@@ -174,7 +174,7 @@ def print_result(as_json: bool, value: Any, *lines: str) -> int:
 
 
 def print_listing(as_json: bool, value: Any, columns: Sequence[Column[Any]], rows: Iterable[Any], none: str) -> int:
-    """The value as JSON where that was asked for, else the rows as a table, or `none` where there are none."""
+    """Print the value as JSON if requested, else the rows as a table, or `none` if there are none."""
     from screens.columns.column import as_text
 
     if as_json:
@@ -189,7 +189,7 @@ def print_listing(as_json: bool, value: Any, columns: Sequence[Column[Any]], row
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
-    """Rows under titles, each column as wide as its widest cell; `right` marks the columns of numbers."""
+    """Print rows under titles with aligned columns; `right` marks numeric columns."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     for row in (titles, *rows):
         columns = zip(row, widths, right, strict=True)
@@ -199,7 +199,7 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Seq
 
 
 def write_text(place: str, text: str) -> None:
-    """Into that file, or on standard output for "-"; BadInput if it cannot be written."""
+    """Write the text to a file, or to standard output for "-"; BadInput if that fails."""
     if place == "-":
         sys.stdout.write(text)
         return

@@ -1,4 +1,4 @@
-"""`a4 preflight`: what a launch needs of cluster and project, checked together; `--fix` does what it can."""
+"""`a4 preflight`: checks of what a launch needs of cluster and project; `--fix` applies fixes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _looked(
 
 
 def _again(options: PreflightOptions) -> str:
-    """The same command once more: what a check fixes depends on namespace, recipe and values."""
+    """The same command line with its namespace, recipe and values, to run again."""
     words = ["a4", "preflight", *filter(None, [options.recipe])]
     for name, values in (
         ("-f", options.values), ("--set", options.set), ("--queue", (options.queue,)), ("--name", (options.name,)),
@@ -85,7 +85,7 @@ def _print(checks: Sequence[Check], options: PreflightOptions) -> None:
 
 
 async def _mend(session: Session, plan: LaunchPlan | None, options: PreflightOptions) -> int:
-    """Look at one, mend it after a question, look again."""
+    """Check one requirement, fix it after confirmation, and check again."""
     check = (await _looked(session, plan, options, (options.mend,)))[0]
     if check.result is Result.OK:
         _say_mended(options, "", check, f"{check.title}: nothing to fix. {check.evidence}")

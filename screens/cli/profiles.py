@@ -1,4 +1,4 @@
-"""`a4 profiles`: named sets of values, listed, shown and changed; no cluster is asked."""
+"""`a4 profiles`: lists, shows and changes named sets of values; needs no cluster."""
 
 from __future__ import annotations
 

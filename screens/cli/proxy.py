@@ -1,4 +1,4 @@
-"""`a4 proxy`: standard input and output lead to a port of a rank, for ssh's ProxyCommand.
+"""`a4 proxy`: connects standard input and output to a port of a rank, for ssh's ProxyCommand.
 
 Run straight from `main`, without the command line of everything else: ssh waits for this at every connection.
 """
@@ -42,7 +42,7 @@ _USE = "Usage: a4 proxy [--port PORT] JOB POD; `a4 proxy --help` says more."
 
 
 def proxied(argv: Sequence[str]) -> list[str] | None:
-    """The arguments around the word `proxy`; None for another command."""
+    """The arguments without the word `proxy`; None for another command."""
     at = 0
     while at < len(argv) and argv[at].startswith("-"):
         at += 2 if argv[at] in _NAMES or argv[at] in _OF_OTHERS else 1
@@ -50,7 +50,7 @@ def proxied(argv: Sequence[str]) -> list[str] | None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one `a4 proxy`; gives the exit code."""
+    """Run `a4 proxy`; returns the exit code."""
     try:
         words, given = read(argv)
         if words is None:
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
-    """Words and options of the command line; no words at all for `--help`. Raises BadInput."""
+    """Parse the command line: (positional arguments, options); None for `--help`. Raises BadInput."""
     words: list[str] = []
     given: dict[str, str] = {}
     rest = list(argv)
@@ -93,7 +93,7 @@ def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
 
 
 async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
-    """Find the rank and carry."""
+    """Find the rank and relay the connection."""
     from console.attach.tunnel.engine import LIMIT, PortForwarder
     from console.attach.tunnel.relay import login, relay_stdio
     from console.kube.rank_address import SSH_PORT, PortPair, RankAddress
@@ -125,6 +125,6 @@ def _seconds(text: str) -> float:
 
 
 def warn(text: str) -> None:
-    """One line on standard error, at once."""
+    """Print one line on standard error and flush."""
     sys.stderr.write(f"a4: {text}\n")
     sys.stderr.flush()

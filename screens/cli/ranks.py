@@ -1,4 +1,4 @@
-"""Which rank, pod and container a command line means.
+"""Resolves the rank, pod and container named on a command line.
 
 One job by its name, and what it is made of: shared by the commands on jobs.
 """
@@ -24,7 +24,7 @@ KINDS = ("jobsets", "jobs", "pods")
 
 
 def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
-    """The rank that JOB RANK, JOB REPLICATED/INDEX or pod/NAME means, with or without a pod."""
+    """The rank for JOB RANK, JOB REPLICATED/INDEX or pod/NAME, with or without a pod."""
     address = RankAddress.parse(namespace, job, rank)
     if address.pod:
         pod = fleet.pods.get((namespace, address.pod))
@@ -45,7 +45,7 @@ def rank_named(fleet: Fleet, namespace: str, job: str, rank: str) -> Rank:
 
 
 def running_pod(rank: Rank, job: str, what: str) -> Pod:
-    """Its pod, in which something can be done; NotFound says why there is none."""
+    """The rank's running pod; NotFound says why there is none."""
     name = sentence_start(rank, job)
     if rank.pod is None:
         raise NotFound(f"{name} is not there.", f"Why: a4 why {job}")
@@ -57,22 +57,22 @@ def running_pod(rank: Rank, job: str, what: str) -> Pod:
 
 
 def sentence_start(rank: Rank, job: str) -> str:
-    """The rank as a sentence begins with it."""
+    """The rank's name at the start of a sentence."""
     return f"Pod {rank.number} of {job}" if rank.number >= 0 else f"Pod {rank.name}"
 
 
 def where(rank: Rank, job: str) -> str:
-    """The rank as it is named inside a sentence."""
+    """The rank's name within a sentence."""
     return f"pod {rank.number} of {job}" if rank.number >= 0 else f"pod {rank.name}"
 
 
 def pod_index_json(rank: Rank) -> dict[str, Any]:
-    """Which pod it is, for programs: `rank` is an older name of its index."""
+    """The rank's pod as JSON; `rank` is an older name of `pod_index`."""
     return {"pod_index": rank.number, "rank": rank.number, "pod": rank.name}
 
 
 def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Rank, ...]:
-    """Ranks of a job: those that `text` lists, all without one."""
+    """The ranks listed in `text`, all if it is empty."""
     every = ranks(find_job(fleet, namespace, job), fleet)
     if not every:
         raise NotFound(f"{job} has no pods.")
@@ -81,7 +81,7 @@ def chosen_ranks(fleet: Fleet, namespace: str, job: str, text: str) -> tuple[Ran
 
 
 def container_of(pod: Pod, wanted: str) -> str:
-    """The container to use: the one asked for, else the one that does the work, and then the others are named."""
+    """The requested container, else the main one, with a note on the others."""
     running = [each.name for each in pod.containers if each.state == "running"]
     if wanted:
         if wanted not in [each.name for each in pod.containers]:
@@ -95,7 +95,7 @@ def container_of(pod: Pod, wanted: str) -> str:
 
 
 def pod_of_rank(fleet: Fleet, namespace: str, name: str, rank: int) -> Pod:
-    """The live pod of a job's rank."""
+    """The live pod of a rank; an error if there is none."""
     pod = rank_named(fleet, namespace, name, "" if name.startswith("pod/") else str(rank)).pod
     if pod is None:
         state = find_job(fleet, namespace, name).state

@@ -1,4 +1,4 @@
-"""`a4 read`: what stands in a log, from a file or while it comes through a pipe; needs no cluster.
+"""`a4 read`: parses a log from a file or pipe; needs no cluster.
 
 What stands in a log as JSON, written while it is made: a log may hold millions of steps.
 
@@ -49,7 +49,7 @@ _encode, _encode_lines = msgspec.json.encode, msgspec.json.Encoder().encode_line
 
 
 def say_reading(reading: LogReading) -> None:
-    """All of it: what is not known is null; nan and inf are strings."""
+    """Print everything parsed as JSON; unknown is null, nan and inf are strings."""
     sys.stdout.flush()
     for part in _parts(reading):
         sys.stdout.write(part.decode())
@@ -115,7 +115,7 @@ def _failure(failure: LogFailure) -> dict[str, Any]:
 
 
 class _Step(msgspec.Struct):
-    """A step as JSON has it, if each of its numbers is one."""
+    """A step as JSON whose numbers are all finite."""
 
     step: int | None
     total: int | None
@@ -131,7 +131,7 @@ class _Step(msgspec.Struct):
 
 
 def _json_steps(steps: list[Step]) -> list[Any]:
-    """As `step_json`, which looks at each number by itself."""
+    """Like `step_json`, but fast for many steps."""
     columns = list(zip(*steps, strict=True))
     every = sum(sum(filter(None, column)) for column in columns[2:8]) + sum(sum(each.values()) for each in columns[11])
     if not isfinite(every) or any(columns[10]):
@@ -140,12 +140,12 @@ def _json_steps(steps: list[Step]) -> list[Any]:
 
 
 def _members(said: dict[str, Any]) -> bytes:
-    """The members of an object, without its braces."""
+    """The members of a JSON object, without braces."""
     return b", ".join(_encode(key) + b": " + _encode(value) for key, value in said.items())
 
 
 def _objects(each: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
-    """Objects of an array, each below the one before it."""
+    """Yield the objects of a JSON array, one per line."""
     some = False
     for one in each:
         yield b",\n    " if some else b"\n    "
@@ -156,7 +156,7 @@ def _objects(each: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
 
 
 def _lines(values: Iterable[Any], said: Callable[[list[Any]], list[Any]], indent: str) -> Iterator[bytes]:
-    """Values of an array, a line for each."""
+    """Yield the values of a JSON array, one per line."""
     between = b",\n" + indent.encode()
     rest, some = iter(values), False
     while piece := list(islice(rest, _AT_ONCE)):
@@ -177,11 +177,11 @@ PATIENCE = 10.0
 
 
 class NoLog(BadInput):
-    """What comes is not a log: it has no lines, or never begins."""
+    """The input is not a log: it has no line ends, or never begins."""
 
 
 def pieces(name: str) -> Iterator[bytes]:
-    """The bytes of a file, or of standard input as they come; BadInput if there is none, NoLog if it is no log."""
+    """Yield the bytes of a file or of standard input; BadInput if it cannot be read, NoLog if it is no log."""
     if name == "-" and not sys.stdin:  # none: it was closed before the program began
         raise BadInput("Standard input is closed.", "Name a file, or send the log through a pipe: … | a4 read -")
     try:
@@ -207,7 +207,7 @@ def _read(descriptor: int, name: str) -> Iterator[bytes]:
 
 
 def _first(descriptor: int, name: str) -> bytes:
-    """The first bytes that somebody writes into the named pipe; if nobody has opened it, none may ever come."""
+    """The first bytes from a named pipe; an error if nobody writes to it in time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     if not poll.poll(PATIENCE * 1000):
@@ -226,7 +226,7 @@ def _first(descriptor: int, name: str) -> bytes:
 
 
 def _lined(data: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The pieces of `data`, unchanged; raises NoLog after more than ENDLESS bytes without a line end."""
+    """Yield the pieces of `data`; raises NoLog after more than ENDLESS bytes without a line end."""
     without = 0
     for piece in data:
         yield piece
@@ -252,7 +252,7 @@ _FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") +
 
 
 def read(options: ReadOptions) -> int:
-    """Print what the log holds: as JSON once it has ended, otherwise line by line as it comes."""
+    """Print the parsed log: as JSON at its end, else line by line."""
     reading, told = LogReading(), ReadingPrinter()
     code = 0
     with _without_collector():
@@ -275,7 +275,7 @@ def read(options: ReadOptions) -> int:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Without the search for cycles: a parser makes none, and looking at a million steps again and again costs much."""
+    """Disable cyclic garbage collection, which is slow for a million steps and not needed by parsers."""
     gc.disable()
     try:
         yield
@@ -288,7 +288,7 @@ def is_well(reading: LogReading) -> bool:
 
 
 class ReadingPrinter:
-    """Tells each row and each step once, when it comes."""
+    """Prints each test row and each step once."""
 
     def __init__(self) -> None:
         self._rows: dict[int, int] = {}
@@ -300,7 +300,7 @@ class ReadingPrinter:
         """Tests before it are over and told."""
 
     def more(self, reading: LogReading, *, ended: bool = False) -> None:
-        """Say what is new; a step whose number will be known better in a moment waits for that, unless it has ended."""
+        """Print what is new; a step whose number may still be corrected waits, unless `ended`."""
         tests = reading.growing_tests
         for at in range(self._first, len(tests)):
             self._test(at, tests[at])
@@ -340,7 +340,7 @@ class ReadingPrinter:
         self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
 
     def _again(self, at: int, run: RunReader) -> None:
-        """Steps that are done again are told again."""
+        """Print steps again that were repeated after a rollback."""
         if len(run.rewinds) == self._rewinds.get(at, 0):
             return
         news, self._rewinds[at] = run.rewinds[self._rewinds.get(at, 0) :], len(run.rewinds)
@@ -449,7 +449,7 @@ def _step(step: Step) -> str:
 
 
 def _shape(said: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
-    """How steps are printed of which the same is known: the line, and the values for it."""
+    """The line format, and the function for its values, of steps with the same known figures."""
     at = ("%s" if said[0] else "-") + ("/%s" if said[1] else "")
     form = "  ".join([at, *(form for form, known in zip(_FORMS, said[_FIRST:], strict=True) if known)])
     places = [place for place, known in enumerate(said) if known]

@@ -1,4 +1,4 @@
-"""`a4 releases`, `a4 upgrade`, `a4 rollback`: releases as Helm knows them, changed as far as the cluster allows."""
+"""`a4 releases`, `a4 upgrade`, `a4 rollback`: Helm releases and their changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def rollback(options: RollbackOptions) -> int:
 
 
 def print_change(change: ReleaseChange, *, as_json: bool, done: str) -> int:
-    """A change object by object; exit code 1 when the cluster refuses a part of it."""
+    """Print a change object by object; returns 1 if the cluster refuses a part of it."""
     lines: list[str] = []
     for each in change.objects:
         if each.fate is not ObjectFate.SAME:

@@ -1,4 +1,4 @@
-"""`a4 ssh`, `a4 code`, `a4 doctor`: ranks reached by name, opened in editors, and looked after."""
+"""`a4 ssh`, `a4 code`, `a4 doctor`: SSH to ranks, editors, and diagnosis."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗",
 
 
 async def ssh(options: SshOptions) -> int:
-    """Set up a rank and become ssh; or write hosts only, list them, forget some, or take all away."""
+    """Set up SSH to a rank and run ssh; or write, list or remove host entries."""
     if options.undo or options.forget or not (options.jobs or options.write_config):
         return await without_cluster(options)
     if options.write_config:
@@ -61,7 +61,7 @@ async def ssh(options: SshOptions) -> int:
 
 
 def exec_program(command: list[str]) -> NoReturn:
-    """Go on as another program: terminal, signals and exit code are then its own."""
+    """Replace this process by another program."""
     sys.stdout.flush()
     try:
         os.execvp(command[0], command)
@@ -70,7 +70,7 @@ def exec_program(command: list[str]) -> NoReturn:
 
 
 async def without_cluster(options: SshOptions) -> int:
-    """Take away all that a4 wrote for ssh, or the hosts of these jobs; else print the hosts there are."""
+    """Remove everything that a4 wrote for ssh, or these jobs' hosts; else list the hosts."""
     from console.attach.ssh.access import SshAccess
 
     if options.undo:
@@ -90,7 +90,7 @@ async def without_cluster(options: SshOptions) -> int:
 
 
 async def write_hosts(options: SshOptions) -> int:
-    """Write the hosts of these jobs, of all that run if none is named."""
+    """Write the host entries of these jobs, by default of all running ones."""
     async with open_session(options, KINDS) as session:
         running = [name for (where, name), job in session.fleet.jobsets.items()
                    if where == session.namespace and not job.finished and not job.suspended]  # fmt: skip
@@ -108,7 +108,7 @@ async def write_hosts(options: SshOptions) -> int:
 
 
 async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, rank: str) -> SshHost:
-    """Make the host of a rank, after asking where that is due; says what was done on standard error."""
+    """Set up SSH to a rank, with confirmation if needed; reports on standard error."""
     fleet = await session.wait_until_listed(*KINDS)
     find_job(fleet, session.namespace, job)
     number = rank_named(fleet, session.namespace, job, rank).number
@@ -129,7 +129,7 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
 
 
 async def agree(plan: SshPlan) -> None:
-    """Ask on the terminal whether the pod gets the key; NotAllowed if not."""
+    """Ask whether to put the key into the pod; NotAllowed if declined."""
     what = f"Pod {plan.pod} does not know your key. Put {plan.key} into it, for {plan.user}?"
     if plan.ranks > 1:
         what += f" The other pods of {plan.job} get it when you connect to them."
@@ -140,7 +140,7 @@ async def agree(plan: SshPlan) -> None:
 
 
 async def code(options: CodeOptions) -> int:
-    """Open a rank in an editor of this machine; without one, print its link and the steps."""
+    """Open a rank in a local editor; without one, print its link and manual steps."""
     async with open_session(options, KINDS) as session:
         host = await set_up(session, options, options.job, options.rank_text)
         attach = session.attach
@@ -162,7 +162,7 @@ async def code(options: CodeOptions) -> int:
 
 
 def show_by_hand(editor: Editor, host: SshHost) -> None:
-    """The link, which a terminal lets one click, and what to do without it."""
+    """Print the editor's link, clickable if possible, and the manual steps."""
     if editor.link:
         if sys.stdout.isatty():
             write_to_terminal(sys.stdout, clickable(for_terminal(editor.link)) + "\n")
@@ -174,12 +174,12 @@ def show_by_hand(editor: Editor, host: SshHost) -> None:
 
 
 def clickable(link: str) -> str:
-    """A link for a terminal that knows OSC 8; others show its text."""
+    """A link as OSC 8 escape sequence; other terminals show its text."""
     return f"\x1b]8;;{link}\x1b\\{link}\x1b]8;;\x1b\\"
 
 
 async def doctor(options: DoctorOptions) -> int:
-    """Every step from the token to an editor in the pod; the exit code of the one that failed."""
+    """Diagnose SSH to a rank step by step; returns the exit code of the failed step."""
     found: list[Step] = []
     async with open_session(options, ()) as session:
         diagnosis = session.attach.diagnose(session.namespace, options.job, options.rank_text or "0")

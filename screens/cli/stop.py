@@ -1,4 +1,4 @@
-"""`a4 stop`: one job or several, and what releases left behind."""
+"""`a4 stop`: stops jobs; `a4 leftovers`: removes orphaned resources."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def stop(options: StopOptions) -> int:
 
 
 async def plan_of(session: Session, name: str) -> StopPlan:
-    """What stopping it would do; NotFound that says where it was looked for."""
+    """The StopPlan of a job; NotFound says where it was searched."""
     try:
         return await session.launch.stopping.plan(session.namespace, name)
     except NotFound as error:
@@ -56,7 +56,7 @@ async def plan_of(session: Session, name: str) -> StopPlan:
 
 
 async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool) -> int:
-    """Stop each; one that fails does not keep the others from it."""
+    """Stop each job; a failure does not keep the others from being stopped."""
     code = 0
     reports = []
     for plan in plans:
@@ -77,7 +77,7 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
 
 
 async def leftovers(options: StopOptions) -> int:
-    """List what was left behind; with --yes, or when somebody agrees, remove it: what runs only where it is named."""
+    """List orphaned resources; with --yes or confirmation remove them, running ones only if named."""
     async with open_session(options, ()) as session:
         found, hidden = await session.launch.stopping.leftovers("" if options.all_namespaces else session.namespace)
         if options.jobs:

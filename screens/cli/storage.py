@@ -91,7 +91,7 @@ async def store_logs(options: StoreLogsOptions) -> int:
 
 
 async def instances(options: InstanceOptions) -> int:
-    """Lustre instances or Filestore shares, or the values that mount one."""
+    """Print Lustre or Filestore instances, or the values that mount one."""
     async with google_of(options) as google:
         project, region = project_of(options.projects), await google.storage.region()
         found: Sequence[LustreInstance] | Sequence[FilestoreInstance]
@@ -153,7 +153,7 @@ class StoreLogsOptions(Options):
 
 
 def _keys(own: str) -> str:
-    """The JSON of `a4 lustre` and `a4 filestore`; `own`: keys of the one alone."""
+    """Help on the JSON of `a4 lustre` and `a4 filestore`; `own`: keys of only that command."""
     return (
         f"JSON: kind, items with project, location, name, state, gib, network, {own}, why, values (those that "
         "mount it); with NAME the values alone."

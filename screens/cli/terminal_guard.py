@@ -1,4 +1,4 @@
-"""Standard output and error of plain commands in a terminal: nothing that a cluster says can do anything to it.
+"""Sanitizes terminal output of plain commands, so that data from a cluster cannot control the terminal.
 
 A pipe or a file gets every text as it is. Bytes (`exec`, `shell`, `logs --raw`) pass on purpose.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GuardedStream:
-    """A stream whose texts are cleaned before the terminal sees them; all else is the stream's own."""
+    """A stream that sanitizes text before writing it to the terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unguarded = stream
@@ -34,7 +34,7 @@ class GuardedStream:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Clean what is written to a terminal, for as long as one command lasts."""
+    """Sanitize what is written to a terminal during this block."""
     out, error = sys.stdout, sys.stderr
     if out.isatty():
         sys.stdout = cast("TextIO", GuardedStream(out))
@@ -47,15 +47,15 @@ def guarded() -> Iterator[None]:
 
 
 def pass_raw() -> None:
-    """Standard output of this command gets its texts as they are: the person asked for that."""
+    """Stop sanitizing standard output, on the person's request."""
     sys.stdout = getattr(sys.stdout, "unguarded", sys.stdout)
 
 
 def unguarded(stream: TextIO) -> TextIO:
-    """The terminal itself, for sequences of our own around texts that were cleaned; nothing else may pass here."""
+    """The terminal stream itself, only for this program's own escape sequences."""
     return cast("TextIO", getattr(stream, "unguarded", stream))
 
 
 def write_to_terminal(stream: TextIO, text: str) -> None:
-    """Write escape sequences of our own, around a text that was cleaned, to the terminal."""
+    """Write this program's own escape sequences, around sanitized text, to the terminal."""
     unguarded(stream).write(text)

@@ -1,4 +1,4 @@
-"""`a4 forward`: ports of this machine that lead to a rank, in this terminal or in the background.
+"""`a4 forward`: opens local ports that lead to a rank, in the foreground or background.
 
 `a4 tunnels`: what is open, whoever opened it; stop it; saved profiles.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 async def forward(options: ForwardOptions) -> int:
-    """Open the ports, and keep them open until Ctrl-C or the end of the job; in the background, return at once."""
+    """Open the ports until Ctrl-C or the job's end; returns at once for a background tunnel."""
     if options.demo and options.background:
         raise BadInput("The practice cluster ends with this command, so no tunnel to it can be kept.")
     with practice_cluster(options) as practice:
@@ -37,7 +37,7 @@ async def forward(options: ForwardOptions) -> int:
 
 
 async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequest:
-    """What the words or the profile ask for; saved under a name if that was asked for."""
+    """The tunnel request for the arguments or profile; saves a profile if requested."""
     from console.attach.tunnel import published
     from console.attach.tunnel.background import TunnelRequest
     from console.attach.tunnel.published import Profile
@@ -69,7 +69,7 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
 
 
 def split(words: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
-    """Job, rank and ports; a pod by name has no rank."""
+    """Split the arguments into job, rank and ports; pod/NAME has no rank."""
     used = 1 if words and words[0].startswith("pod/") else 2
     if len(words) <= used:
         raise BadInput("Name a job, a pod and one or more ports.", "Such as: a4 forward train-1 0 8888 6006")
@@ -113,7 +113,7 @@ async def _stay(order: TunnelRequest, kubeconfig: Path | None, *, as_json: bool)
 
 
 def _teller(first: Tunnel) -> Callable[[Tunnel], None]:
-    """Says what changes: a connection that broke, a pod that went, the one that came."""
+    """A function that prints changes of a tunnel: a broken connection, a deleted pod, a new one."""
     before = first
 
     def tell(tunnel: Tunnel) -> None:

@@ -1,4 +1,4 @@
-"""The command `a4 wait`: until a job has reached something, or something is wrong with it.
+"""`a4 wait`: waits until a job reaches a condition or has an alarm.
 
 The command `a4 alarms`: what is wrong with the jobs that run.
 """
@@ -81,7 +81,7 @@ class Condition:
 
 
 def conditions(texts: tuple[str, ...]) -> tuple[Condition, ...]:
-    """What those words mean; BadInput if one of them means nothing."""
+    """Parse the conditions; BadInput for an invalid one."""
     found = []
     for text in texts or ("done",):
         matched = _CONDITION.fullmatch(text)
@@ -102,7 +102,7 @@ def _compared(text: str, what: str, sign: str, number: str) -> Condition:
 
 
 async def wait(options: WaitOptions) -> int:
-    """Wait; the exit code says what came of it, see `a4 wait --help`."""
+    """Wait; the exit codes are described in `a4 wait --help`."""
     wanted = conditions(options.until)
     async with open_session(options, KINDS) as session:
         if (session.namespace, options.job) not in session.fleet.jobsets:
@@ -125,7 +125,7 @@ async def wait(options: WaitOptions) -> int:
 
 
 def warn_of_settings() -> None:
-    """Name what is wrong among the thresholds of the person's settings."""
+    """Report problems of the alarm thresholds in the person's settings."""
     loaded = config_in_force()
     for each in loaded.problems:
         if each.path[:1] == ("alarms",):
@@ -177,13 +177,13 @@ async def _wait_until(
 
 @dataclass(slots=True)
 class _Replay:
-    """Whether the log of before is still read, of which the steps say nothing of now."""
+    """Whether earlier parts of the log are still being read, whose steps are not current."""
 
     last_step: float = 0.0  # when it was printed, seconds since the epoch; 0.0: none was
     changed: float = 0.0  # when it was read, by the monotonic clock
 
     def goes_on(self, watched: JobMonitor) -> bool:
-        """Whether old steps came within the last seconds."""
+        """Whether old steps arrived within the last seconds."""
         track = watched.measures.track if watched.measures is not None else None
         last_step, now = track.times[-1] if track is not None and track.times else 0.0, time.monotonic()
         if last_step != self.last_step:
@@ -207,7 +207,7 @@ def _reached(
 
 
 def figure(what: str, measures: JobMeasures | None) -> float | None:
-    """The latest figure of that kind: the average busbw of the last test that ended, step or loss of the last step."""
+    """The latest value of busbw (average of the last finished test), step or loss; None if unknown."""
     if measures is None:
         return None
     if what == "busbw":
@@ -220,7 +220,7 @@ def figure(what: str, measures: JobMeasures | None) -> float | None:
 
 
 def _state(session: Session, watched: JobMonitor, *, replaying: bool) -> str:
-    """How the job is, by its alarms and its log too, as `a4 jobs` has it, and why it waits or is ill.
+    """The job's health as in `a4 jobs`, and why it waits or is unhealthy.
 
     `replaying`: its log was not read up to now, so that neither tells how it is.
     """
@@ -237,7 +237,7 @@ def _state(session: Session, watched: JobMonitor, *, replaying: bool) -> str:
 def _over(
     job: str, jobset: JobSet | None, seen: bool, watched: JobMonitor, wanted: tuple[Condition, ...]
 ) -> tuple[int, str] | None:
-    """Nothing more can come: the job failed, is gone, or is done and all its log was read."""
+    """The exit code and message if nothing more can happen: the job failed, is gone, or is done."""
     if jobset is None and not seen:
         return None
     if jobset is None:
@@ -250,7 +250,7 @@ def _over(
 
 
 def _progress(options: WaitOptions, measures: JobMeasures | None, told: str) -> str:
-    """One line on standard error whenever there is something new."""
+    """Print one line on standard error when there is something new; returns that line."""
     step, loss, busbw = (figure(what, measures) for what in ("step", "loss", "busbw"))
     words = [f"step {step:g}"] if step is not None else []
     words += [f"loss {loss:.4g}"] if loss is not None else []
@@ -271,7 +271,7 @@ def _told(options: WaitOptions, code: int, words: str, watched: JobMonitor) -> d
 
 
 async def alarms(options: AlarmsOptions) -> int:
-    """Listen for a while and print the alarms that there are, or each as it begins; 5 if there is one."""
+    """Print active alarms, or each as it begins; returns 5 if there is one."""
     warn_of_settings()
     async with open_session(options, (*ALARMS_KINDS, "nodes"), listed=False) as session:
         fleet = await session.wait_until_listed(*ALARMS_KINDS)
@@ -302,7 +302,7 @@ def _show(found: Sequence[Alarm], listened: float) -> None:
 
 
 async def _follow(session: Session, options: AlarmsOptions) -> int:
-    """Each alarm as it begins, and what is watched whenever that changes, until Ctrl-C."""
+    """Print each alarm as it begins, and changes of what is watched, until Ctrl-C."""
     watching, words = session.alarms, ""
     while True:
         for alarm in watching.take_new():

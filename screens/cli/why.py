@@ -1,4 +1,4 @@
-"""The command `a4 why`: why a job failed, or why it does not run."""
+"""`a4 why`: why a job failed or does not run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def why(options: WhyOptions) -> int:
 
 
 def _code(reason: Why | None, health: Health | None) -> int:
-    """That of a refusal where the account may not see why, else by how the job is."""
+    """The exit code: NotAllowed's if the reason may not be read, else by the job's health."""
     if reason is not None and reason.category is Category.NOT_ALLOWED:
         return NotAllowed.exit_code
     return health_code(health) if health is not None else 0
@@ -93,7 +93,7 @@ def _next_steps(
 
 
 async def _require_unknown(session: Session, name: str) -> None:
-    """NotFound with the end of its latest run, if the history has one of a job that is in the cluster no longer."""
+    """Raise NotFound with the outcome of the latest run, if the history has one of a deleted job."""
     where = session.namespace, session.watch.server
     known = [
         run for run in await session.launch.runs.all() if run.name == name and (run.namespace, run.server) == where
@@ -116,7 +116,7 @@ async def _require_unknown(session: Session, name: str) -> None:
 
 
 async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) -> tuple[AlarmReport, Health | None]:
-    """How a job is: one that runs by its log for a moment, one that is done by the end of it."""
+    """The job's health: by its live log if it runs, by the log's end if it has ended."""
     report = AlarmReport()
     if job is None:
         return report, None

@@ -1,4 +1,4 @@
-"""What is shown of each kind of row, declared once for the page, the command's table and its JSON; no terminal library.
+"""Columns of each kind of row, declared once for page, command table and JSON.
 
 A module for each kind: what a row holds, its cells, and its columns.
 """

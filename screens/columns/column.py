@@ -1,4 +1,4 @@
-"""A column: what a kind of row shows in the table of a page, in the command's table, and under a key of its JSON."""
+"""A column as shown in a page's table, in the command's table, and in JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMAND: Literal["command"] = "command"
 
 
 class Column(Struct, Generic[RowT], frozen=True):
-    """One column: its title, what a row shows in it, its key in JSON, how wide it may be."""
+    """One column: title, cell, JSON key and width."""
 
     title: str
     cell: Callable[[RowT], Cell]
@@ -51,17 +51,17 @@ class Column(Struct, Generic[RowT], frozen=True):
 
     @property
     def values(self) -> Callable[[RowT], Any]:
-        """What JSON has under its key."""
+        """The function that gives its JSON value."""
         return self.value or self.cell
 
     @property
     def order(self) -> Callable[[RowT], Any] | None:
-        """What rows are sorted by."""
+        """The sort key of rows; None if it cannot be sorted."""
         return self.values if self.sort is True else self.sort
 
     @property
     def floor(self) -> int:
-        """The narrowest it can be: its title has room, and the arrow if it can be sorted."""
+        """The minimum width: room for the title and the sort arrow."""
         return max(self.width or self.least, len(self.title) + (self.sort is not None))
 
     def at(self, row: RowT, width: int) -> Cell:
@@ -69,14 +69,14 @@ class Column(Struct, Generic[RowT], frozen=True):
 
 
 def fact(key: str, meaning: str, value: Callable[[RowT], Any]) -> Column[RowT]:
-    """What is in JSON and in no table."""
+    """A column that only appears in JSON."""
     return Column("", lambda row: "", key, meaning, value, only="json")
 
 
 def since(
     title: str, moment: Callable[[RowT], float], key: str = "", meaning: str = "", *, drop: int = 0
 ) -> Column[RowT]:
-    """A column that counts up from a moment of each row; a moment of 0.0 is shown as nothing, and null in JSON."""
+    """A column with the time since a moment of each row; 0.0 is shown as empty, in JSON null."""
 
     def cell(row: RowT) -> Cell:
         start = moment(row)
@@ -90,7 +90,7 @@ CREATED = "created", "when it was made, seconds since the epoch"
 
 
 class Layout(Struct, Generic[RowT], frozen=True):
-    """The columns of one list of the cluster's objects, and what its rows are made from."""
+    """The columns of one list, and how its rows are made."""
 
     kind: str
     """The kind without which there is not a list."""
@@ -110,7 +110,7 @@ def as_json(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> list[dict[
 
 
 def as_text(columns: Iterable[Column[RowT]], rows: Iterable[RowT]) -> tuple[list[str], list[list[str]], list[bool]]:
-    """The command's table: titles, cells, and which are of numbers; sentences come last, as long as they are."""
+    """(titles, cells, which columns are numeric) of the command's table; long sentences come last."""
     shown = sorted((column for column in columns if column.only in {"", COMMAND}), key=lambda column: column.fill)
     cells = [[plain_text(column.cell(row)) for column in shown] for row in rows]
     return [column.title for column in shown], cells, [column.right for column in shown]

@@ -1,4 +1,4 @@
-"""What Google has around a cluster: clusters and their node pools, builds and images, and places to store in."""
+"""Columns for Google Cloud: clusters, node pools, builds, images and storage."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _build_status(build: Build) -> Cell:
 
 
 def _build_image(build: Build) -> Cell:
-    """What it makes, without the registry that all have."""
+    """The images that the build produces, without their registry."""
     return Span(", ".join(each.rpartition("/")[2] for each in build.images) or "─", "strong")
 
 
@@ -161,7 +161,7 @@ BUCKET, LUSTRE, FILESTORE = "bucket", "Lustre", "Filestore"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Something to store in; `error` says why a kind could not be listed."""
+    """A bucket or file system; `error` says why a kind could not be listed."""
 
     kind: str
     name: str

@@ -1,4 +1,4 @@
-"""A job in words and cells: state, ranks, attempt, place, and what matters most about it now; the columns of jobs."""
+"""Cells and columns of jobs: state, ranks, attempt, location and explanation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobLine:
-    """A JobSet in one snapshot; what follows from the snapshot is worked out when the line is drawn."""
+    """A JobSet in one snapshot; derived values are computed when it is drawn."""
 
     jobset: JobSet
     fleet: Fleet
@@ -70,7 +70,7 @@ class JobLine:
 
     @property
     def up(self) -> int:
-        """Ranks whose pod is ready, or has done its work."""
+        """Number of ranks whose pod is ready or has succeeded."""
         return sum(rank.ready or rank.phase == "Succeeded" for rank in self.ranks)
 
     @property
@@ -79,12 +79,12 @@ class JobLine:
 
 
 def state_cell(line: JobLine) -> Cell:
-    """Glyph and word; the glyph is first, so that no narrow column cuts it."""
+    """The state as glyph and word, glyph first so that narrow columns keep it."""
     return health_runs(line.health, line.ink)
 
 
 def health_runs(health: Health, ink: str = "") -> list[Span]:
-    """How a job is, as a glyph and a word: ▲ while an alarm rings, ◐ while a step is late."""
+    """The health as glyph and word: ▲ during an alarm, ◐ while a step is late."""
     if health.level is Level.BAD:
         glyph = wording.BAD if health.state == JobState.FAILED else Span(GLYPH, "bad")
         return [glyph, Span(f" {health.state}", "bad")]
@@ -94,7 +94,7 @@ def health_runs(health: Health, ink: str = "") -> list[Span]:
 
 
 def ranks_cell(line: JobLine) -> Cell:
-    """Pods that are ready or have done their work, of all."""
+    """Pods that are ready or have succeeded, of all pods."""
     total = line.jobset.ranks
     if line.jobset.state is JobState.SUCCEEDED:
         return Span(f"{total}/{total}", "dim")
@@ -119,7 +119,7 @@ def failure_words(rank: Rank) -> str:
 
 
 def place_words(line: JobLine) -> str:
-    """Where it runs: the smallest place that holds all its nodes."""
+    """The smallest topology domain that holds all its nodes."""
     nodes = [line.fleet.nodes[("", rank.node)] for rank in line.ranks if ("", rank.node) in line.fleet.nodes]
     if not nodes:
         return ""
@@ -135,13 +135,13 @@ def place_words(line: JobLine) -> str:
 
 
 def reasons(line: JobLine) -> tuple[str, str]:
-    """Why it is as it is: our sentence, and the controller's own where that says more, or said otherwise, and when."""
+    """The explanation, and the controller's message if it adds something or disagrees."""
     told = wording.sentence(line.health.words)
     return told, wording.quotation(line.why, told, line.jobset.failure)
 
 
 def last_cell(line: JobLine) -> Cell:
-    """What matters most about it now: why it waits, what failed first, what came of it, or where it runs."""
+    """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
     sick = Span(wording.sentence(health.words), "bad" if health.level is Level.BAD else "waits")
     if state is JobState.SUCCEEDED:
@@ -163,7 +163,7 @@ def last_cell(line: JobLine) -> Cell:
 
 
 def start_words(start: ExpectedStart, now: float) -> str:
-    """When it would start, as said after a label; without its end."""
+    """The expected start as text after a label, without a final period."""
     if not start.at:
         return f"cannot be known: {start.unknown}"
     when = f"{wording.clock_time(start.at, now)}, {wording.moment(start.at, now)}, when {start.after} ends"
@@ -186,7 +186,7 @@ def glance_words(glance: JobProgress) -> list[Span]:
 
 
 def progress_cell(line: JobLine) -> Cell:
-    """How far it is, and how long it will take; of a job that waits when it would start."""
+    """Progress and remaining time; for a waiting job its expected start."""
     if line.start is not None and line.start.at and line.jobset.state is JobState.PENDING:
         return Span(
             f"{'by' if line.start.latest else 'about'} {wording.clock_time(line.start.at, line.fleet.at)}", "dim"
@@ -208,16 +208,14 @@ def progress_cell(line: JobLine) -> Cell:
 
 
 def trend_cell(line: JobLine) -> Cell:
-    """How its loss or bandwidth went."""
+    """A sparkline of its loss or bandwidth."""
     return Span(wording.sparkline(line.glance.trend) if line.glance else "", "accent")
 
 
 def head(
     line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0
 ) -> list[Span]:
-    """State and numbers of a job in one line; `short` leaves out who. Its age is that at `now`, or in the
-    picture if that is later; a job that is gone ages no more.
-    """
+    """State and figures of a job in one line; `short` leaves out owner and location."""
     if line is None:
         glyph = Span("○ ", "dim") if gone else Span("◐ ", "waits")
         return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
@@ -251,18 +249,18 @@ TRAINS = re.compile(r"pretrain|sft|dpo|rlhf|lustre$")  # names of recipes that p
 
 
 def tab_of(recipe: str) -> str:
-    """The tab that shows the progress of a recipe's jobs: nccl, training, or pods where there are no figures."""
+    """The tab with the progress of a recipe's jobs: nccl, training, or pods."""
     return "nccl" if recipe.startswith("nccl") else "training" if TRAINS.search(recipe) else "pods"
 
 
 def first_tab(jobset: JobSet | None) -> str:
-    """The tab that a job's page opens with: its progress; its pods while it waits, and where they failed."""
+    """The tab that a job's page opens with: progress, or pods if it waits or has failed."""
     waits = jobset is None or jobset.state in {JobState.PENDING, JobState.FAILED}
     return "pods" if waits or jobset is None else tab_of(jobset.recipe)
 
 
 def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
-    """Why it is as it is, in sentences; `ended`: how, of one that is gone."""
+    """The explanation as spans; `ended`: how it ended, for a job that is gone."""
     if line is None:
         return [Span(ended) if ended else Span("Waiting for the JobSet to appear in the cluster.", "dim")]
     if gone:
@@ -290,7 +288,7 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
 
 
 def _well(line: JobLine) -> str:
-    """What is said of a job of which nothing is known to be wrong."""
+    """The text for a job without known problems."""
     place = place_words(line)
     if line.jobset.state is JobState.SUCCEEDED:
         return "Done."
@@ -300,7 +298,7 @@ def _well(line: JobLine) -> str:
 
 
 def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
-    """What the log of a rank waits for; empty once its container has started; `over`: no pod will come any more."""
+    """What a rank's log waits for; empty once its container has started; `over`: no pod will come."""
     if pod is None:
         return f"pod {rank} was deleted, and its log with it" if over else f"pod {rank} has not been created yet"
     main = pod.main
@@ -311,7 +309,7 @@ def rank_waits(rank: int, pod: Pod | None, *, over: bool = False) -> str:
 
 
 def _not_begun(line: JobLine, what: str, nothing: str) -> str:
-    """Why a job has printed no figure yet, or `nothing` of one that is over; empty once its first pod runs."""
+    """Why a job has printed no figures yet, or `nothing` if it has ended; empty once its first pod runs."""
     jobset = line.jobset
     if jobset.state is JobState.PENDING:
         return f"{what} has not started: {wording.sentence(line.why.sentence) or 'the job waits in its queue'}"
@@ -322,7 +320,7 @@ def _not_begun(line: JobLine, what: str, nothing: str) -> str:
 
 
 def nccl_waits(line: JobLine) -> str:
-    """What the NCCL panel waits for while there is no table."""
+    """Why the NCCL panel has no table yet."""
     jobset = line.jobset
     if told := _not_begun(line, "The test", "No NCCL table was printed in this job."):
         return told
@@ -333,13 +331,13 @@ def nccl_waits(line: JobLine) -> str:
 
 
 def training_waits(line: JobLine) -> str:
-    """What the training panel waits for while no step has been printed."""
+    """Why the training panel has no step yet."""
     told = _not_begun(line, "Training", "No training step was printed in this job.")
     return told or f"No training step in the log so far ({line.up} of {wording.count(line.jobset.ranks, 'pod')} up)."
 
 
 def events_of(line: JobLine) -> dict[RowKey, Event]:
-    """What was reported of the job, its Jobs, its pods and its Workload, newest first."""
+    """Events of the job, its Jobs, pods and Workload, newest first."""
     fleet, jobset = line.fleet, line.jobset
     workload = fleet.workload_of(jobset)
     uids = {jobset.uid, workload.uid if workload else jobset.uid}
@@ -351,7 +349,7 @@ def events_of(line: JobLine) -> dict[RowKey, Event]:
 
 
 def _share_done(line: JobLine) -> float:
-    """How far it is, from 0 to 1; -1 where that is not known."""
+    """Progress from 0 to 1; -1 if unknown."""
     glance = line.glance
     return (glance.step or 0) / glance.total if glance and glance.total else -1.0
 
@@ -359,7 +357,7 @@ def _share_done(line: JobLine) -> float:
 def job_lines(
     fleet: Fleet, namespace: str | None, whose: Callable[[str], str], glances: Mapping[str, JobProgress] | None = None
 ) -> Iterable[JobLine]:
-    """Youngest first; `glances`: what the ends of logs say, by uid."""
+    """The jobs, newest first; `glances`: their progress by uid."""
     for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
         if namespace in {None, job.namespace}:
             yield JobLine(job, fleet, (glances or {}).get(job.uid), owner=whose(job.owner))

@@ -1,4 +1,4 @@
-"""Node pools and nodes: state, GPUs, what of them is free, and what was measured."""
+"""Cells and columns of node pools and nodes: state, GPUs, bandwidth."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def maintenance_words(at: float, now: float, *, active: bool) -> str:
 
 
 def node_state(node: Node, now: float) -> list[Span]:
-    """What a node is good for now, worst first."""
+    """The state of a node as spans, worst first."""
     runs: list[Span] = []
     if node.is_starting(now):
         why = f": {': '.join(sentence(node.not_ready_reason).split(': ')[:2])}" if node.not_ready_reason else ""
@@ -45,7 +45,7 @@ def node_state(node: Node, now: float) -> list[Span]:
 
 
 def pool_state(pool: Pool, now: float) -> list[Span]:
-    """What is wrong in a pool, or that nothing is."""
+    """The problems of a pool as spans, or that there are none."""
     runs: list[Span] = []
     away = [node for node in pool.nodes if not node.ready]
     starting = len(pool.starting)
@@ -68,7 +68,7 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
 
 
 def _google(pool: Pool) -> list[Span]:
-    """What Google says of a pool, where it was asked: all of it where there is no node to tell more."""
+    """Google's state of a pool, if known: in full for pools without nodes."""
     facts = pool.facts
     if facts is None or (pool.nodes and facts.state == "ok"):
         return []  # what failed and is over stands on the pool's page
@@ -97,7 +97,7 @@ def _in_maintenance(pool: Pool, now: float) -> set[str]:
 
 
 def gpu_bar(pool: Pool, width: int) -> list[Span]:
-    """Used, out of use and free GPUs as one bar, with the figures behind it."""
+    """Used, broken and free GPUs as one bar with figures."""
     total = pool.floor.total
     if not total:
         return []
@@ -117,7 +117,7 @@ def _columns(part: int, whole: int, width: int) -> int:
 
 
 def busbw_cell(node: Node, measured: NodeBandwidth | None) -> list[Span]:
-    """GB/s of the last test that this node took part in, with its trend; else of the last health scan."""
+    """Bandwidth (GB/s) of the node's last test with its trend, else of the last health scan."""
     if measured is not None:
         trend = measured.trend
         ink = "bad" if trend is not None and trend < -FALLEN else "ok" if measured.arrow == "↗" else "dim"
@@ -175,7 +175,7 @@ def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: N
 
 
 def _nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[NodeRow]:
-    """Neighbours in the network together."""
+    """The nodes sorted by topology."""
     every = sorted(fleet.nodes.values(), key=lambda node: (node.pool, node.block, node.subblock, node.host, node.name))
     return (node_row(host(node, fleet), fleet, str) for node in every)
 

@@ -1,4 +1,4 @@
-"""Pods: what they are, where they are, how they do."""
+"""Cells and columns of pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def status_cell(pod: Pod) -> Cell:
 
 
 def ready_cell(pod: Pod) -> Cell:
-    """Ready containers of all that do work."""
+    """Ready containers of all but init containers."""
     mains = [each for each in pod.containers if not each.init]
     return f"{sum(each.ready for each in mains)}/{len(mains)}" if mains else ""
 

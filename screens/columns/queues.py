@@ -1,4 +1,4 @@
-"""Queues and the workloads in them: who waits for what, why, and what would unblock it."""
+"""Cells and columns of queues and workloads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OWN, BORROWED, FREE = "█", "▓", "░"
 
 
 def quota_bar(used: int, nominal: int, borrowed: int, width: int) -> list[Span]:
-    """A bar of that many columns over the larger of quota and use: own use full, borrowed shaded, free light."""
+    """A bar scaled to the larger of quota and usage: own usage full, borrowed shaded, free light."""
     whole = max(nominal, used)
     if whole <= 0 or width <= 0:
         return [Span(" " * max(0, width))]
@@ -71,7 +71,7 @@ class QueueLine(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class WorkloadLine:
-    """A workload, where it stands, and the snapshot its reason is worked out from when it is drawn."""
+    """A workload with its queue position and the snapshot for its explanation."""
 
     workload: Workload
     position: int  # 1 is tried first; 0: it holds quota
@@ -91,7 +91,7 @@ class WorkloadLine:
 
     @property
     def since(self) -> float:
-        """When its wait began, or when it got its quota."""
+        """When it began to wait, or when its quota was reserved."""
         if self.position:
             return self.workload.queued_since
         reserved = next((each for each in self.workload.conditions if each.type == "QuotaReserved"), None)
@@ -99,7 +99,7 @@ class WorkloadLine:
 
 
 def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
-    """Whether a queue hands out anything, and if not, why."""
+    """Whether a queue admits workloads, and if not, why."""
     if stop_policy == "HoldAndDrain":
         return [Span("✗ ", "bad"), Span("stopped, drained", "bad")]
     if stop_policy not in {"", "None"}:
@@ -140,7 +140,7 @@ def _where(workload: Workload) -> str:
 
 
 def name_of(workload: Workload) -> str:
-    """What people call it: the job it belongs to."""
+    """The name shown for a workload: that of its job."""
     return workload.owner_name or workload.name
 
 
@@ -149,14 +149,14 @@ def _priority(workload: Workload) -> Cell:
 
 
 def _used_bar(line: QueueLine, width: int) -> Cell:
-    """A bar of what is used of the nominal quota, with what is borrowed, and the two numbers."""
+    """A bar of used and borrowed quota, with both numbers."""
     account = line.account
     bar = quota_bar(account.used, account.nominal, account.borrowed, width - 12)
     return [*bar, Span(f" {account.used:>4} / {account.nominal:<4}")]
 
 
 def _free(line: QueueLine) -> Cell:
-    """All of it, and where there are several flavors what each has."""
+    """Free quota in total, and per flavor if there are several."""
     total = Span(f"{line.account.free:,}", "ok" if line.account.free else "faint")
     parts = ", ".join(f"{name} {free:,}" for name, free in line.flavors)
     return [total, Span(f" ({parts})", "dim")] if len(line.flavors) > 1 else total
@@ -195,7 +195,7 @@ def queue_line(queue: ClusterQueue, fleet: Fleet, local_queues: tuple[LocalQueue
 
 
 def workload_lines(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[WorkloadLine]:
-    """Unfinished ones by ClusterQueue: those that wait in Kueue's order, then the others."""
+    """Unfinished workloads by ClusterQueue: waiting ones in Kueue's order, then the others."""
     found: list[tuple[Workload, str, int]] = []
     for name in sorted({cluster_queue_name(each, fleet) for each in fleet.workloads.values()}):
         queue = queue_order(fleet, name)

@@ -1,4 +1,4 @@
-"""Runs that are remembered, revisions of releases, and what deleted releases left: cells, sentences, columns."""
+"""Cells and columns of past runs, release revisions and orphaned resources."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _INKS: dict[str, str] = {
 
 
 def outcome_cell(run: RunRecord) -> list[Span]:
-    """Glyph and word, as in the list of jobs; ▲ where an alarm rings, or rang in the end."""
+    """The outcome as glyph and word; ▲ if an alarm is active or was at the end."""
     if run.now is not None and run.open:
         return health_runs(run.now)
     glyph = _ALARM if run.had_problem else _GLYPHS[run.outcome]
@@ -57,7 +57,7 @@ def took_cell(run: RunRecord, now: float) -> Cell:
 
 
 def measure_cell(run: RunRecord) -> Cell:
-    """The figure that a run of its kind is known by: peak bus bandwidth, or the last loss and its step."""
+    """The main figure of the run: peak bus bandwidth, or the last loss with its step."""
     if run.peak_busbw is not None:
         return [Span(f"{run.peak_busbw:,.0f}", "strong"), Span(" GB/s", "dim")]
     if run.nan:
@@ -70,7 +70,7 @@ def measure_cell(run: RunRecord) -> Cell:
 
 
 def run_sentence(run: RunRecord) -> list[Span]:
-    """One run in a sentence: what became of it, and why."""
+    """The run's outcome and reason in one sentence."""
     glyph, state = outcome_cell(run)
     ringing = run.active_alarms(run.ended)
     why = (run.now.words if run.now else "") or run.why or run.nan_words or (ringing[0].text if ringing else "")
@@ -89,7 +89,7 @@ def run_sentence(run: RunRecord) -> list[Span]:
 
 
 def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
-    """Everything known of a run but its values; `by`: who launched it, in another word than the account's name."""
+    """Everything known about a run except its values; `by`: how its owner is shown."""
     seconds = run.seconds(now)
     return (
         ("Recipe", run.recipe),
@@ -113,7 +113,7 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
 
 
 def spoken(run: RunRecord, now: float) -> str:
-    """How another run is called: "one (run 3, succeeded 2 h ago)"."""
+    """A reference to another run: "one (run 3, succeeded 2 h ago)"."""
     return f"{run.name} (run {run.number}, {run.outcome} {wording.moment(run.ended or run.launched, now)})"
 
 
@@ -143,7 +143,7 @@ def _status_cell(release: Release) -> list[Span]:
 
 
 def _updated(release: Release) -> float:
-    """When Helm wrote the revision; 0.0 if it does not say."""
+    """When Helm wrote the revision; 0.0 if unknown."""
     try:
         return datetime.fromisoformat(release.updated).timestamp()
     except ValueError:
@@ -163,7 +163,7 @@ REVISIONS: tuple[Column[Release], ...] = (
 
 
 def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -> str:
-    """Who launched those of these jobs that whoever asks did not, for a question; empty if nobody else is known to."""
+    """The other owners of these jobs, as text for a question; empty if there are none."""
     owners = [owner for plan in plans if (owner := whose(plan.owner)) not in {"", YOU}]
     if not owners:
         return ""
@@ -172,7 +172,7 @@ def launched_by_others(plans: Sequence[StopPlan], whose: Callable[[str], str]) -
 
 
 def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
-    """What stopping a job takes with it and what it leaves; `owner`: who launched it, "you" for whoever asks."""
+    """What stopping a job removes and keeps; `owner`: who launched it, "you" for this person."""
     goes = ", ".join(plan.goes)
     whose = f", launched by {owner}, not by you" if owner not in {"", YOU} else ""
     if short:

@@ -1,4 +1,4 @@
-"""Tunnels: what is open, to which pod, and what went through."""
+"""Cells and columns of tunnels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _state_cell(tunnel: Tunnel) -> Cell:
 
 
 def ports_cell(tunnel: Tunnel) -> Cell:
-    """Here and there; one number where both are the same."""
+    """Local and remote ports; one number if they are equal."""
     pairs = (
         f"{each.local}→{each.remote}" if each.local != each.remote else f"{each.local}" for each in tunnel.listeners
     )

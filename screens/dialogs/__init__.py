@@ -1,1 +1,1 @@
-"""Questions, each with a typed answer, and the flows that ask them."""
+"""Dialogs with typed answers, and the flows that use them."""

@@ -1,4 +1,4 @@
-"""Image builds from any page: asked for with their settings, cancelled, and launched from."""
+"""Dialogs to start and cancel image builds, and to launch with an image."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MEANINGS = {
 
 
 class AskBuild(Question["BuildPlan | None"]):
-    """A line for each substitution; the answer is a plan without faults, None if it is cancelled."""
+    """Asks for each substitution of a build; the answer is a valid plan, None if cancelled."""
 
     DEFAULT_CSS = """
     AskBuild > VerticalScroll { width: 110; max-width: 95%; border-subtitle-color: $ink-dim; padding: 1 2; }
@@ -127,7 +127,7 @@ OWN = "a folder of yours"
 
 
 async def start_build(screen: LiveScreen) -> Build | None:
-    """Ask what, and with what; the build, once it has begun."""
+    """Ask for context and settings and start a build; None if cancelled."""
     images = screen.app.google.images
     known = await images.contexts()
     choices = [Choice(each.name, each.title) for each in known]
@@ -161,7 +161,7 @@ def _typed(text: str) -> Path:
 
 
 async def cancel_build(screen: LiveScreen, build: Build) -> Build | None:
-    """Ask, then end it; None if it goes on."""
+    """Cancel a build after confirmation; None if it continues."""
     if build.over:
         screen.notify(f"It is over: {build.status}.", markup=False)
         return None

@@ -33,7 +33,7 @@ _EVERY = 0.1  # seconds between two drawings of the progress
 
 
 class CopyDialog(WorkDialog):
-    """Asks for both paths, copies, says how it went; what is stopped is gone on with by the same copy."""
+    """Asks for both paths, copies, and reports the result; a stopped copy can be resumed."""
 
     DEFAULT_CSS: ClassVar[str] = """
     CopyDialog > Vertical { width: 90; max-width: 95%; padding: 1 2; }
@@ -134,7 +134,7 @@ async def send_to_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 async def copy_files(
     screen: LiveScreen, namespace: str, pod: str, where: str, container: str = "", *, fetch: bool
 ) -> None:
-    """A dialog that copies from a pod to this machine, or to it; no container: the one that does the work."""
+    """Open the dialog to copy from a pod or to it; without a container the main one is used."""
 
     async def perform(source: str, target: str, progress: Listener) -> CopyReport:
         found = screen.app.fleet.pods.get((namespace, pod))

@@ -1,4 +1,4 @@
-"""VS Code and its kin in a rank: set up SSH after asking, then open an editor, or hand over its link."""
+"""Opens VS Code or another editor in a rank, after setting up SSH with confirmation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def how(editor: Editor) -> str:
 
 
 class EditorDialog(Question[Editor | None]):
-    """Enter takes the editor under the cursor; None if it is cancelled."""
+    """Choose an editor; None if cancelled."""
 
     DEFAULT_CSS = """
     EditorDialog > Vertical { width: 100; max-width: 95%; max-height: 95%; }
@@ -86,7 +86,7 @@ class EditorDialog(Question[Editor | None]):
             yield Static("Enter opens it, c copies the ssh command, l the link, Esc closes.", classes="hint")
 
     def on_resize(self, event: events.Resize) -> None:
-        """What was done, and the way by hand, need the room on a low screen."""
+        """Hide parts of the dialog on a low screen."""
         self.set_class(event.size.height < 30, "-low")
 
     def on_mount(self) -> None:
@@ -115,7 +115,7 @@ class EditorDialog(Question[Editor | None]):
 
 
 def by_hand(editor: Editor) -> Text:
-    """The link, which terminals with OSC 8 open by a click, and the steps."""
+    """The editor's link, clickable in terminals with OSC 8, and the manual steps."""
     text = Text()
     if editor.link:
         text.append(f"{editor.link}\n", Style(link=editor.link, underline=True))
@@ -127,7 +127,7 @@ WAIT = 10.0  # seconds for which a pod that is being replaced is waited for whil
 
 
 async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """Make the rank known to ssh, the person agreeing, and show what can be opened in it; runs in a worker."""
+    """Set up SSH to the rank after confirmation and offer editors; runs in a worker."""
     attach, jobset = screen.session.attach, line.jobset
     plan = await attach.plan(jobset.namespace, jobset.name, rank.number, wait=WAIT)
     if plan.adds_key or plan.adds_line:
@@ -141,7 +141,7 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> 
 
 
 async def open_in(screen: LiveScreen, editor: Editor, host: SshHost) -> None:
-    """Start the editor; one that is not on this machine has its link copied, or its name where it has no link."""
+    """Start the editor; if it is not installed, copy its link or the host name instead."""
     if editor.command:
         await screen.session.attach.start(editor)
         screen.notify(f"{editor.title} opens {host.host}.", timeout=4, markup=False)
@@ -157,7 +157,7 @@ async def diagnose_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 
 
 def consequences(plan: SshPlan) -> list[str]:
-    """What the person agrees to."""
+    """What setting up SSH will do, for the confirmation."""
     lines = []
     if plan.makes_key:
         lines.append(f"No usable key without a passphrase was found: {plan.key} is created.")

@@ -31,7 +31,7 @@ USUAL = "   ".join(f"{port} {name}" for port, name in USUAL_PORTS.items())
 
 
 class AskPorts(Question["Answer | None"]):
-    """Asks; the answer is the ports as written and whether to keep them open, None if it is cancelled."""
+    """Asks for ports and whether to keep the tunnel open; None if cancelled."""
 
     DEFAULT_CSS = """
     AskPorts > Vertical { width: 70; max-width: 90%; padding: 1 2; }
@@ -92,7 +92,7 @@ async def forward_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 
 
 async def forward_pod(screen: LiveScreen, pod: Pod) -> None:
-    """The same to a pod: to the rank it fills, if it is of a job, for that lasts longer than the pod."""
+    """Open a tunnel to a pod, or to its rank if it belongs to a job, as a rank outlives its pod."""
     fleet = screen.app.fleet
     jobset = fleet.jobsets.get((pod.namespace, pod.jobset)) if pod.jobset else None
     here = next((rank for rank in ranks(jobset, fleet) if rank.name == pod.name), None) if jobset else None

@@ -1,4 +1,4 @@
-"""The dialogs of a launch: what will be created, a pasted values.yaml or helm command, profiles, launching again."""
+"""Dialogs of a launch: confirmation, pasted values or helm commands, profiles, repeating a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class LaunchLook(Question[bool]):
-    """Shows it; Enter or the launch key once more launches, Esc goes back to the form."""
+    """Shows what will be created; Enter or the launch key confirms, Esc goes back to the form."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LaunchLook > Vertical { height: 90%; }
@@ -86,7 +86,7 @@ class LaunchLook(Question[bool]):
 
 
 class PasteDialog(Question[str | None]):
-    """Asks for the text; None if it is cancelled."""
+    """Asks for the text to paste; None if cancelled."""
 
     DEFAULT_CSS: ClassVar[str] = """
     PasteDialog > Vertical { max-width: 120; height: 70%; }
@@ -114,7 +114,7 @@ class PasteDialog(Question[str | None]):
 
 
 class PasteReport(Question[None]):
-    """What was taken and what was not, each with its reason."""
+    """Shows what was taken from a pasted text, and what was not and why."""
 
     DEFAULT_CSS: ClassVar[str] = """
     PasteReport > Vertical { max-width: 110; max-height: 85%; }
@@ -140,7 +140,7 @@ class PasteReport(Question[None]):
 
 
 async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan) -> None:
-    """The server checks, a person looks once, and it is launched; else it is said why not, and the form stays."""
+    """Dry-run the plan, ask for confirmation and launch it; on refusal show why and keep the form."""
     session = screen.app.session
     screen.sum_line.runs = (Span("◐ ", "waits"), Span(f"The API server checks {plan.name} …"))
     try:
@@ -178,7 +178,7 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
 
 
 async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
-    """What the server says goes to the field it speaks of, and into a toast; what is left of it may be removed."""
+    """Show the server's refusal at its field and as a toast, and offer to remove leftovers."""
     faults = screen.app.session.launch.drafting.faults(plan, error)
     draft.server_says = {fault.path: fault.message for fault in reversed(faults)}
     screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
@@ -204,7 +204,7 @@ async def _offer_removal(screen: LaunchScreen, namespace: str, name: str) -> Non
 
 
 async def apply_paste(screen: LaunchScreen, text: str) -> None:
-    """Fills the form with what a text says; what could not be taken is named, and what was there is one undo away."""
+    """Fill the form from a text, report what was not taken; one undo restores the old values."""
     here = screen.draft
     if here is None or not text.strip():
         return
@@ -240,7 +240,7 @@ async def apply_paste(screen: LaunchScreen, text: str) -> None:
 
 
 def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
-    """The form as another screen asked for it; what was there is one undo away."""
+    """Fill the form as another screen requested; one undo restores the old values."""
     draft = screen.pick_recipe(wish.recipe) if wish.recipe else screen.draft
     if draft is None:
         screen.app.notify(f"The chart has no recipe {wish.recipe}.", severity="error", markup=False)
@@ -265,7 +265,7 @@ AGAIN = 2.0
 
 
 def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None) -> None:
-    """The launch form with a run's values; its differences are shown against the run they are to be compared with."""
+    """Open the launch form with a run's values; differences are shown against `other`."""
     now = time.time()
     said = f"Values of {run.name}, launched {wording.moment(run.launched, now)}."
     if run.left_out:
@@ -276,9 +276,7 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
 
 
 async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
-    """The launch form with the values of a job's release, or what the job itself tells of them; as it stands where the
-    job is of no recipe.
-    """
+    """Open the launch form with a job's values."""
     if not (jobset.release or jobset.recipe):
         screen.notify(f"{jobset.name} was not launched from a recipe.", severity="warning", markup=False)
         screen.app.switch_mode("launch")
@@ -302,7 +300,7 @@ async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
 
 
 def open_job(screen: LiveScreen, run: RunRecord, page: str = "job") -> None:
-    """The page of a run's job (or its release's), if it still lives and is no other of the same name."""
+    """Open the page of a run's job or release, if it still exists and is the same job."""
     jobset = screen.app.fleet.jobsets.get(run.key)
     if jobset is None or (run.uid and jobset.uid != run.uid):
         screen.notify(f"The job {run.name} is not in this cluster any more.", severity="warning", markup=False)
@@ -311,7 +309,7 @@ def open_job(screen: LiveScreen, run: RunRecord, page: str = "job") -> None:
 
 
 def open_release(screen: LiveScreen, key: tuple[str, str]) -> None:
-    """The release that a job came from, or that none made it; a job's own name stands for one that is gone."""
+    """Open the release of a job, or say that no release made it."""
     jobset = screen.app.fleet.jobsets.get(key)
     if jobset is not None and not jobset.release:
         screen.notify(f"{jobset.name} belongs to no Helm release: nothing to change or roll back.", severity="warning",
@@ -321,7 +319,7 @@ def open_release(screen: LiveScreen, key: tuple[str, str]) -> None:
 
 
 async def pick_profile(screen: LaunchScreen) -> None:
-    """Lay the values of a profile over what is in the form; what was there is one undo away."""
+    """Merge a chosen profile into the form; one undo restores the old values."""
     profiles, draft = screen.app.session.launch.profiles, screen.draft
     if draft is None:
         return
@@ -336,7 +334,7 @@ async def pick_profile(screen: LaunchScreen) -> None:
 
 
 async def lay_default(screen: LaunchScreen, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
-    """Lay the default profile under a form that is new, unless something else was put into it meanwhile."""
+    """Merge the default profile into a new form, unless it was changed meanwhile."""
     name = await screen.app.session.launch.profiles.default()
     if name:
         await _lay_named(screen, draft, name, untouched)
@@ -368,19 +366,19 @@ ASK_GOOGLE_AGAIN = 30.0  # seconds
 
 
 class GoogleOffers:
-    """As far as one form has asked."""
+    """The choices from Google that one form has requested so far."""
 
     def __init__(self) -> None:
         self._known: dict[str, FieldChoices] = {}
         self._asked: dict[str, float] = {}
 
     def over(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
-        """What there is to choose from, with what Google has beyond it."""
+        """The choices extended by Google's."""
         none = {kind: FieldChoices(kind) for kind in self._known}
         return {**offers, **{kind: {**none, **offers}[kind].joined(more) for kind, more in self._known.items()}}
 
     def wants(self, kind: str) -> bool:
-        """Whether Google is to be asked for that kind now; from then on it is being asked."""
+        """Whether to ask Google for that kind now; marks it as requested."""
         now = time.monotonic()
         if kind not in GOOGLE_KINDS or now < self._asked.get(kind, -ASK_GOOGLE_AGAIN) + ASK_GOOGLE_AGAIN:
             return False

@@ -1,4 +1,4 @@
-"""What can be done with pods and ranks on any page; each action is a function and a line here."""
+"""The actions on pods and ranks that all pages share."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class PodActions(LiveScreen):
     @property
     @abstractmethod
     def pod_keys(self) -> list[Key]:
-        """Keys of the pods an action is about, at this moment."""
+        """Keys of the pods that an action applies to now."""
 
     @property
     def container(self) -> str:
-        """Container an action is about; empty: the pod's first."""
+        """The container that an action applies to; empty for the pod's first."""
         return ""
 
     def pods(self) -> list[Pod]:
@@ -106,7 +106,7 @@ class PodActions(LiveScreen):
             await copy_files(self, pod.namespace, pod.name, f"pod {pod.name}", self.container, fetch=fetch)
 
     def living_pods(self) -> list[Pod]:
-        """The pods an action is about, but for one whose container has ended: what is left to do with it is said."""
+        """The pods that an action applies to; empty, with a notification, if the container has ended."""
         pods = self.pods()
         if pods and (ended := pods[0].ended_text(self.container)):
             self.notify(f"{ended}. {AFTER_THE_END}", severity="warning", timeout=8, markup=False)
@@ -114,7 +114,7 @@ class PodActions(LiveScreen):
         return pods
 
     def running_pods(self) -> list[Pod]:
-        """The pods an action is about, if they run; else it is said that they do not."""
+        """The pods that an action applies to if they run; else empty, with a notification."""
         pods = self.living_pods()
         if pods and pods[0].phase != "Running":
             self.notify(f"{pods[0].name} does not run ({pods[0].status}).", severity="warning", markup=False)
@@ -123,7 +123,7 @@ class PodActions(LiveScreen):
 
     @work(group="actions")
     async def action_editor(self) -> None:
-        """The same as on its job's page: names for ssh are names of ranks."""
+        """Open an editor as on the job's page, since ssh names belong to ranks."""
         from screens.dialogs.editor import open_editor_in_rank
 
         pods, fleet = self.pods(), self.app.fleet
@@ -168,7 +168,7 @@ def consequences(pods: list[Pod]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RankAction:
-    """One action. Its function runs in a worker, so it may ask (`push_screen_wait`) and may take its time."""
+    """One action on a rank; its function runs in a worker and may ask questions."""
 
     name: str
     key: str
@@ -187,7 +187,7 @@ class RankAction:
         return f"on_rank('{self.name}')"
 
     def refusal(self, rank: Rank) -> str:
-        """Why it cannot be done with that rank now; empty if it can."""
+        """Why the action is not possible for that rank now; empty if it is."""
         if not (self.running or self.alive):
             return ""
         if rank.pod is not None and rank.pod.ended_text():
@@ -234,7 +234,7 @@ async def shell_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 
 
 async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: str = "", *, title: str = "") -> None:
-    """Hands the terminal to a shell in that pod and takes it back when the shell ends; to be run in a worker.
+    """Run a shell in that pod on this terminal until it ends; to be run in a worker.
 
     Asks which container when several run. When the pod is replaced meanwhile, offers the next one.
     """
@@ -260,7 +260,7 @@ async def open_shell(screen: LiveScreen, namespace: str, pod: str, container: st
 
 
 async def _choose(screen: LiveScreen, pod: Pod | None) -> str | None:
-    """The container: the only one that runs, else the one the person picks; None if it is cancelled."""
+    """The only running container, else the one that the person chooses; None if cancelled."""
     main = pod.main.name if pod and pod.main else ""
     running = [each for each in pod.containers if each.state == "running"] if pod else []
     if len(running) < 2 or pod is None:
@@ -273,7 +273,7 @@ async def _choose(screen: LiveScreen, pod: Pod | None) -> str | None:
 async def _lend_terminal(
     screen: LiveScreen, namespace: str, pod: str, container: str, title: str
 ) -> tuple[int, ConsoleError | None]:
-    """Exit code of a shell, and what went wrong."""
+    """Run a shell on this terminal: (exit code, error)."""
     app = screen.app
     code = 1
     failure: ConsoleError | None = None
@@ -297,7 +297,7 @@ async def _lend_terminal(
 
 
 async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
-    """The pod to go on in, if the person wants to: the same one if it still runs, else the one that replaces it."""
+    """The pod to continue in, if the person agrees: the same if it still runs, else its successor."""
     over = f"{pod.name} has ended, and no pod replaces it."
     became = pod_fate(screen.app.fleet, pod)
     if became is PodFate.OVER:

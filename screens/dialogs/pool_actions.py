@@ -1,4 +1,4 @@
-"""What can be done with node pools and nodes, each after a question: resize, limits, report, cordon."""
+"""The actions on node pools and nodes, each with confirmation: resize, limits, report, cordon."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NodeActions(LiveScreen):
-    """A screen with nodes to choose from."""
+    """A page on which nodes can be selected."""
 
     CHANGES_CLUSTER = frozenset({"cordon", "uncordon"})
     SUBJECT = LiveScreen.SUBJECT | {"node"}
@@ -37,7 +37,7 @@ class NodeActions(LiveScreen):
     @property
     @abstractmethod
     def node_names(self) -> list[str]:
-        """Names of the nodes an action is about, at this moment."""
+        """Names of the nodes that an action applies to now."""
 
     def nodes(self) -> list[Node]:
         nodes = self.app.fleet.nodes
@@ -66,7 +66,7 @@ class NodeActions(LiveScreen):
 
     @work(group="actions")
     async def set_cordon(self, nodes: list[Node], *, on: bool) -> None:
-        """Cordon or uncordon these nodes, if the answer is yes."""
+        """Cordon or uncordon these nodes after confirmation."""
         verb = "Cordon" if on else "Uncordon"
         title = f"{verb} {nodes[0].name}?" if len(nodes) == 1 else f"{verb} {len(nodes)} nodes?"
         stays = "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again."
@@ -84,13 +84,13 @@ class NodeActions(LiveScreen):
 
 
 class PoolsScreen(LiveScreen):
-    """Follows what Google says of the cluster's node pools, as long as somebody looks."""
+    """A page that polls Google's data on the node pools while it is visible."""
 
     pools: PoolsSnapshot | None = None  # what Google said last
     _asked: Session | None = None
 
     def look_again(self) -> None:
-        """Follow what Google says from now on, not waiting for the next look."""
+        """Poll Google at once and from then on."""
         if self.app.connected:
             self._asked = self.session
             self._follow(self.session)
@@ -124,7 +124,7 @@ class PoolsScreen(LiveScreen):
 
 
 class PoolSizes(PoolsScreen):
-    """A screen with a pool to choose."""
+    """A page on which a node pool can be selected."""
 
     CHANGES_CLUSTER = frozenset({"resize", "limits"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -137,10 +137,10 @@ class PoolSizes(PoolsScreen):
     @property
     @abstractmethod
     def facts(self) -> PoolStatus | None:
-        """The pool as Google has it; None while that is not known."""
+        """The selected pool as Google reports it; None while unknown."""
 
     def offers(self) -> dict[str, object]:
-        """Only what Google would do: DWS sizes its pools itself, between their limits."""
+        """The actions that Google allows for the pool: DWS sizes its pools itself."""
         facts = self.facts
         sized = facts and not (facts.pool.queued or facts.pool.flex_start)
         return super().offers() | {"resize": sized, "limits": facts}

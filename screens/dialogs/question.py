@@ -1,4 +1,4 @@
-"""The base of every dialog, and its usual forms: a confirmation, a line of text, a choice from a list, some work."""
+"""The base of all dialogs, and common ones: confirmation, text input, choice, work with progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Question(ModalScreen[ScreenResultType]):
-    """A dialog, which takes only its first answer: a second one on its way would close the page behind it."""
+    """A dialog that takes only its first answer: a second one would close the page behind it."""
 
     DEFAULT_CSS = """
     Question > Vertical, Question > VerticalScroll {
@@ -49,7 +49,7 @@ class Question(ModalScreen[ScreenResultType]):
 
 
 class Confirm(Question[bool]):
-    """Asks; the answer is whether to do it. Enter at once keeps everything as it is."""
+    """Asks yes or no; Enter alone means no."""
 
     DEFAULT_CSS = """
     Confirm > Vertical {
@@ -82,7 +82,7 @@ class Confirm(Question[bool]):
                 yield Button(f"{self._verb} (y)", id="yes", variant="error", compact=True)
 
     def on_mount(self) -> None:
-        """The harmless answer is the one under Enter."""
+        """Focus the "no" button."""
         self.query_one("#no").focus()
 
     @on(Button.Pressed)
@@ -115,7 +115,7 @@ class Prompt(Question[str | None]):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One entry: what is given back, what is shown of it, and whether it is the present one."""
+    """One entry of a choice: value, text, and whether it is the current one."""
 
     value: str
     note: str = ""
@@ -136,7 +136,7 @@ class ChoiceTable(ResourceTable[Choice]):
 
 
 class Pick(Question[str | None]):
-    """Type to narrow, Enter takes the row under the cursor; None if it is cancelled."""
+    """Choose from a list that typing narrows; None if cancelled."""
 
     DEFAULT_CSS = """
     Pick > Vertical { width: 90; max-width: 95%; height: 20; }
@@ -191,14 +191,14 @@ _GLYPHS = {"bad": "✗ ", "ok": "● ", "waits": "⚠ ", "dim": "◐ "}
 
 
 class WorkDialog(Question[None], metaclass=Abstract):
-    """Does something as often as it is asked to, until it is closed; Esc stops that first."""
+    """Performs work repeatedly until closed; Esc first stops the running work."""
 
     status = getters.query_one("#status", SentenceLine)
     busy = False
 
     @abstractmethod
     def stopped_words(self) -> str:
-        """What is said once the work was stopped."""
+        """The text shown after the work was stopped."""
 
     def action_leave(self) -> None:
         if not self.busy:

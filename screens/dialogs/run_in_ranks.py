@@ -1,4 +1,4 @@
-"""A command in many ranks at once, equal outputs together; and a quick NCCL test inside one pod."""
+"""Dialogs for a command in many ranks, and for a quick NCCL test in one pod."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def group_lines(group: OutputGroup) -> list[str]:
 
 
 class ExecAll(WorkDialog):
-    """Asks for a command and for ranks, runs it, shows what came; again with another command until it is closed."""
+    """Asks for command and ranks, runs it and shows grouped outputs, repeatedly."""
 
     DEFAULT_CSS: ClassVar[str] = """
     ExecAll > Vertical { width: 94%; max-width: 140; height: 90%; }
@@ -136,7 +136,7 @@ class ExecAll(WorkDialog):
 
 
 class QuickNccl(WorkDialog):
-    """Runs the test when it is told to; again until it is closed."""
+    """Runs the NCCL test on request, repeatedly."""
 
     DEFAULT_CSS: ClassVar[str] = """
     QuickNccl > Vertical { width: 94%; max-width: 140; height: 90%; }
@@ -197,7 +197,7 @@ class QuickNccl(WorkDialog):
 
 
 async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """Opens the dialog; which pod fills a rank is looked up when the command is run."""
+    """Open the dialog; the pods of the ranks are looked up when the command is run."""
     jobset = line.jobset
 
     async def perform(numbers: Sequence[int], argv: Sequence[str], ended: Callable[[RankOutput], None]) -> None:
@@ -210,7 +210,7 @@ async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
 
 
 async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
-    """Open the dialog; the pod is the one that was chosen."""
+    """Open the dialog for the rank's current pod."""
     jobset, pod, test = line.jobset, rank.pod, QuickTest()
     assert pod is not None
     node = screen.app.fleet.nodes.get(("", pod.node))

@@ -1,4 +1,4 @@
-"""Saving a log's lines, or a panel's table, object or picture, to a file whose ending says the format."""
+"""Saves a log, table, object or chart to a file; the extension selects the format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = 5000
 
 
 async def save_log(screen: LiveScreen, text: Text, name: str) -> None:
-    """Asks where to, then writes what is shown; to be run in a worker."""
+    """Ask for a file and write the shown lines; to be run in a worker."""
     place = await screen.app.push_screen_wait(Prompt("Save the lines that are shown to", f"{name}.log"))
     if not place:
         return
@@ -33,7 +33,7 @@ async def save_log(screen: LiveScreen, text: Text, name: str) -> None:
 
 
 def write_lines(text: Text, place: str) -> int:
-    """All lines of the text into a new file that only its owner may read; how many. BadInput: no lines, or no file."""
+    """Write all lines to a new file with mode 0600; returns their number. BadInput: no lines, or no file."""
     total = len(text)
     if not total:
         raise BadInput("There are no lines to save.", "Wait for new lines, or clear the filter with esc.")
@@ -46,7 +46,7 @@ def write_lines(text: Text, place: str) -> int:
 
 @contextmanager
 def _new_file(place: str) -> Iterator[TextIO]:
-    """A file that only its owner may read; BadInput if it is there already, or cannot be written."""
+    """Create a file with mode 0600; BadInput if it exists or cannot be written."""
     file = Path(place).expanduser()
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -62,7 +62,7 @@ KINDS = ("csv", "json", "svg")
 
 
 async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str]) -> None:
-    """Asks where to and writes there what `text` gives for that kind of file; to be run in a worker."""
+    """Ask for a file and write what `text` returns for its extension; to be run in a worker."""
     hint = "The ending says what it becomes: .csv, .json or .svg. Esc cancels."
     place = await screen.app.push_screen_wait(Prompt("Save as", name, hint=hint))
     if not place:
@@ -73,7 +73,7 @@ async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str])
 
 
 def write_export(place: str, text: Callable[[str], str]) -> None:
-    """A new file that only its owner may read. BadInput for another ending, and if it cannot be made."""
+    """Write a new file with mode 0600. BadInput for another extension or if it cannot be created."""
     kind = Path(place).suffix.lower().removeprefix(".")
     if kind not in KINDS:
         raise BadInput(f"{Path(place).name} has no ending that says what to write.", "End it in .csv, .json or .svg.")

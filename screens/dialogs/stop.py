@@ -1,4 +1,4 @@
-"""Stopping jobs: the question that says what goes and what stays, then the doing."""
+"""Stops jobs after a confirmation that lists what is removed and kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = 4  # jobs of which all is said; of more, what goes with each, in a line
 
 
 async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, ConsoleError | None]:
-    """What would go and stay; by the snapshot alone where Helm's record cannot be read or is refused, and why that."""
+    """What stopping removes and keeps; from the snapshot alone if Helm's record cannot be read, with the error."""
     from console.launch.stop import plan_from_snapshot  # loaded with what asks Helm
 
     try:
@@ -32,7 +32,7 @@ async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, Conso
 
 
 def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleError | None]]) -> list[str]:
-    """What goes and what stays with all of them."""
+    """What stopping all of them removes and keeps."""
     lines, short = [], len(plans) > MOST
     for plan, error in plans:
         lines += stop_lines(plan, screen.app.whose(plan.owner), short=short and error is None)
@@ -42,7 +42,7 @@ def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleEr
 
 
 async def stop_jobs(screen: LiveScreen, keys: Sequence[Key]) -> bool:
-    """Asks once for all of them, then stops each; whether anything was asked to go. To be run in a worker."""
+    """Confirm once and stop each job; returns whether any was. To be run in a worker."""
     jobsets = screen.app.fleet.jobsets
     found = [jobsets[key] for key in keys if key in jobsets]
     if not found:

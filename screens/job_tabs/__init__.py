@@ -1,1 +1,1 @@
-"""Tabs of a job's page, one a module; `TABS` in `screens.pages.job` says which there are and in which order."""
+"""One module per tab of a job's page; `TABS` in `screens.pages.job` lists them in order."""

@@ -40,7 +40,7 @@ _CELL = 6
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """The GPUs of one pod, beside the median over all pods of the metric that is shown."""
+    """The GPUs of one pod, with the median over all pods of the shown metric."""
 
     gpus: RankGpus
     metric: GpuMetric
@@ -58,7 +58,7 @@ class GpuRow:
 
 
 def gpu_cell(row: GpuRow, index: int) -> Cell:
-    """A bar and a number: ✗ a fault, ▼ and ▲ far from the others."""
+    """A bar and a number; ✗ marks a fault, ▼ and ▲ outliers."""
     gpu = row.gpu(index)
     if gpu is None:
         return ""
@@ -119,7 +119,7 @@ class GpuTable(ResourceTable[GpuRow]):
 
 
 class GpusTab(JobTab):
-    """Reads the GPUs while it is in front, and only then."""
+    """Reads the GPUs while it is visible."""
 
     CHANGES_CLUSTER = frozenset({"source"})
     NAME = "gpus"
@@ -235,7 +235,7 @@ class GpusTab(JobTab):
 
 
 def row_words(rank: RankGpus, now: float) -> list[Span]:
-    """One rank in words: what its worst GPU shows in everything that is measured."""
+    """The worst GPU of a rank in every metric, as text."""
     runs = [Span(f"pod {rank.rank}", "strong"), Span(f"  {rank.node}", "dim")]
     if rank.problem:
         return [*runs, Span(f"  {rank.problem}", "waits")]

@@ -1,4 +1,4 @@
-"""The X-ray of a job that hangs: who is not where the others are, why, and what to do; one key."""
+"""The hang report of a job: which ranks are elsewhere, why, and what to do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FLAME = 10.0  # seconds of a flame graph
 
 
 class GroupTable(ResourceTable["HangGroup"]):
-    """Processes at the same place, those for whom the others wait first."""
+    """Groups of processes at the same place; those that the others wait for come first."""
 
     NOUN = "group"
     EMPTY = Notice("This job has not been inspected yet.", "H inspects it: the stacks of every process of the job.")
@@ -50,7 +50,7 @@ class GroupTable(ResourceTable["HangGroup"]):
     )
 
     def row_text(self, row: HangGroup) -> str:
-        """Place, ranks and all calls of their stacks, so that the filter finds what py-spy printed."""
+        """Place, ranks and all stack frames, so that the filter finds them."""
         calls = {
             frame.function
             for each in row.members
@@ -68,7 +68,7 @@ def _call(group: HangGroup) -> Span:
 
 
 class HangTab(JobTab):
-    """Looks when it is opened, and again by its key."""
+    """Makes a hang report when opened, and again by its key."""
 
     CHANGES_CLUSTER = frozenset({"install", "record", "facts"})
     NAME = "hang"
@@ -152,7 +152,7 @@ class HangTab(JobTab):
             await self._ask_to_install(report)
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
-        """How a job ended may be known only after it was looked for."""
+        """Update the text on how the job ended, which may become known late."""
         if self.ended and self.report is None:
             self._tell_gone()
 
@@ -224,7 +224,7 @@ class HangTab(JobTab):
 
     @work(group="actions")
     async def action_facts(self) -> None:
-        """A file of /proc of the process under the cursor."""
+        """Show a file in /proc of the selected process."""
         process = self._process()
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""What the ranks print: one of them, all merged by time, or what they agree on; over restarts and new pods."""
+"""The log of a job: one rank, all ranks merged by time, or lines that ranks have in common."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TITLES = {"one": "One pod", "all": "All pods", "agreed": "Identical lines"}
 
 
 class LogTab(JobTab):
-    """Follows from the first time it is opened, in front or not."""
+    """Follows the log from its first opening on, visible or not."""
 
     NAME = "log"
     KEY = "l"
@@ -76,7 +76,7 @@ class LogTab(JobTab):
         return self.view.lines
 
     def activated(self) -> None:
-        """From here on it is followed: where the alarm came from, or in the pod that prints iterations."""
+        """Start to follow: at the alarm's line, or in the pod that prints the steps."""
         first, alarm = not self._asked, self._alarm()
         if first:
             self._asked = True
@@ -91,7 +91,7 @@ class LogTab(JobTab):
 
     @work(group="place", exclusive=True)
     async def _look_for_place(self) -> None:
-        """Choose the pod that somebody who opens the log wants to see, as soon as its lines have come."""
+        """Select the pod that is most relevant, as soon as its lines have arrived."""
         pod: int | None = None
         alarm: Alarm | None = None
         place: LogLocation | None = None
@@ -124,7 +124,7 @@ class LogTab(JobTab):
     @on(LogView.NoError)
     @work(group="errors", exclusive=True)
     async def look_elsewhere(self) -> None:
-        """Whether another pod tells of an error."""
+        """Find out whether another pod's log has an error."""
         if self.mode != "one" or self._log is None:
             return
         found = await asyncio.to_thread(first_matches, self._parts(), FIRST_ERROR)
@@ -184,7 +184,7 @@ class LogTab(JobTab):
             self._tell()
 
     async def _renew_while_open(self, log: JobLog) -> None:
-        """Draw what came, a few times a second, while anything comes and somebody looks."""
+        """Draw new lines a few times a second while the tab is visible."""
         with log.subscribe() as news:
             while not log.closed:
                 await news.wait()
@@ -206,7 +206,7 @@ class LogTab(JobTab):
     # what is shown
 
     def _show_log(self, *, again: bool = False) -> None:
-        """The text of this mode; `again`: the same one, of which there are more parts."""
+        """Show the text of the current mode; `again`: the same text with more segments."""
         log = self._log
         if log is None:
             return
@@ -228,13 +228,13 @@ class LogTab(JobTab):
         self._tell()
 
     def _parts(self, rank: int | None = None) -> list[LogSegment]:
-        """Those of the log that is followed now, of one rank or all."""
+        """The log segments of one rank, or of all."""
         if self._log is None:
             return []
         return self._log.parts if rank is None else self._log.segments_of(rank)
 
     def _which(self, part: LogSegment) -> str:
-        """Which attempt and container a line of a rank is from, where there are several."""
+        """The attempt and container of a line, if there are several."""
         every = self._parts(part.rank)
         said = [f"attempt {part.attempt + 1}"] if len({each.attempt for each in every}) > 1 else []
         said += [part.container] if len({each.container for each in every}) > 1 else []
@@ -242,7 +242,7 @@ class LogTab(JobTab):
 
     @work(group="agreed", exclusive=True)
     async def _agree(self, log: JobLog, *, again: bool = False) -> None:
-        """Count who prints what; `again`: as before, which is shown until all of that has been counted."""
+        """Merge the common lines; `again`: keep showing the old result until that is complete."""
         consensus = Consensus()
         text, read = AgreedText(consensus, log.ranks, lambda: log.gaps), 0
         if not again:
@@ -268,7 +268,7 @@ class LogTab(JobTab):
         self.refresh_bindings()
 
     def _tell(self) -> None:
-        """What this is, how much of it there is, and what it waits for."""
+        """Update the status: what is shown, how much, and what it waits for."""
         if not self._asked:
             return
         log, line = self._log, self.line

@@ -1,4 +1,4 @@
-"""The NCCL tests that a job prints: table and curve, row by row, beside what was measured before."""
+"""The NCCL tests of a job: table and curve, with earlier tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class NcclTab(JobTab):
-    """Measures from the moment rank 0 has started, if the job is a test or somebody looks."""
+    """Reads results once rank 0 has started, if the job is a test or the tab is visible."""
 
     NAME = "nccl"
     KEY = "b"

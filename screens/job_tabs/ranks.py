@@ -1,4 +1,4 @@
-"""The ranks of a job: one cell each at a glance, a table, the card of the first failure, and the latest events."""
+"""The ranks of a job: matrix, table, first failure and latest events."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class PodCell:
     behind: int = 0  # steps behind the leading pod rank
 
     def run(self, now: float) -> Span:
-        """Its mark: the fresher its last line, the brighter; behind the others, whatever its state."""
+        """The pod's mark: brighter for a more recent line; ▼ if it is behind the others."""
         if self.behind and self.glyph.ink != "bad":
             return Span("▼", "bad")
         if self.glyph.ink != "ok" or not self.heard:
@@ -107,7 +107,7 @@ class PodCell:
 
 
 class PodMatrix(Inked, can_focus=True):
-    """A grid with a cell for each pod, and a cursor; Enter opens the log of the pod under it."""
+    """A grid with one cell per pod and a cursor; Enter opens the pod's log."""
 
     DEFAULT_CSS: ClassVar[str] = "PodMatrix { height: auto; }"
 
@@ -131,7 +131,7 @@ class PodMatrix(Inked, can_focus=True):
         number: int
 
     def a_line(self, width: int) -> int:
-        """How many ranks stand on one line: the largest power of two that fits, 32 at most."""
+        """Number of ranks per line: the largest power of two that fits, at most 32."""
         fitting = max(1, (width - GUTTER) // CELL)
         return min(A_LINE, 1 << (fitting.bit_length() - 1))
 
@@ -156,7 +156,7 @@ class PodMatrix(Inked, can_focus=True):
         return Strip(segments).adjust_cell_length(self.size.width, ground)
 
     def action_move(self, across: int, down: int) -> None:
-        """The rank beside, above or below; stays where there is none."""
+        """Move to the neighbouring rank, if there is one."""
         self._point(self.cursor + across + down * self.a_line(self.size.width))
 
     def _point(self, to: int) -> None:
@@ -183,7 +183,7 @@ TAIL = 3  # printed lines that stay when there is room for little; the newest al
 
 
 def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
-    """The card in at most `room` lines, 2 at least: its head, folded to `width`, and the newest lines that fit.
+    """The failure card in at most `room` lines: its head, wrapped to `width`, and the newest log lines.
 
     What is cut is the end of the head and the older of the lines; the head's first line and the newest line never are.
     """
@@ -198,7 +198,7 @@ def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
 
 
 class FailureCardView(Static):
-    """The card, as high as `room` lets it be; not there while there is no card."""
+    """The failure card with a limited height; hidden without a failure."""
 
     DEFAULT_CSS: ClassVar[str] = """
     FailureCardView { display: none; height: auto; margin: 1 1 0 1; padding: 0 1; border-left: outer $error;
@@ -229,7 +229,7 @@ FEW = 8  # up to so many ranks the table alone shows them all at a glance
 
 
 class RanksTab(JobTab):
-    """Matrix and table have one cursor; Enter on a rank is its log."""
+    """Matrix and table share one cursor; Enter on a rank opens its log."""
 
     NAME = "pods"
     KEY = "r"
@@ -316,7 +316,7 @@ class RanksTab(JobTab):
         self.call_after_refresh(self._make_room)  # by then it is known whether the page is a low one
 
     def _make_room(self) -> None:
-        """The card may have what the ranks and the latest events do not need."""
+        """Give the failure card the space that ranks and events do not need."""
         low, size = not self.latest.display, self.size
         ranks = len(self.table.listing.rows) + 1
         others = max(4, min(ranks, size.height * 2 // 5)) + (0 if low else 1)

@@ -1,4 +1,4 @@
-"""What every tab of a job's page is: a widget that is shown the job, and says what it has to tell beside its title."""
+"""The base class of the tabs of a job's page."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class JobTab(Vertical, metaclass=Abstract):
     # what the page calls
 
     def show(self, line: JobLine | None, fleet: Fleet) -> None:
-        """Another snapshot: `line` is the job in it, or as it was before it went; None if it was never there."""
+        """Take a snapshot: `line` is the job, as it last was if it is gone; None if it never existed."""
         self.line, self.fleet = line, fleet
         before, now = self._connection, self.live.app.connection
         if now is not None and now is not before:
@@ -78,47 +78,47 @@ class JobTab(Vertical, metaclass=Abstract):
     # what a tab fills in
 
     def keep(self, line: JobLine | None, fleet: Fleet) -> None:
-        """With every snapshot, in front or not: keep streams alive and the note true; has to be cheap."""
+        """Called with every snapshot, visible or not, to keep streams alive and the note current; must be fast."""
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
-        """With every snapshot while it is in front, and when it comes there."""
+        """Called with every snapshot while visible, and when the tab becomes visible."""
 
     def opened(self) -> None:
-        """It came to the front."""
+        """Called when the tab becomes visible."""
 
     def connected_anew(self) -> None:
-        """There is another connection: streams ended with the one before, and have to be asked for again."""
+        """Called after a reconnection: streams have ended and must be reopened."""
 
     @property
     def turns_ranks(self) -> bool:
-        """Whether it shows one rank at a time, so that `<` and `>` go from rank to rank."""
+        """Whether it shows one rank at a time, so that `<` and `>` change the rank."""
         return False
 
     @property
     def fault(self) -> str:
-        """What it found wrong with the job, in words; empty: nothing. It changes with the note beside its title."""
+        """The problem that it found with the job, as text; empty if none."""
         return ""
 
     @property
     @abstractmethod
     def focus_target(self) -> Widget:
-        """The part that gets the keys when the tab is opened."""
+        """The widget to focus when the tab is opened."""
 
     @on(ResourceTable.Highlighted, ".pods")
     def choose_pod(self, event: ResourceTable.Highlighted) -> None:
-        """In a table of pods, by their numbers, the pod under the cursor is the one that actions are about."""
+        """Make the selected pod of the table the one that actions apply to."""
         event.stop()
         if event.key is not None and self.is_open:
             self.post_message(self.Chosen(int(event.key[0])))
 
     @on(ResourceTable.Opened, ".pods")
     def open_pod(self, event: ResourceTable.Opened) -> None:
-        """Enter on a pod is its log."""
+        """Open the log of the pod."""
         event.stop()
         self.post_message(self.Chosen(int(event.key[0]), "log"))
 
     def offers(self) -> dict[str, object]:
-        """Actions that are not always there, and whether they are now: without it they have no key."""
+        """Actions that are not always available -> whether they are now."""
         return {}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -130,7 +130,7 @@ class JobTab(Vertical, metaclass=Abstract):
 
     @property
     def live(self) -> LiveScreen:
-        """The page: its session, its app, its way to report errors."""
+        """The page that contains the tab."""
         return cast("LiveScreen", self.screen)  # Textual knows of no widget whose screens it is on
 
     def waits_to_appear(self) -> str:

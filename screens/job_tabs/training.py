@@ -1,4 +1,4 @@
-"""The training of a job: loss, gradients, speed; what happened on the way; earlier runs of the same recipe."""
+"""The training of a job: loss, gradients, speed, events, and earlier runs of the recipe."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class TrainingTab(JobTab):
-    """Reads from the first time it is opened, in front or not."""
+    """Reads steps from its first opening on, visible or not."""
 
     NAME = "training"
     KEY = "t"
