@@ -93,7 +93,7 @@ def _next_steps(
 
 
 async def _require_unknown(session: Session, name: str) -> None:
-    """Raise NotFound with the outcome of the latest run, if the history has one of a deleted job."""
+    """Raise NotFound with the outcome of the latest run if the job is gone and the history knows it."""
     where = session.namespace, session.watch.server
     known = [
         run for run in await session.launch.runs.all() if run.name == name and (run.namespace, run.server) == where
