@@ -6,6 +6,7 @@ Writing a text to a file that a command was given.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from console.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from _typeshed import SupportsWrite
 
     from console.errors import ConsoleError
     from screens.columns.column import Column
@@ -102,6 +105,14 @@ _REWORDED = (
 """Mistakes as argparse tells them, and as we do."""
 
 
+_HELP_COLORS = (
+    (re.compile(r"(?m)^usage:|^[a-z][a-z ]*:$"), "\x1b[1m\\g<0>\x1b[0m"),
+    (re.compile(r"(?<![\w./`-])--?[a-zA-Z][\w-]*"), "\x1b[36m\\g<0>\x1b[0m"),
+    (re.compile(r"(?m)^( {2,4})([a-zA-Z][^\s\x1b]*)(?=  |$)"), "\\1\x1b[36m\\2\x1b[0m"),
+)
+"""Titles are bold; options, and words that begin an entry, are cyan."""
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors have this program's form.
 
@@ -112,6 +123,21 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        self.color = False  # Python 3.14 has colours of its own
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """In colours on a terminal that has them and a person who has not set NO_COLOR."""
+        colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        if file is not None or not colored:
+            super().print_help(file)
+            return
+        from screens.cli.terminal_guard import write_to_terminal
+        from screens.wording import for_terminal
+
+        text = for_terminal(self.format_help())
+        for found, painted in _HELP_COLORS:
+            text = found.sub(painted, text)
+        write_to_terminal(sys.stdout, text)
 
     def parse_known_args(  # type: ignore[override]  # argparse itself calls it so
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
