@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from console.settings import Settings
 
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser, options: type[Options]) -> No
 def _in_order(options: type[Options]) -> list[str]:
     """The field names; an inherited field stands where the last class declares it."""
     names: dict[str, None] = {}
-    for each in reversed(options.__mro__[:-1]):
+    for each in reversed(options.__mro__[:-2]):
         for name in each.__annotations__:
             names.pop(name, None)
             names[name] = None
@@ -121,8 +121,17 @@ seconds_of_a_day = _number(float, lambda number: 0 < number <= 86400, "seconds a
 seconds_of_an_hour = _number(float, lambda number: 0 < number <= 3600, "seconds above 0, at most 3600")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class _Typed:
+    """Makes each class of options a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
+
+class Options(_Typed):
     """The options that every command takes; those of one command are in its module."""
 
     command: str = ""
@@ -163,12 +172,10 @@ class Options:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JsonOptions(Options):
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PodOptions(Options):
     job: str = word("JOB", help="or pod/NAME, without an index")
     rank_text: str = word("POD", nargs="?", help="index of the pod in the job (0), or REPLICATED/INDEX")

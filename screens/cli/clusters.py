@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -235,7 +234,6 @@ async def report(options: ReportOptions) -> int:
     return print_result(options.json, told, f"{options.node}: {state}.{more}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClustersOptions(Options):
     action: str = word(choices=("list", "connect", "enable", "token"), nargs="?", default="list", help="default: list")
     words: tuple[str, ...] = word("NAME", nargs="*")
@@ -257,7 +255,6 @@ def until_done() -> Any:
     return flag("--wait", help="until it is done; exit code 1 if it fails")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeOptions(Options):
     pool: str = word("POOL")
     nodes: int | None = word("N", type=count, nargs="?", default=None, help="machines that it is to have")
@@ -267,7 +264,6 @@ class ResizeOptions(Options):
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions(Options):
     node: str = word("NODE")
     fault: str = option(

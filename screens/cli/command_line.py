@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -226,24 +225,20 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOptions(Options):
     file: str = word("FILE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TourOptions(Options):
     folder: Path | None = word(
         "folder", nargs="?", type=Path, default=None, help="where the screenshots go (default: ./tour)"
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PracticeOptions(Options):
     speed: float | None = option("--speed", type=speed, default=None, help="speed-up of the practice cluster")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigOptions(JsonOptions):
     what: Literal["show", "check", "keys", "lists", "schema", "notify"] = word(
         nargs="?", choices=("show", "check", "keys", "lists", "schema", "notify"), default="show",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -114,7 +113,6 @@ def _names(given: dict[str, Any], kind: str) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionOptions(Options):
     shell: Literal["bash", "zsh", "fish"] = word(choices=("bash", "zsh", "fish"))
 

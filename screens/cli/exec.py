@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.attach.container_facts import FactState
@@ -231,7 +231,6 @@ async def facts(options: FactsOptions) -> int:
     return int(any(fact.state is FactState.FAILED for fact in found.facts))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecOptions(PodOptions):
     container: str = container_option()
     stdin: bool = flag("-i", "--stdin", help="pass standard input on to the command")
@@ -253,13 +252,11 @@ class ExecOptions(PodOptions):
     """What stands after `--`: a program and its arguments."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShellOptions(PodOptions):
     container: str = container_option()
     tmux: bool = flag("--no-tmux", default=True, help="no tmux, even where the image has it: the shell itself")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FactsOptions(PodOptions):
     container: str = container_option()
     json: bool = json_flag()

@@ -221,7 +221,6 @@ async def delete(options: RmOptions) -> int:
     return print_result(options.json, told, f"{place.path} is deleted.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CpOptions(Options):
     sources: tuple[str, ...] = word("SOURCE", nargs="+")
     target: str = word("TARGET")
@@ -232,7 +231,6 @@ class CpOptions(Options):
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RmOptions(Options):
     place: str = word("JOB:POD:PATH | pod/NAME:PATH")
     container: str = container_option()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import NotFound
@@ -86,7 +85,6 @@ def _item(workload: Workload, *, position: int) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastOptions(Options):
     job: str = word("JOB", nargs="?", help="only this one")
     all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")

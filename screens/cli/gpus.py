@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.metrics.gpu_metrics import DCGM, METRICS, SMI, metric
@@ -80,7 +80,6 @@ def _giga(rate: float | None, digits: int = 0) -> str:
     return _number(None if rate is None else rate / 1e9, digits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GpusOptions(Options):
     job: str = word("JOB")
     metric: str = option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,7 +147,6 @@ def slow_as_json(report: SlowReport) -> dict[str, object]:
     return found | {"words": report.words, "told": report.told}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SlowOptions(Options):
     job: str = word("JOB")
     seconds: float | None = option(
@@ -158,7 +156,6 @@ class SlowOptions(Options):
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HangOptions(Options):
     job: str = word("JOB")
     install: bool = flag("--install", help="install py-spy (pip) in pods that lack it, first")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -172,7 +172,6 @@ async def forget(kept: History, runs: Sequence[RunRecord], options: HistoryOptio
     return 0 if gone else 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryOptions(Options):
     recipe: str = word("RECIPE", nargs="?", help="only runs of this one; a run's number or name: that run")
     run: str = option(

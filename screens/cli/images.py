@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,20 +181,17 @@ def projects_option() -> Any:
     return option("--project", action="append", metavar="ID", help="instead of the cluster's")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WhereOptions(Options):
     projects: tuple[str, ...] = projects_option()
     region: str = option("--region", metavar="R", help="instead of the cluster's")
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImagesOptions(WhereOptions):
     action: str = word(choices=("list", "create"), nargs="?", default="list", help="default: list")
     name: str = word("NAME", nargs="?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions(WhereOptions):
     name: str = word("CONTEXT", nargs="?")
     file: str = option("--file", metavar="DIR", help="a folder with a Dockerfile, or a Dockerfile")
@@ -205,19 +202,16 @@ class BuildOptions(WhereOptions):
     dry_run: bool = flag("--dry-run", help="print the request, send nothing")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildsOptions(WhereOptions):
     name: str = word("ID", nargs="?")
     most: int = option("--limit", type=positive, metavar="N", default=50, help="at most so many (default: 50)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildLogOptions(WhereOptions):
     name: str = word("ID")
     follow: bool = flag("-f", "--follow", help="until the build is over")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildCancelOptions(WhereOptions):
     name: str = word("ID")
     yes: bool = confirmed()

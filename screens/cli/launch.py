@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -315,7 +315,6 @@ async def _ended(session: Session, namespace: str, name: str) -> JobSet:
     raise Unreachable("The session was closed before the job ended.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions(Options):
     """The options that describe a launch, also for commands that only check it."""
 
@@ -334,7 +333,6 @@ class PlanOptions(Options):
     name: str = option("--name", help="of the release and its JobSet (default: made from your user name)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions(PlanOptions):
     preflight: bool = flag(
         "--no-preflight", default=True,
@@ -364,7 +362,6 @@ class LaunchOptions(PlanOptions):
     no_profile: bool = flag("--no-profile", apart="profile", help="without a profile, not even the default one")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ValuesOptions(Options):
     recipe: str = word("RECIPE", help="see `a4 recipes`")
     json: bool = json_flag("the fields of the form, with limits and choices")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -144,13 +144,11 @@ def print_rows(layout: Layout[Any], rows: list[Any], what: str) -> None:
         print_line(f"No {what}.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions(Options):
     all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobsOptions(ListOptions):
     mine: bool = flag("--mine", help="only those that you launched")
 

@@ -16,7 +16,7 @@ import sys
 import time
 from collections import defaultdict, deque
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain, islice
 from operator import itemgetter
@@ -414,7 +414,6 @@ async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> 
             warn(gap.sentence)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogsOptions(Options):
     job: str = word("JOB")
     rank: int | None = word("POD", nargs="?", type=count, default=None, help="index of the pod in the job")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.attach.exec_many import QuickTest
@@ -386,7 +385,6 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
     return int(not is_well(reading))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultOptions(Options):
     job: str = word("JOB")
     json: bool = json_flag(apart="form")
@@ -394,7 +392,6 @@ class ResultOptions(Options):
     svg: str = option("--svg", metavar="FILE", apart="form", help="the curve as a picture, in that file (- for stdout)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NcclOptions(ResultOptions):
     compare: str = option(
         "--compare", metavar="RUN", help="beside the last test of that job, or the number of a test in --history"
@@ -407,7 +404,6 @@ class NcclOptions(ResultOptions):
 METRICS = ("loss", "grad_norm", "lr", "step_time_s", "tokens_per_s", "tflops_per_gpu")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions(ResultOptions):
     earlier: bool = flag("--earlier", help="earlier runs of the recipe in the picture too")
     metric: str = option(
@@ -415,7 +411,6 @@ class TrainingOptions(ResultOptions):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NcclQuickOptions(PodOptions):
     container: str = container_option()
     first_size: str = option("--first", metavar="SIZE", default="1M", help="first message size (default: 1M)")

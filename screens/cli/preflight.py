@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
@@ -110,7 +109,6 @@ def _say_mended(options: PreflightOptions, done: str, check: Check, words: str) 
 EXIT_CODES = "exit codes: 0 nothing fails, 1 a check fails, 2 usage, 3 may see nothing, 4 cannot reach the cluster"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightOptions(PlanOptions):
     recipe: str = word("RECIPE", nargs="?", help="what it needs, see `a4 recipes`; without one the cluster as a whole")
     checks: tuple[str, ...] = option(

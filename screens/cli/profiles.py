@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
@@ -60,7 +59,6 @@ async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
     return BadInput.exit_code if profile.problems else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilesOptions(Options):
     name: str = word("NAME", nargs="?")
     set: tuple[str, ...] = option("--set", action="append", metavar="KEY=VALUE", help="set a value; may be repeated")

@@ -13,7 +13,6 @@ import select
 import stat
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain, islice
 from math import isfinite
 from operator import itemgetter
@@ -465,7 +464,6 @@ def _run_end(run: RunReader) -> str:
     return f"{said}, ended at step {last.step} of {last.total}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(Options):
     check: bool = flag("--check", help="exit with 1 if a test failed or a failure is named")
     file: str = word("FILE", help="a log, or - for standard input as it comes")

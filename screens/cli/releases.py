@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from console.launch.releases import ObjectFate
@@ -62,7 +61,6 @@ def print_change(change: ReleaseChange, *, as_json: bool, done: str) -> int:
     return int(bool(change.refused))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasesOptions(Options):
     name: str = word("NAME", nargs="?", help="the revisions of this one")
     all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
@@ -73,7 +71,6 @@ def try_only() -> Any:
     return flag("--dry-run", help="show what would change, object by object; change nothing")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeOptions(Options):
     name: str = word("NAME")
     set: tuple[str, ...] = option("--set", action="append", metavar="KEY=VALUE", required=True, help="may be repeated")
@@ -81,7 +78,6 @@ class UpgradeOptions(Options):
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackOptions(Options):
     name: str = word("NAME")
     revision: int | None = word("REVISION", nargs="?", type=positive, default=None, help="default: the one before")

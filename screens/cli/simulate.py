@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +83,6 @@ def _percent(share: float | None) -> str:
     return f"{share:.0%}" if share is not None else "-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions(Options):
     scenario: str = word("SCENARIO", help="a YAML file with flavors, queues and jobs")
     json: bool = json_flag()

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -206,7 +205,6 @@ def show_step(step: Step) -> None:
     sys.stdout.flush()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyOptions(Options):
     identity: Path | None = option(
         "--identity", type=Path, metavar="FILE", default=None, help="a key to use instead of the one a4 chooses"
@@ -216,7 +214,6 @@ class KeyOptions(Options):
     json: bool = json_flag("as JSON; nothing is started")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SshOptions(KeyOptions):
     jobs: tuple[str, ...] = word("JOB [POD]", nargs="*", help="a job, and a pod of it (0 unless named)")
     write_config: bool = flag("--write-config", help="write the hosts of these jobs, or of all, only")
@@ -230,7 +227,6 @@ class SshOptions(KeyOptions):
     """What stands after `--`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CodeOptions(KeyOptions):
     job: str = word("JOB")
     rank_text: str = word("POD", nargs="?", help="index of the pod in the job (0 unless named)")
@@ -241,7 +237,6 @@ class CodeOptions(KeyOptions):
     at: str = option("--folder", metavar="FOLDER", help="in the pod (default: where its image works)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions(Options):
     job: str = word("JOB")
     rank_text: str = word("POD", nargs="?", help="index of the pod in the job (0 unless named)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
@@ -105,7 +104,6 @@ async def leftovers(options: StopOptions) -> int:
     return code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StopOptions(Options):
     jobs: tuple[str, ...] = word("NAME", nargs="*")
     leftovers: bool = flag(

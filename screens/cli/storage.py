@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,32 +119,27 @@ def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance],
     return print_result(options.json, values, yaml.safe_dump(values, sort_keys=False).rstrip())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketsOptions(Options):
     projects: tuple[str, ...] = projects_option()
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceOptions(BucketsOptions):
     name: str = word("NAME", nargs="?", help="print its values for a4 launch -f")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LsOptions(Options):
     place: str = word("gs://BUCKET/FOLDER | JOB:POD:PATH | pod/NAME:PATH")
     container: str = container_option("of a pod: instead of the one that does the work")
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GetOptions(Options):
     place: str = word("gs://BUCKET/PATH")
     folder: Path = word("DIR", type=Path)
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLogsOptions(Options):
     job: str = word("JOB")
     place: str = word("gs://BUCKET/FOLDER", help="such as gs://my-bucket/testbed-logs")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
@@ -174,7 +174,6 @@ async def _forget(options: TunnelsOptions) -> int:
     return print_result(options.json, {"kind": "profiles", "forgotten": options.words}, *lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardOptions(Options):
     words: tuple[str, ...] = word("JOB POD PORT", nargs="*")
     background: bool = flag("--background", help="go on after this command, until the job is over")
@@ -183,7 +182,6 @@ class ForwardOptions(Options):
     json: bool = json_flag("as JSON, once the ports are open")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelsOptions(Options):
     action: str = word(choices=("list", "stop", "profiles", "forget"), nargs="?", default="list", help="default: list")
     words: tuple[str, ...] = word("NAME", nargs="*")

@@ -317,7 +317,6 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
         await asyncio.sleep(ALARMS_LOOK_EVERY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitOptions(Options):
     job: str = word("JOB")
     until: tuple[str, ...] = option(
@@ -341,7 +340,6 @@ class WaitOptions(Options):
     json: bool = json_flag()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmsOptions(Options):
     all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
     listen: float = option(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from console.errors import BadInput
 from console.scheduling.what_if import Changes, Consequence
 from console.scheduling.what_if import what_if as compare
@@ -75,7 +73,6 @@ def _words(each: Consequence) -> str:
             return each.what
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfOptions(Options):
     submit: list[str] = option(
         "--submit",

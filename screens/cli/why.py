@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -148,7 +147,6 @@ def _words(health: Health, report: AlarmReport) -> str:
     return state if known else f"{state}, and no alarm in {LISTENS:g} s (a4 alarms watches longer)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WhyOptions(Options):
     job: str = word("JOB")
     json: bool = json_flag()
