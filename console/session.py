@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from console.attach.tunnel.background import Tunnels
     from console.google.services import Google
     from console.hang.report import HangReport
+    from console.hang.slow_ranks import SlowReport
     from console.hang.xray import HangProbe
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.snapshot import Fleet
@@ -241,6 +242,10 @@ class Session:
         jobset = self.watch.fleet.jobsets.get(key)
         if jobset is not None and not self.watch.read_only and self.watch.whose(jobset.owner) == YOU:
             await self.xray.job(*key)
+
+    def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
+        """What NCCL last told of slow ranks of a job, in this session."""
+        return self.xray.slow_reports.get(key) if "xray" in vars(self) else None
 
     def _last_xray(self, key: tuple[str, str]) -> HangReport | None:
         return self.xray.reports.get(key) if "xray" in vars(self) else None

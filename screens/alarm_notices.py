@@ -46,6 +46,7 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
         jobset, fleet, session.measures.glancing.of(jobset.uid),
         owner=app.whose(jobset.owner), may_stop=not session.watch.read_only,
         outside=session.watch.namespace_option(jobset.namespace),
+        slow=session.slow_report(key),
         start=session.measures.starts.get(workload.key) if workload is not None else None,
     )  # fmt: skip
     if not session.alarms_enabled:
@@ -55,6 +56,8 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 
 
 def has_changed(app: ConsoleApp, line: JobLine) -> bool:
+    if app.connected and app.session.slow_report(line.jobset.key) is not line.slow:
+        return True
     if not app.connected or not app.session.alarms_enabled:
         return bool(line.alarms or line.late)
     alarms, key = app.session.alarms, line.jobset.key

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from console.hang.slow_ranks import SlowReport
     from console.kube.objects.pod import Pod
     from console.logs.container_log import LogRequest, ResumeCursor
 
@@ -333,6 +334,9 @@ class FakeSession:
     @asynccontextmanager
     async def forward(self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0) -> AsyncIterator[int]:
         yield int(self._did("forward", namespace, pod, remote_port, local_port, default=local_port or 40000))
+
+    def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
+        return self.xray.slow_reports.get(key)
 
     @cached_property
     def measures(self) -> Measures:

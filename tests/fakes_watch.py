@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from console.config import Thresholds
 from console.hang.report import HangReport, TracedProcess
+from console.hang.slow_ranks import SlowReport
 from console.kube.find_job import find_job
 from console.metrics.alarm_rules import Alarm, AlarmKind, AlarmReport, Coverage
 from console.metrics.gpu_metrics import GpuBoard
@@ -114,6 +115,15 @@ class FakeXray:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
         self.report = HangReport("job", (), ())
+        self.slow_report = SlowReport()
+        self.slow_reports: dict[tuple[str, str], SlowReport] = {}
+
+    async def slow(
+        self, namespace: str, name: str, *, step: float | None = None, seconds: float | None = None
+    ) -> SlowReport:
+        self._session._did("slow", namespace, name)
+        self.slow_reports[namespace, name] = self.slow_report
+        return self.slow_report
 
     async def job(
         self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None

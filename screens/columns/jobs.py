@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
+    from console.hang.slow_ranks import SlowReport
     from console.kube.objects.event import Event
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod
@@ -51,6 +52,7 @@ class JobLine:
     owner: str = ""  # who launched it; "you" for whoever looks
     may_stop: bool = True  # whether this session may change the cluster
     outside: str = ""  # its namespace, where commands have to name it
+    slow: SlowReport | None = None  # for which ranks the others wait, if somebody has asked NCCL
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
 
     @cached_property

@@ -70,7 +70,7 @@ def _call(group: HangGroup) -> Span:
 class HangTab(JobTab):
     """Makes a hang report when opened, and again by its key."""
 
-    CHANGES_CLUSTER = frozenset({"install", "record", "facts"})
+    CHANGES_CLUSTER = frozenset({"slow", "install", "record", "facts"})
     NAME = "hang"
     KEY = "H"
     TITLE = "Hang"
@@ -85,6 +85,8 @@ class HangTab(JobTab):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("H", "look", "Check again", id="hang.look", tooltip="Read the stacks of all processes again"),
+        Binding("M", "slow", "Slow ranks", id="hang.slow",
+                tooltip="Ask NCCL in one pod, for a dozen steps, for which rank the others wait"),
         Binding("F", "record", "Flame graph", id="hang.record",
                 tooltip="Record the first process of the row for ten seconds: as SVG, or for speedscope as .json"),
         Binding("P", "facts", "Process", id="hang.facts", tooltip="status, limits, fd, maps of /proc, or strace"),
@@ -127,6 +129,20 @@ class HangTab(JobTab):
         process = self._process()
         missing = self.report and self.report.without_py_spy
         return {"install": missing, "record": process and not process.program, "facts": process}
+
+    @work(group="hang", exclusive=True)
+    async def action_slow(self) -> None:
+        session = self.live.session
+        measures = session.measures.followed(self.key)
+        track = measures.track if measures is not None else None
+        self._tell("waits", "◐ ", "Asking NCCL for a dozen steps for which rank the others wait…")
+        try:
+            report = await session.xray.slow(*self.key, step=track.pace() if track is not None else None)
+        except ConsoleError as error:
+            self._tell("bad", "✗ ", str(error))
+            return
+        glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.told else ("○ ", "dim")
+        self._tell(ink, glyph, " ".join(report.words))
 
     @work(group="hang", exclusive=True)
     async def action_look(self) -> None:

@@ -95,11 +95,14 @@ class PodCell:
     glyph: Span
     heard: float = 0.0  # when it printed its last line; 0.0 if that is not known
     behind: int = 0  # steps behind the leading pod rank
+    slow: bool = False  # whether NCCL told that the others wait for a rank of it
 
     def run(self, now: float) -> Span:
         """The pod's mark: brighter for a more recent line; ▼ if it is behind the others."""
         if self.behind and self.glyph.ink != "bad":
             return Span("▼", "bad")
+        if self.slow and self.glyph.ink == "ok":
+            return Span("▲", "waits")
         if self.glyph.ink != "ok" or not self.heard:
             return self.glyph
         quiet = now - self.heard
@@ -286,8 +289,11 @@ class RanksTab(JobTab):
     def _show_cells(self, line: JobLine) -> None:
         pulse = self._pulse
         heard, behind = (pulse.heard, pulse.behind) if pulse else ({}, lambda rank: 0)
+        slow = {each.pod_index for each in line.slow.slow} if line.slow is not None else set()
         self.matrix.cells = tuple(
-            PodCell(rank.number, rank_glyph(rank), heard.get(rank.number, 0.0), behind(rank.number))
+            PodCell(
+                rank.number, rank_glyph(rank), heard.get(rank.number, 0.0), behind(rank.number), rank.number in slow
+            )
             for rank in line.ranks
         )
         self.matrix.refresh()

@@ -52,6 +52,10 @@ def job_lines(
     found += folded_runs([*state, *told], width)
     if quoted:
         found += folded_runs([Span(quoted, "dim")], width)
+    if job.slow is not None and not job.jobset.finished:
+        asked = wording.age(now - job.slow.at)
+        for words in job.slow.words if job.slow.slow else ():
+            found += folded_runs([Span(f"▲ {words}", "waits"), Span(f" (NCCL asked {asked} ago)", "dim")], width)
     if job.why.next:
         found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
     found.append([])

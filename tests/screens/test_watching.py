@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +12,7 @@ from msgspec import structs
 from console.config import Thresholds
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
+from console.hang.slow_ranks import LateRank, SlowReport
 from console.hang.stack_location import Activity, StackLocation, compiled
 from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import AlarmKind, Coverage
@@ -21,6 +23,7 @@ from screens.cli.wait import conditions
 from screens.dialogs.question import Confirm
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
+from screens.widgets.job_pane import job_lines
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, toasts, until
@@ -143,6 +146,28 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
         )
         assert "MPI: mpirun in pod 0, orted in pod 1" in screen_text(app)
         assert "py-spy is missing" not in screen_text(app)
+
+
+async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
+    late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1")
+    async with console(size=(160, 50)) as (app, pilot, session):
+        session.xray.report = report()
+        session.xray.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=time.time())
+        screen = await open_tab(app, pilot, "H")
+        await pilot.press("M")
+        words = "rank 9 (pod 1, GPU 1): the others wait 7 % of each step for it, ±1 %."
+        await until(pilot, lambda: f"▲ {words}" in screen_text(app))
+        line = cast("HangTab", screen.here).line
+        assert line is not None
+        line = replace(line, slow=session.slow_report(screen.key))
+        pane = "\n".join("".join(run.text for run in each) for each in job_lines(line, None, 150, 40, time.time()))
+        assert f"▲ {words} (NCCL asked 0s ago)" in pane
+
+
+async def test_slow_ranks_are_not_asked_for_in_read_only_mode() -> None:
+    async with console(size=(160, 50), settings=Settings(read_only=True)) as (app, pilot, _):
+        screen = await open_tab(app, pilot, "H")
+        assert screen.here.check_action("slow", ()) is False
 
 
 async def test_py_spy_is_installed_with_consent_only() -> None:

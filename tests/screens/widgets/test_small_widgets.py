@@ -73,6 +73,12 @@ class Host(App[None]):
         self.picked.append(event.name)
 
 
+def test_a_pod_with_a_slow_rank_is_marked_unless_it_is_worse_than_that() -> None:
+    assert PodCell(0, OK, slow=True).run(0.0) == Span("▲", "waits")
+    assert PodCell(0, OK, behind=2, slow=True).run(0.0) == Span("▼", "bad")
+    assert PodCell(0, Span("✗", "bad"), slow=True).run(0.0) == Span("✗", "bad")
+
+
 async def test_matrix_has_32_ranks_a_line_and_a_cursor() -> None:
     app = Host()
     async with app.run_test(size=(100, 20)) as pilot:
