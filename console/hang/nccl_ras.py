@@ -107,12 +107,13 @@ _VERSION = re.compile(r"NCCL version (\S{1,40})")
 _JOB = re.compile(r"\s*\d+\s+\d+\s+\d+\s+(\d+)\s+\d+\s*$")
 _GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+([A-Z_]+)\s+([A-Z_,]+)\s*$")
 _COLLECTIVE = re.compile(r"Communicator ranks have different (\w{1,40}) operation counts")
-_MOST = re.compile(r"\s*(\d+) ranks? ha(?:s|ve) launched up to operation (\d+)")
+_LAUNCHED = r"ha(?:s|ve) (?:launched up to operation (\d+)|not launched any operations)"
+_MOST = re.compile(rf"\s*(\d+) ranks? {_LAUNCHED}")
 # Where CUDA_VISIBLE_DEVICES hides some, the number of NVML stands beside that of CUDA: "GPU 0 (NVML 1)".
 _GPU = r"GPUs? (\d+)[\d, -]*(?:\(NVML [\d, -]+\))?"
 _BEHIND = re.compile(
-    r"\s*Ranks? (\d[\d, -]{0,400}) ha(?:s|ve) launched up to operation (\d+)"
-    rf"(?: -- {_GPU} managed by process(?:es)? (\d+)[\d, -]* on nodes? (\S+))?"
+    r"\s*Ranks? (\d[\d, -]{0,400}) "
+    rf"{_LAUNCHED}(?: -- {_GPU} managed by process(?:es)? (\d+)[\d, -]* on nodes? (\S+))?"
 )
 _MISSING = re.compile(rf"\s*Process (\d+) on node (\S+) managing {_GPU}")
 _MISSING_RANK = re.compile(rf"\s*Rank (\d+) -- {_GPU} managed by process (\d+) on node (\S+)")
@@ -126,6 +127,7 @@ class _Reading:
         self.behind: list[RasRank] = []
         self.missing: list[RasRank] = []
         self.counts: list[tuple[int, int]] = []
+        self.operation: int | None = None  # of the ranks that are listed below it
 
     def table(self, line: str) -> bool:
         """Parse a line of one of the tables; returns whether it is one."""
@@ -142,14 +144,20 @@ class _Reading:
         if found := _COLLECTIVE.search(line):
             self.collective = found[1]
         elif found := _MOST.match(line):
-            self.counts.append((int(found[1]), int(found[2])))
+            self.operation = int(found[2] or 0)
+            self.counts.append((int(found[1]), self.operation))
         elif found := _BEHIND.match(line):
             self.behind += _behind(found, self.collective)
         elif found := _MISSING_RANK.match(line):
             rank, gpu, pid = map(int, found.groups()[:3])
-            self.missing.append(RasRank(rank, pid=pid, node=found[4], gpu=gpu, missing=True))
+            # Below "6 ranks have launched up to operation 6649" such lines name these ranks.
+            several = self.missing if self.operation is None else self.behind
+            collective = "" if self.operation is None else self.collective
+            several.append(RasRank(rank, self.operation, collective, pid, found[4], gpu, self.operation is None))
         elif found := _MISSING.match(line):
             self.missing.append(RasRank(None, pid=int(found[1]), node=found[2], gpu=int(found[3]), missing=True))
+        else:
+            self.operation = None
 
 
 def parse_ras(text: str) -> RasReport:
@@ -174,7 +182,7 @@ def _named(missing: list[RasRank]) -> list[RasRank]:
 def _behind(found: re.Match[str], collective: str) -> list[RasRank]:
     ranks = _numbers(found[1])
     gpu, pid = (int(text) if text and len(ranks) == 1 else None for text in found.groups()[2:4])
-    return [RasRank(rank, int(found[2]), collective, pid, found[5] or "", gpu) for rank in ranks]
+    return [RasRank(rank, int(found[2] or 0), collective, pid, found[5] or "", gpu) for rank in ranks]
 
 
 def _numbers(text: str) -> list[int]:

@@ -29,6 +29,37 @@ def test_of_two_ranks_the_one_that_launched_less_is_behind() -> None:
     assert report.words == "NCCL says MISMATCH: rank 1 on 127.0.0.1 has launched 10 AllReduce, the others 12."
 
 
+def test_several_ranks_at_one_operation_are_behind_and_not_missing() -> None:
+    """As in the example of NVIDIA's guide, cut to three of six ranks."""
+    report = reported(
+        "MISMATCH",
+        "#0-0 (27a079b828ff1a75) MISMATCH",
+        "  Communicator ranks have different AllReduce operation counts",
+        "  26 ranks have launched up to operation 6650",
+        "  3 ranks have launched up to operation 6649",
+        "  Rank 0 -- GPU 0 managed by process 483072 on node 172.16.64.210",
+        "  Rank 2 -- GPU 2 managed by process 483074 on node 172.16.64.210",
+        "  Rank 3 -- GPU 3 managed by process 483075 on node 172.16.64.210",
+        "#0-1 (d0a6b78a5cf81fe3) INCOMPLETE",
+        "  Missing communicator data from 1 rank",
+        "  Rank 1 -- GPU 0 (NVML 1) managed by process 5 on node 127.0.0.1",
+    )
+    assert [(each.rank, each.operations, each.missing) for each in report.odd] == [
+        (0, 6649, False), (2, 6649, False), (3, 6649, False), (1, None, True),
+    ]  # fmt: skip
+    assert (report.most, report.odd[1].pid, report.odd[1].collective) == (6650, 483074, "AllReduce")
+
+
+def test_a_rank_that_has_launched_nothing_yet_is_behind() -> None:
+    report = reported(
+        "MISMATCH",
+        "  Communicator ranks have different AllReduce operation counts",
+        "  7 ranks have launched up to operation 3",
+        "  Rank 1 has not launched any operations -- GPU 1 managed by process 5 on node 127.0.0.1",
+    )
+    assert [(each.rank, each.operations, each.pid) for each in report.odd] == [(1, 0, 5)]
+
+
 def test_a_process_that_does_not_answer_is_told_once_by_its_rank() -> None:
     report = reported(
         "INCOMPLETE",
