@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.folders import state_folder
 from console.kube.objects.jobset import JobState
 from console.metrics.job_measures import JobMeasures, JobProgressReader
 from console.metrics.nccl.history import NcclHistory, default_path
 from console.metrics.nccl.reference import PASS_LINE
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import rank_failures
+from console.scheduling.forecast_record import update_record
 from console.scheduling.ranks import ranks
+from console.scheduling.start_windows import run_times, start_windows
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from console.kube.objects.pod import Pod
+    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.runs import Runs
     from console.logs.follow import Logs
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from console.metrics.nccl.history import MeasuredTest, NodeBandwidth
     from console.metrics.training.run import TrainingRun
     from console.scheduling.failure import RankFailure
+    from console.scheduling.forecast_record import Promise
+    from console.scheduling.start_windows import PastRun, StartWindow, StartWindows
 
     Key = tuple[str, str]
 
@@ -149,12 +155,26 @@ class Measures:
         """When waiting workloads would start, by key; recomputed for a new snapshot at most every few seconds."""
         fleet, now = self._cluster.fleet, asyncio.get_running_loop().time()
         if fleet is not self._forecast[0] and now >= self._forecast[1]:
-            known = self.glancing.known
-            left = {uid: each.at + eta - fleet.at for uid, each in known.items() if (eta := each.eta) is not None}
-            running = {uid: max(0.0, seconds) for uid, seconds in left.items() if uid in fleet.jobset_by_uid}
-            starts = await asyncio.to_thread(expected_starts, fleet, running)
+            starts = await asyncio.to_thread(expected_starts, fleet, self._seconds_left(fleet))
             self._forecast = fleet, now + FORECAST_EVERY, starts
         return self.starts
+
+    def _seconds_left(self, fleet: Fleet) -> dict[str, float]:
+        """Of running jobs whose progress tells it, by uid."""
+        known = self.glancing.known
+        left = {uid: each.at + eta - fleet.at for uid, each in known.items() if (eta := each.eta) is not None}
+        return {uid: max(0.0, seconds) for uid, seconds in left.items() if uid in fleet.jobset_by_uid}
+
+    async def start_windows(self, past: Iterable[PastRun]) -> StartWindows:
+        """Within what time waiting workloads would start; `past`: earlier runs, which say how long jobs run."""
+        fleet = self._cluster.fleet
+        return await asyncio.to_thread(start_windows, fleet, self._seconds_left(fleet), run_times(fleet, past))
+
+    async def record_windows(self, windows: Mapping[Key, StartWindow]) -> Sequence[Promise]:
+        """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""
+        target = self._cluster.current_connection.target
+        path = (target.cluster.practice_folder or state_folder()) / "forecasts.json"
+        return await asyncio.to_thread(update_record, path, self._cluster.fleet, target.cluster.server, windows)
 
     @property
     def starts(self) -> Mapping[Key, ExpectedStart]:

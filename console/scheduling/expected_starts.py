@@ -34,6 +34,7 @@ class ExpectedStart(Struct, frozen=True):
     after: str = ""  # the job whose end it waits for
     latest: bool = False  # whether it may start sooner, as it is not known how long some jobs still run
     unknown: str = ""  # why it cannot be known, a sentence without its end
+    window: tuple[float, float] | None = None  # in which it starts in 80 % of the rollouts; None: not known
 
 
 def all_gpu_flavors(fleet: Fleet) -> tuple[str, ...]:

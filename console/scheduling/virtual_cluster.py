@@ -11,7 +11,7 @@ from console.scheduling.kueue.cycle import Verdict, admission_cycle
 from console.scheduling.kueue.state import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from console.scheduling.kueue.cycle import Decision
     from console.scheduling.kueue.state import Snapshot
@@ -44,6 +44,24 @@ class VirtualCluster:
     def holds(self, workload: Workload) -> bool:
         """Whether it runs still, and has not been preempted since, even if it was admitted again."""
         return self.snapshot.queues[workload.cluster_queue].workloads.get(workload.key) is workload
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Gives what brings it back to how it is now, as often as one likes."""
+        waiting = {name: tuple(each) for name, each in self.waiting.items()}
+        used = [dict(node.used) for node in self._nodes]
+        running = {name: dict(queue.workloads) for name, queue in self.snapshot.queues.items()}
+        places = [(leaf, dict(leaf.used)) for tree in self.snapshot.trees.values() for leaf in tree.leaves]
+
+        def restore() -> None:
+            self.waiting = {name: list(each) for name, each in waiting.items()}
+            for node, amounts in zip(self._nodes, used, strict=True):
+                node.used = dict(amounts)
+            for name, queue in self.snapshot.queues.items():
+                queue.workloads = dict(running[name])
+            for leaf, taken in places:
+                leaf.used = dict(taken)
+
+        return restore
 
     def admit(self, now: float = 0.0) -> list[Move]:
         """What Kueue does now, cycle by cycle, until nothing more fits; who is preempted leaves at once."""

@@ -6,19 +6,30 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from console.errors import NotFound
 from console.kube.find_job import find_job
+from console.kube.objects.meta import short_name
+from console.launch.run_record import Outcome
+from console.scheduling.forecast_record import score
 from console.scheduling.kueue_snapshot import queue_position
 from console.scheduling.quota_accounts import job_name
+from console.scheduling.start_windows import PastRun, with_windows
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, word
 from screens.cli.connect import open_session
 from screens.cli.lists import LOOKS, unread
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.columns.jobs import start_words
+from screens.wording import clock, duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from console.kube.objects.workload import Workload
+    from console.scheduling.forecast_record import Promise
+    from console.session import Session
 
 KINDS = (*WAIT_KINDS, "topologies")
 
@@ -30,7 +41,16 @@ async def forecast(options: ForecastOptions) -> int:
         with suppress(TimeoutError):  # a job whose log does not answer runs for a time that is not known
             async with asyncio.timeout(LOOKS):
                 await measures.glancing.poll(running)
-        starts = await measures.expected_starts()
+        known = await measures.expected_starts()
+        windows = await measures.start_windows(await _past_runs(session))
+        starts = with_windows(known, windows)
+        try:
+            promises = await measures.record_windows({} if windows.latest else windows.by_key)
+        except OSError as error:
+            warn(f"The windows could not be stored, so nobody will compare them: {error.strerror}.")
+            promises = ()
+        if options.record:
+            return _print_record(promises, as_json=options.json)
         namespace = None if options.all_namespaces or options.job else session.namespace
         found = [
             each
@@ -51,8 +71,11 @@ async def forecast(options: ForecastOptions) -> int:
     if options.json:
         items = [_item(each, position=queue_position(each, fleet)) | {
             "start": starts[each.key].at or None, "after": starts[each.key].after, "latest": starts[each.key].latest,
+            "window": starts[each.key].window,
             "unknown": starts[each.key].unknown} for each in found]  # fmt: skip
-        print_json({"kind": "forecast", "at": fleet.at, "unread": missing, "items": items})
+        print_json(
+            {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": windows.rollouts, "items": items}
+        )
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
@@ -70,8 +93,39 @@ async def forecast(options: ForecastOptions) -> int:
     if rows:
         titles = ("JOB", "NAMESPACE", "QUEUE", "POSITION", "GPUS", "STARTS")
         print_table(titles, rows, [title in {"POSITION", "GPUS"} for title in titles])
+        if (past := score(promises)).judged:
+            print_line(f"Of {past.judged} earlier windows {past.held} held the start (a4 forecast --record).")
     else:
         print_line("Nothing waits.")
+    return 0
+
+
+async def _past_runs(session: Session) -> list[PastRun]:
+    return [
+        PastRun(each.recipe, short_name(each.who), each.gpus, each.ended - each.started)
+        for each in await session.launch.runs.all()
+        if each.server == session.watch.server and each.outcome is Outcome.SUCCEEDED and each.started and each.ended
+    ]
+
+
+def _print_record(promises: Sequence[Promise], *, as_json: bool) -> int:
+    total = score(promises)
+    if as_json:
+        items = [structs.asdict(each) | {"held": each.held if each.judged else None} for each in promises]
+        print_json({"kind": "forecast-record", **structs.asdict(total), "items": items})
+    elif not promises:
+        print_line("No window has been told yet: a4 forecast -A tells and keeps them.")
+    else:
+        off = total.median_error
+        error = "" if off is None else f"; half of the starts were within {duration(off)} of the middle"
+        print_line(f"{total.held} of {total.judged} windows held the start{error}; {total.open} are open. A window is "
+                   "meant to hold 80%.")  # fmt: skip
+        rows = [
+            (each.job, each.namespace, clock(each.made), clock(each.start), clock(each.end), clock(each.started) or "-",
+             "yes" if each.held else "no" if each.judged else "open")
+            for each in reversed(promises)
+        ]  # fmt: skip
+        print_table(("JOB", "NAMESPACE", "FORECAST", "FROM", "TO", "STARTED", "HELD"), rows, [False] * 7)
     return 0
 
 
@@ -88,6 +142,7 @@ def _item(workload: Workload, *, position: int) -> dict[str, object]:
 class ForecastOptions(Options):
     job: str = word("JOB", nargs="?", help="only this one")
     all_namespaces: bool = flag("-A", "--all-namespaces", help="of all namespaces")
+    record: bool = flag("--record", help="what came of the windows that were told, instead")
     json: bool = json_flag()
 
 
@@ -96,9 +151,13 @@ COMMANDS: Commands = {
         forecast,
         ForecastOptions,
         description="When waiting jobs would start, by Kueue's own rules and the progress of what runs, if nobody "
-        "comes meanwhile. A forecast, not a promise: GPUs and places are counted, no other resource.",
-        epilog="JSON: kind, at, unread, items with job, namespace, queue, gpus, position (in its ClusterQueue), "
-        "start (seconds since the epoch; null: it cannot be known), after (the job whose end it waits for), latest "
-        "(whether it may start sooner), unknown (why it cannot be known)",
+        "comes meanwhile. A forecast, not a promise: GPUs and places are counted, no other resource. A window holds "
+        "the start in 80% of up to 200 rollouts, in which run times differ as those of earlier runs did; each is kept "
+        "on this machine and compared with the start.",
+        epilog="JSON: kind, at, unread, rollouts (how many the time was enough for), items with job, namespace, queue, "
+        "gpus, position (in its ClusterQueue), start (seconds since the epoch; null: it cannot be known), after (the "
+        "job whose end it waits for), latest (whether it may start sooner), window (two moments; null: not known), "
+        "unknown (why it cannot be known). With --record: held, judged, open, median_error (seconds), items with "
+        "server, uid, namespace, job, made, start, middle, end, started (0: it has not), late, held (null: open)",
     )
 }

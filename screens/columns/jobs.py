@@ -168,7 +168,11 @@ def start_words(start: ExpectedStart, now: float) -> str:
     """The expected start as text after a label, without a final period."""
     if not start.at:
         return f"cannot be known: {start.unknown}"
-    when = f"{wording.clock_time(start.at, now)}, {wording.moment(start.at, now)}, when {start.after} ends"
+    after = f", when {start.after} ends" if start.after else ""
+    if start.window is not None:
+        first, last = (wording.clock_time(each, now) for each in start.window)
+        return f"between {first} and {last}{after}" if first != last else f"about {first}{after}"
+    when = f"{wording.clock_time(start.at, now)}, {wording.moment(start.at, now)}{after}"
     return f"by {when}, or sooner" if start.latest else f"about {when}"
 
 

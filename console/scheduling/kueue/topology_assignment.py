@@ -187,6 +187,7 @@ def _fill(tree: TopologyTree, pod_set: PodSet, request: _Request, *, empty: bool
     excluded = _Exclusions()
     tolerations = (*pod_set.tolerations, *tree.flavor.tolerations)
     single = sorted((name, value) for name, value in {**pod_set.single, **_ONE_POD}.items() if value > 0)
+    chosen = bool(pod_set.selector) or pod_set.affinity is not None
     for leaf in tree.leaves:
         leaf.state = leaf.slices = 0
         excluded.total += 1
@@ -195,7 +196,7 @@ def _fill(tree: TopologyTree, pod_set: PodSet, request: _Request, *, empty: bool
             if node.taints and (taint := first_untolerated_taint(node.taints, tolerations)):
                 excluded.reasons[f'taint "{taint}"'] += 1
                 continue
-            if not pod_set.selects(node.name, node.labels):
+            if chosen and not pod_set.selects(node.name, node.labels):
                 excluded.reasons["affinity" if pod_set.has_affinity else "nodeSelector"] += 1
                 continue
         used = {} if empty else leaf.used

@@ -122,6 +122,20 @@ def test_a_forecast_has_the_position_in_the_queue(a4: Commands) -> None:
     assert "llama-70b waits in no queue of namespace default." in told
 
 
+def test_the_record_of_forecasts_says_how_many_windows_held(a4: Commands) -> None:
+    said = a4.json("forecast", "--record")
+    assert said["kind"] == "forecast-record"
+    assert said["judged"] + said["open"] == len(said["items"])
+    assert said["held"] == sum(item["held"] is True for item in said["items"])
+    code, out, _ = a4.run("forecast", "--record")
+    assert code == 0
+    assert out.startswith(("No window has been told yet", f"{said['held']} of {said['judged']} windows held the start"))
+    found = a4.json("forecast", "-A")
+    assert found["rollouts"] >= 0
+    assert all(item["window"] is None or item["window"][0] <= item["start"] <= item["window"][1]
+               for item in found["items"])  # fmt: skip
+
+
 def test_what_would_follow_is_told_and_nothing_is_changed(a4: Commands) -> None:
     before = {(item["name"], item["state"]) for item in listed(a4, "jobs", "-A") if item["name"] == "llama-70b"}
     code, out, _ = a4.run("whatif", "--stop", "llama-70b", "--submit", "a4:8")

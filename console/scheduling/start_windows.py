@@ -1,0 +1,190 @@
+"""Within what time waiting workloads would start: the forecast is rolled out many times, with run times that differ.
+
+How long a job runs comes from its progress, else from earlier runs of its recipe; a job of which neither is known runs
+on. Nobody comes meanwhile. A window holds the middle 80 % of the rollouts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from statistics import median, pstdev
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from console.scheduling.expected_starts import all_gpu_flavors, cluster_of
+from console.scheduling.kueue_snapshot import queue_order
+from console.yielding import WorkSlices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from console.kube.snapshot import Fleet
+    from console.scheduling.expected_starts import ExpectedStart
+    from console.scheduling.kueue.state import Workload
+    from console.scheduling.virtual_cluster import VirtualCluster
+
+    Key = tuple[str, str]
+
+ROLLOUTS = 200
+FEWEST = 20  # rollouts that a window stands on
+BUDGET = 1.5  # seconds of one core
+AIMED_AT = 50  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
+SHARE = 0.8  # of the rollouts within a window
+PROGRESS_SPREAD = 0.1  # of the logarithm of the time left, where progress tells of it
+LEAST_SPREAD = 0.1  # of run times of which few are known
+LEAST_RUNS = 3  # earlier runs that say how long a job runs
+_TRIES = 20
+
+
+class PastRun(Struct, frozen=True):
+    """A run that came to its end by itself."""
+
+    recipe: str
+    owner: str
+    gpus: int
+    seconds: float
+
+
+class RunTime(Struct, frozen=True):
+    """How long a job runs, by earlier ones: the median, and the deviation of the logarithm."""
+
+    median: float
+    spread: float
+
+
+class StartWindow(Struct, frozen=True):
+    """Seconds since the epoch."""
+
+    start: float
+    middle: float
+    end: float
+
+
+class StartWindows(Struct, frozen=True):
+    by_key: dict[tuple[str, str], StartWindow]
+    rollouts: int
+    latest: bool  # whether they may start sooner, as nobody knows how long some jobs still run
+
+
+def run_times(fleet: Fleet, past: Iterable[PastRun]) -> dict[str, RunTime]:
+    """By uid of the JobSet: of runs of its recipe, owner and size if there are enough, else of its recipe and size."""
+    known: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    for run in past:
+        if run.recipe and run.seconds > 0:
+            known[run.recipe, run.gpus, run.owner].append(run.seconds)
+            known[run.recipe, run.gpus].append(run.seconds)
+    found = {}
+    for job in fleet.jobsets.values():
+        like = ((job.recipe, job.gpus, job.owner), (job.recipe, job.gpus))
+        times = next((known[each] for each in like if len(known.get(each, ())) >= LEAST_RUNS), None)
+        if times:
+            spread = pstdev(map(math.log, times))
+            found[job.uid] = RunTime(median(times), max(LEAST_SPREAD, spread))
+    return found
+
+
+def start_windows(
+    fleet: Fleet, left: Mapping[str, float], times: Mapping[str, RunTime], *, seed: int = 0, budget: float = BUDGET
+) -> StartWindows:
+    """Of those whose start can be known; `left` and `times` by uid of the JobSet. Blocking: as long as the budget."""
+    return _Rollouts(fleet, left, times, seed).run(budget)
+
+
+def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
+    """The starts with their windows; where nobody knows how long some jobs run, the end of one is the latest moment."""
+    found = dict(starts)
+    for key in starts.keys() & windows.by_key.keys():
+        window = windows.by_key[key]
+        if windows.latest:
+            found[key] = structs.replace(starts[key], at=window.end, latest=True, unknown="")
+        else:
+            bounds = window.start, window.end
+            found[key] = structs.replace(starts[key], at=window.middle, latest=False, unknown="", window=bounds)
+    return found
+
+
+class _Rollouts:
+    def __init__(self, fleet: Fleet, left: Mapping[str, float], times: Mapping[str, RunTime], seed: int) -> None:
+        self._fleet, self._left, self._times, self._dice = fleet, left, times, Random(seed)
+        self._cluster: VirtualCluster = cluster_of(fleet, all_gpu_flavors(fleet))
+        self._number = count()
+        self._endless = False
+        self._running: list[tuple[Workload, str, float]] = []  # the uid of its owner, and since when it runs
+        for queue in fleet.cluster_queues.values():
+            for each in queue_order(fleet, queue.name).running:
+                held = self._cluster.snapshot.queues[queue.name].workloads.get(each.key)
+                if held is None or not held.pod_sets:
+                    continue
+                if each.owner_uid in left or each.owner_uid in times:
+                    self._running.append((held, each.owner_uid, held.reserved))
+                else:
+                    self._endless = True
+
+    def run(self, budget: float) -> StartWindows:
+        began, slices = time.thread_time(), WorkSlices()
+        restore = self._cluster.checkpoint()
+        rollouts: list[dict[Key, float]] = []
+        until = math.inf  # the first rollout says how far all can go
+        while len(rollouts) < ROLLOUTS and time.thread_time() - began < budget:
+            restore()
+            found, reached = self._rollout(until, began + budget / AIMED_AT if not rollouts else math.inf)
+            until = min(until, reached)
+            rollouts.append(found)
+            slices.pause_thread()
+        starts: dict[Key, list[float]] = defaultdict(list)
+        for found in rollouts:
+            for key, at in found.items():
+                if at <= until:
+                    starts[key].append(at)
+        low, middle, high = (math.ceil(share * len(rollouts)) - 1 for share in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2))
+        windows = {
+            key: StartWindow(times[low], times[middle], times[high])
+            for key, times in ((key, sorted(times)) for key, times in starts.items())
+            if len(times) > high and times[0] > self._fleet.at and self._fleet.workloads[key].is_waiting
+        }
+        return StartWindows(windows if len(rollouts) >= FEWEST else {}, len(rollouts), self._endless)
+
+    def _rollout(self, until: float, stop: float) -> tuple[dict[Key, float], float]:
+        """The starts, and the moment up to which they are known; `stop`: in seconds of this thread's time."""
+        now = self._fleet.at
+        found: dict[Key, float] = {}
+        ends: list[tuple[float, int, Workload]] = []
+        for held, uid, since in self._running:
+            self._end(ends, now + self._seconds_left(uid, now - since), held)
+        self._admit(now, found, ends)
+        while ends and ends[0][0] <= until and any(self._cluster.waiting.values()):
+            if time.thread_time() > stop:
+                return found, now
+            now, _, held = heappop(ends)
+            if self._cluster.holds(held):  # it was not preempted meanwhile
+                self._cluster.snapshot.remove_workload(held)
+                self._admit(now, found, ends)
+        return found, until
+
+    def _admit(self, at: float, found: dict[Key, float], ends: list[tuple[float, int, Workload]]) -> None:
+        for started, preempted_by in self._cluster.admit(at):
+            if preempted_by is None:
+                found.setdefault(started.key, at)
+                if known := self._times.get(self._fleet.workloads[started.key].owner_uid):
+                    self._end(ends, at + self._sample(known.median, known.spread), started)
+
+    def _end(self, ends: list[tuple[float, int, Workload]], at: float, workload: Workload) -> None:
+        heappush(ends, (at, next(self._number), workload))
+
+    def _seconds_left(self, uid: str, ran: float) -> float:
+        if uid in self._left:
+            return self._sample(self._left[uid], PROGRESS_SPREAD)
+        known = self._times[uid]
+        for _ in range(_TRIES):
+            if (whole := self._sample(known.median, known.spread)) > ran:
+                return whole - ran
+        return self._sample(known.median * known.spread, known.spread)  # it runs longer than any run before it
+
+    def _sample(self, middle: float, spread: float) -> float:
+        return middle * math.exp(self._dice.gauss(0.0, spread))

@@ -1,0 +1,197 @@
+"""Windows of starts from rollouts, and the record of what came of them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from console.kube.objects.meta import Condition
+from console.kube.objects.queue import LocalQueue, ResourceFlavor
+from console.scheduling import start_windows as module
+from console.scheduling.expected_starts import expected_starts
+from console.scheduling.forecast_record import Promise, compare, read_promises, score, update_record
+from console.scheduling.start_windows import (
+    PastRun,
+    RunTime,
+    StartWindow,
+    StartWindows,
+    run_times,
+    start_windows,
+    with_windows,
+)
+from screens.columns.jobs import start_words
+from tests.fakes import fleet_of
+from tests.screens.queue_scene import claim, cluster_queue, job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.objects.workload import Workload
+    from console.kube.snapshot import Fleet
+
+LONG = 60.0
+"""A budget that all rollouts fit in."""
+
+
+def scene(*running: tuple[str, int], waiting: tuple[tuple[str, int], ...]) -> Fleet:
+    parts: list[JobSet | Workload] = []
+    for name, nodes in running:
+        made = job(name, nodes)
+        parts += [made, claim(made)]
+    for number, (name, nodes) in enumerate(waiting):
+        made = job(name, nodes, suspended=True)
+        parts += [made, structs.replace(claim(made, waits="insufficient unused quota"), created=float(number + 1))]
+    used = 8 * sum(nodes for _, nodes in running)
+    return fleet_of(cluster_queue("a4", used), LocalQueue("default", "a4", cluster_queue="a4"), ResourceFlavor("a4"),
+                    *parts)  # fmt: skip
+
+
+def key(fleet: Fleet, name: str) -> tuple[str, str]:
+    workload = fleet.workload_of(fleet.jobsets["default", name])
+    assert workload is not None
+    return workload.key
+
+
+def window(fleet: Fleet, found: StartWindows, name: str) -> tuple[float, float] | None:
+    """Minutes from now."""
+    at = found.by_key.get(key(fleet, name))
+    return ((at.start - fleet.at) / 60, (at.end - fleet.at) / 60) if at else None
+
+
+def test_a_window_lies_around_the_end_that_a_job_waits_for() -> None:
+    fleet = scene(("a", 8), waiting=(("b", 4),))
+    found = start_windows(fleet, {"uid-a": 6000.0}, {}, budget=LONG)
+    bounds = window(fleet, found, "b")
+    assert bounds is not None
+    assert 83 < bounds[0] < 92
+    assert 108 < bounds[1] < 120
+    assert (found.rollouts, found.latest) == (200, False)
+    assert start_windows(fleet, {"uid-a": 6000.0}, {}, budget=LONG) == found, "the same for the same seed"
+    merged = with_windows(expected_starts(fleet, {"uid-a": 6000.0}), found)[key(fleet, "b")]
+    assert start_words(merged, fleet.at).startswith("between ")
+    assert start_words(merged, fleet.at).endswith(", when a ends")
+
+
+def test_earlier_runs_say_how_long_those_in_front_will_run() -> None:
+    fleet = scene(("a", 8), waiting=(("b", 8), ("c", 8)))
+    left = {"uid-a": 600.0}
+    assert window(fleet, start_windows(fleet, left, {}, budget=LONG), "c") is None
+    assert expected_starts(fleet, left)[key(fleet, "c")].unknown.startswith("others start before it (b)")
+    known = start_windows(fleet, left, {"uid-b": RunTime(3600.0, 0.2)}, budget=LONG)
+    bounds = window(fleet, known, "c")
+    assert bounds is not None
+    assert 50 < bounds[0] < 70 < bounds[1] < 95
+    merged = with_windows(expected_starts(fleet, left), known)[key(fleet, "c")]
+    assert not merged.unknown
+    assert start_words(merged, fleet.at).startswith("between ")
+
+
+def test_a_job_of_which_nothing_is_known_makes_the_window_the_latest_moment() -> None:
+    fleet = scene(("a", 4), ("b", 4), waiting=(("c", 4),))
+    found = start_windows(fleet, {"uid-a": 6000.0}, {}, budget=LONG)
+    assert found.latest
+    merged = with_windows(expected_starts(fleet, {"uid-a": 6000.0}), found)[key(fleet, "c")]
+    assert (merged.window, merged.latest) == (None, True)
+    assert start_words(merged, fleet.at).startswith("by ")
+    assert not start_windows(fleet, {}, {}, budget=LONG).by_key
+
+
+def test_a_job_that_runs_for_longer_than_any_before_it_still_ends() -> None:
+    fleet = scene(("a", 8), waiting=(("b", 8),))
+    found = start_windows(fleet, {}, {"uid-a": RunTime(100.0, 0.1)}, budget=LONG)
+    bounds = window(fleet, found, "b")
+    assert bounds is not None
+    assert 0 < bounds[0] < bounds[1]
+
+
+def test_what_could_start_now_has_no_window() -> None:
+    fleet = scene(("a", 4), waiting=(("b", 4),))
+    assert not start_windows(fleet, {"uid-a": 600.0}, {}, budget=LONG).by_key
+
+
+def test_without_time_for_enough_rollouts_there_is_no_window() -> None:
+    fleet = scene(("a", 8), waiting=(("b", 4),))
+    found = start_windows(fleet, {"uid-a": 600.0}, {}, budget=0.0)
+    assert (found.rollouts, found.by_key) == (0, {})
+
+
+def test_windows_hold_four_of_five_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the noise that they are made for: other rollouts start within the window as often as it says."""
+    fleet = scene(("a", 3), ("b", 3), ("c", 2), waiting=(("d", 4), ("e", 4), ("f", 6)))
+    left = {"uid-a": 3000.0, "uid-b": 5000.0, "uid-c": 9000.0}
+    times = {f"uid-{name}": RunTime(4000.0, 0.3) for name in "def"}
+    windows = start_windows(fleet, left, times, seed=1, budget=LONG).by_key
+    assert len(windows) == 3
+    monkeypatch.setattr(module, "FEWEST", 1)
+    monkeypatch.setattr(module, "ROLLOUTS", 1)
+    truths = [start_windows(fleet, left, times, seed=seed, budget=LONG).by_key for seed in range(100, 300)]
+    for name, bounds in windows.items():
+        held = sum(bounds.start <= truth[name].middle <= bounds.end for truth in truths)
+        assert 0.7 <= held / len(truths) <= 0.9
+
+
+def test_a_thousand_that_wait_take_at_most_two_seconds_of_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.scheduling.expected_starts.MAX_WAITING", 1000)
+    fleet = scene(*((f"r{number}", 1) for number in range(8)),
+                  waiting=tuple((f"w{number}", number % 8 + 1) for number in range(1000)))  # fmt: skip
+    times = {job.uid: RunTime(600.0, 0.3) for job in fleet.jobsets.values()}
+    left = {f"uid-r{number}": 100.0 * (number + 1) for number in range(8)}
+    began = time.process_time()
+    found = start_windows(fleet, left, times)
+    assert time.process_time() - began < 2.0
+    assert found.rollouts <= 200
+
+
+def test_run_times_come_from_runs_that_are_alike() -> None:
+    fleet = scene(("a", 2), waiting=())
+    mine = [PastRun("nccl-all-reduce", "you", 16, seconds) for seconds in (100.0, 200.0, 300.0)]
+    others = [PastRun("nccl-all-reduce", "mira", 16, 1000.0)] * 5
+    assert run_times(fleet, mine[:2]) == {}, "two runs say nothing"
+    assert run_times(fleet, [*mine, *others])["uid-a"].median == 200
+    assert run_times(fleet, [*mine[:2], *others])["uid-a"].median == 1000
+    assert run_times(fleet, [PastRun("nccl-all-reduce", "you", 8, 5.0)] * 9) == {}
+
+
+def started(fleet: Fleet, name: str, at: float) -> Fleet:
+    workload = fleet.workload_of(fleet.jobsets["default", name])
+    assert workload is not None
+    running = structs.replace(workload, conditions=(Condition("QuotaReserved", "True", since=at),))
+    rest = [each for each in fleet.workloads.values() if each.uid != workload.uid]
+    return fleet_of(*fleet.jobsets.values(), *rest, running)
+
+
+def test_promises_are_compared_with_what_came_true(tmp_path: Path) -> None:
+    path, fleet = tmp_path / "a4" / "forecasts.json", scene(("a", 8), waiting=(("b", 4), ("c", 4)))
+    now = fleet.at
+    windows = {key(fleet, name): StartWindow(now + 100, now + 200, now + 300) for name in "bc"}
+    first = update_record(path, fleet, "s", windows)
+    assert [each.job for each in first] == ["b", "c"]
+    later = {each: StartWindow(0, 1, 2) for each in windows}
+    assert update_record(path, fleet, "s", later) == first, "the first window that was told counts"
+    assert read_promises(path) == first
+    held = compare(first, started(fleet, "b", now + 150), "s", {})
+    assert [(each.job, each.judged, each.held) for each in held] == [("b", True, True), ("c", False, False)]
+    early = compare(held, started(fleet, "c", now + 50), "s", {})
+    total = score(early)
+    assert (total.held, total.judged, total.open, total.median_error) == (1, 2, 0, 100.0)
+    assert compare(first, started(fleet, "b", now + 150), "another", {}) == first, "of another cluster nothing is known"
+    path.write_bytes(b"{")
+    assert read_promises(path) == []
+
+
+def test_who_still_waits_when_the_window_is_over_is_late_and_who_is_gone_is_forgotten() -> None:
+    fleet = scene(("a", 8), waiting=(("b", 4),))
+    now, uid = fleet.at, fleet.workloads[key(fleet, "b")].uid
+    over = Promise("s", uid, "default", "b", now - 500, now - 400, now - 300, now - 200)
+    (late,) = compare([over], fleet, "s", {})
+    assert (late.judged, late.held) == (True, False)
+    (then,) = compare([late], started(fleet, "b", now - 10), "s", {})
+    assert (then.started, then.judged, then.held) == (now - 10, True, False)
+    gone = structs.replace(over, uid="gone", end=now - 8 * 86_400)
+    assert compare([gone], fleet, "s", {}) == []
+    assert compare([structs.replace(gone, end=now)], fleet, "s", {}) != []
