@@ -1,4 +1,4 @@
-"""Starts a practice cluster in a process of its own and ends it: for the console, whose frames it must not disturb."""
+"""Starts and ends a practice cluster in a process of its own, so that it does not slow down the console."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STOP_SECONDS = 5.0
 
 @dataclass(slots=True)
 class PracticeProcess:
-    """A practice cluster that starts, runs or has ended; it ends by itself when this process does, however that ends.
+    """A practice cluster in a child process; it ends with this process.
 
     It watches its standard input: a pipe that only this process holds open.
     """
@@ -31,7 +31,7 @@ class PracticeProcess:
 
     @classmethod
     def start(cls, *, speed: float = 1.0, seed: int = 0, scene: str = "full") -> PracticeProcess:
-        """Start one and return at once, while it still starts; `scene` "empty": machines and queues, but no job."""
+        """Start the process and return at once; `scene` "empty" has nodes and queues, but no job."""
         program = assets.module_command(
             "practice", "--parent-pipe", "--speed", str(speed), "--seed", str(seed), "--scene", scene
         )
@@ -49,7 +49,7 @@ class PracticeProcess:
         return cls(process, complaints)
 
     def kubeconfig(self) -> Path:
-        """Wait until it is ready; return its kubeconfig. ConsoleError when it could not start."""
+        """Wait until it is ready and return the kubeconfig's path. ConsoleError if it could not start."""
         if self._ready is None:
             line = self.process.stdout.readline() if self.process.stdout is not None else ""
             if not line:
@@ -61,7 +61,7 @@ class PracticeProcess:
         return self._ready
 
     def stop(self) -> None:
-        """End it and wait until it has cleaned up; what it complained about is on standard error then."""
+        """End it and wait for its clean-up; its warnings go to standard error."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:

@@ -1,4 +1,4 @@
-"""The practice cluster's time: the wall clock, with a past that can be played through before it goes live."""
+"""The time of the practice cluster: the wall clock, preceded by a past that can be replayed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(order=True, slots=True)
 class Timer:
-    """A call that waits for its moment; ``cancel`` makes it never come."""
+    """A scheduled call; ``cancel`` prevents it."""
 
     due: float  # epoch seconds of practice time
     sequence: int
@@ -24,7 +24,7 @@ class Timer:
     cancelled: bool = field(default=False, compare=False)
 
     def cancel(self) -> None:
-        """Let the call never happen."""
+        """Prevent the call."""
         self.cancelled = True
         if self.handle is not None:
             self.handle.cancel()
@@ -68,7 +68,7 @@ class Clock:
         return self.after(moment - self.now(), call)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call ``call`` after what is being done now."""
+        """Call ``call`` after the current event."""
         if self._past is None and self._loop is not None:
             self._loop.call_soon(call)
         else:
@@ -84,7 +84,7 @@ class Clock:
         self._past = moment
 
     def go_live(self) -> None:
-        """Let time run by itself from here; what still waits, waits on the running event loop."""
+        """Let time run by itself from now on; pending timers move to the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._past = None
         self.live_from = now = time.time()

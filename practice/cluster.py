@@ -1,4 +1,4 @@
-"""The practice cluster put together: storage, admission, controllers, kubelets, the scene, and the API server."""
+"""The practice cluster as a whole: storage, admission, controllers, kubelets, scene, API server."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ class PracticeCluster:
 
     @property
     def url(self) -> str:
-        """Where the API server answers."""
+        """The URL of the API server."""
         return self.server.url
 
     def play_past(self) -> None:
-        """Let the controllers play through everything that happened before the opening."""
+        """Replay everything that happened before the opening."""
         admission = Admission(self.plane)
         for controller in (
             JobSets(self.plane),
@@ -121,7 +121,7 @@ class PracticeCluster:
         harm_cluster(self.storage, self.server.admin, self.kubelets.registries)
 
     async def start(self) -> None:
-        """Open; the kubeconfig is written and ``url`` answers when this returns."""
+        """Start; when this returns, the kubeconfig is written and ``url`` answers."""
         make_private(self.folder)
         self.play_past()
         self.clock.go_live()
@@ -131,7 +131,7 @@ class PracticeCluster:
         self._nodes.beat()
 
     async def open_google(self) -> Object:
-        """Start practice Google unless it runs; gives where it answers, and a token for this cluster."""
+        """Start the Google imitation unless it runs; returns its endpoints and a token."""
         async with self._opening_google:
             if self.google is None:
                 await asyncio.to_thread(_import_google)
@@ -153,7 +153,7 @@ class PracticeCluster:
         return GoogleServer(world, self.server.admin.token)
 
     async def stop(self) -> None:
-        """Close; nothing is left behind."""
+        """Stop and remove everything."""
         if self.google is not None:
             await self.google.stop()
         self.plane.stop()
@@ -173,5 +173,5 @@ class PracticeCluster:
 
 
 def _import_google() -> None:
-    """Load the messages of Google's services; for a thread."""
+    """Import the messages of Google's services, in a thread."""
     importlib.import_module("practice.google.server")

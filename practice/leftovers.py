@@ -1,4 +1,4 @@
-"""Removes the folder of a practice cluster, in which programs of its pods may still write as they end."""
+"""Removes a practice cluster's folder, in which ending programs of its pods may still write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 3.0
 
 
 def remove(folder: Path, patience: float = PATIENCE) -> bool:
-    """Remove a folder with all that is in it; whether it is gone. Blocking."""
+    """Remove a folder with its contents; returns whether it is gone. Blocking."""
     pause = Event()
     deadline = time.monotonic() + patience
     while folder.exists():

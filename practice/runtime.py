@@ -1,4 +1,4 @@
-"""What the API server asks of the kubelets: logs, commands in containers, streams to ports."""
+"""The interface between API server and kubelets: logs, exec, and streams to ports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ContainerLog(Protocol):
-    """What a container printed: lines that only grow, each with the epoch seconds it was printed at.
+    """The log of a container: lines with the time of printing (epoch seconds).
 
     ``parts`` are those of which the next one is the continuation.
     """
@@ -26,7 +26,7 @@ class ContainerLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stdio:
-    """What a command reads and writes."""
+    """The input and output of a command."""
 
     write: Callable[[int, bytes], Awaitable[None]]  # takes what it prints: to channel 1, errors to channel 2
     stdin: asyncio.StreamReader | None = None
@@ -36,7 +36,7 @@ class Stdio:
 
 
 class Runtime(Protocol):
-    """The kubelets, as the API server reaches them."""
+    """The kubelets as the API server uses them."""
 
     def log(self, namespace: str, pod: str, container: str, previous: bool) -> ContainerLog:
         """Return what a container printed, or its previous run; ApiError when there is none."""

@@ -1,4 +1,4 @@
-"""What happens to an object on its way into storage: defaults are filled in, and what is wrong is refused.
+"""Admission: defaults and validation of objects before they are stored.
 
 The texts are those of the API server's own strategies and of the webhooks of JobSet and Kueue.
 """

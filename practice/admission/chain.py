@@ -1,4 +1,4 @@
-"""The admission chain: which defaults and checks each kind of object passes on its way into storage."""
+"""The admission chain: the defaults and checks for each kind of object."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WITH_SPEC = (CLUSTERQUEUES, JOBS, JOBSETS, LOCALQUEUES, NODES, WORKLOADS)
 
 
 class AdmissionChain:
-    """What the API server and the webhooks of JobSet and Kueue do to objects before they are stored."""
+    """Defaults and validates objects as the API server and the webhooks of JobSet and Kueue do."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
@@ -59,7 +59,7 @@ class AdmissionChain:
         }
 
     def __call__(self, operation: Operation, resource: Resource, new: Object, old: Object | None) -> Object:
-        """Default and check one object; ApiError when it is refused."""
+        """Default and validate one object; ApiError if it is refused."""
         if resource in _WITH_SPEC and new.get("spec") is None:
             new["spec"] = {}
         if operation == "CREATE":
@@ -120,7 +120,7 @@ def _refuse(resource: Resource, obj: Object, faults: list[Cause], *, webhook: st
 
 
 def _nothing(_: Object) -> None:
-    """Most kinds get no defaults here."""
+    """No defaults, as for most kinds."""
 
 
 def _new_namespace(namespace: Object) -> None:

@@ -1,4 +1,4 @@
-"""Field errors in the words of the API machinery."""
+"""Field errors worded as by the API machinery."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def unsupported(path: str, value: str, allowed: list[str]) -> Cause:
 
 
 def duplicate(path: str, value: Any) -> Cause:
-    """A value that stands there twice."""
+    """A value that occurs twice."""
     shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return Cause(path, f"Duplicate value: {shown}", "FieldValueDuplicate")
 
 
 def not_found(path: str, value: str) -> Cause:
-    """A value that names what is not there."""
+    """A value that refers to something missing."""
     return Cause(path, f"Not found: {json.dumps(value, ensure_ascii=False)}", "FieldValueNotFound")
 
 
@@ -71,7 +71,7 @@ def internal(text: str) -> Cause:
 
 
 def label_faults(value: str) -> list[str]:
-    """Return why a value is no RFC 1035 label."""
+    """Return why a value is not an RFC 1035 label."""
     faults = []
     if len(value) > 63:
         faults.append("must be no more than 63 characters")
@@ -92,14 +92,14 @@ def rfc1123_label_faults(value: str) -> list[str]:
 
 
 def label_value_faults(value: str) -> list[str]:
-    """Return why a value is none that a label can have."""
+    """Return why a value is not valid as a label's value."""
     if len(value) > 63:
         return ["must be no more than 63 bytes"]
     return [] if _VALUE.fullmatch(value) else [_VALUE_WORDS]
 
 
 def port_name_faults(value: str) -> list[str]:
-    """Return why a value is no name of a port."""
+    """Return why a value is not a port name."""
     faults = ["must be no more than 15 characters"] if len(value) > 15 else []
     if not _PORT.fullmatch(value):
         faults.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -109,7 +109,7 @@ def port_name_faults(value: str) -> list[str]:
 
 
 def subdomain_faults(value: str) -> list[str]:
-    """Return why a value is no RFC 1123 subdomain."""
+    """Return why a value is not an RFC 1123 subdomain."""
     faults = []
     if len(value) > 253:
         faults.append("must be no more than 253 characters")
@@ -123,7 +123,7 @@ def subdomain_faults(value: str) -> list[str]:
 
 
 def qualified_name_faults(value: str) -> list[str]:
-    """Return why a value is no qualified name: a label key with an optional prefix."""
+    """Return why a value is not a qualified name (label key with optional prefix)."""
     parts = value.split("/")
     if len(parts) > 2:
         text = (

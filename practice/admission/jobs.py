@@ -1,4 +1,4 @@
-"""Jobs: the defaults of the API server, the selector it generates, and what may not change."""
+"""Admission of Jobs: defaults, the generated selector, and immutable fields."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def job_faults(job: Object) -> list[Cause]:
 
 
 def job_changes(new: Object, old: Object) -> list[Cause]:
-    """Return what may not change in a Job; its template may, in part, while it is suspended and not started."""
+    """Return forbidden changes of a Job; its template may change in part while suspended and not started."""
     faults = []
     for name in ("completions", "selector", "completionMode", "podFailurePolicy", "managedBy"):
         before, after = old["spec"].get(name), new["spec"].get(name)
@@ -78,7 +78,7 @@ def job_changes(new: Object, old: Object) -> list[Cause]:
 
 
 def _fixed(template: Object) -> Object:
-    """Return the part of a pod template that never changes."""
+    """Return the immutable part of a pod template."""
     mutable = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
     spec = {key: value for key, value in template["spec"].items() if key not in mutable}
     return {"spec": _without_resources(spec)}

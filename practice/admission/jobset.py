@@ -1,4 +1,4 @@
-"""JobSets: what the CRD and the webhook of jobset v0.12 default, and what they refuse."""
+"""Admission of JobSets: defaults and validation as by jobset v0.12."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def default_jobset(jobset: Object) -> None:
 
 
 def repeated(jobset: Object) -> list[Cause]:
-    """Return the items that stand twice in lists of the pod templates in which each may stand once."""
+    """Return the duplicates in lists of the pod templates that must not have any."""
     templates = [job["template"]["spec"]["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]]
     path = "spec.replicatedJobs[{}].template.spec.template.spec"
     return [fault for at, spec in enumerate(templates) for fault in repeated_keys(spec, path.format(at))]
@@ -80,7 +80,7 @@ def jobset_faults(jobset: Object) -> list[Cause]:
 
 
 def jobset_changes(new: Object, old: Object) -> list[Cause]:
-    """Return what may not change in a JobSet; pod templates may, in part, while it is or gets suspended."""
+    """Return forbidden changes of a JobSet; pod templates may change in part while suspended."""
     faults = []
     free = bool(old["spec"].get("suspend") or new["spec"].get("suspend"))
     before = [_fixed(job) if free else job for job in old["spec"].get("replicatedJobs") or ()]
@@ -96,7 +96,7 @@ def jobset_changes(new: Object, old: Object) -> list[Cause]:
 
 
 def _fixed(replicated: Object) -> Object:
-    """Return the part of a replicated job that never changes."""
+    """Return the immutable part of a replicated job."""
     job = replicated["template"]["spec"]
     mutable = ("nodeSelector", "tolerations", "schedulingGates")
     pod = {key: value for key, value in job["template"]["spec"].items() if key not in mutable}

@@ -1,4 +1,4 @@
-"""Kueue's webhooks: jobs with a queue are created suspended, and what may not change while they run."""
+"""Kueue's webhooks: suspend jobs with a queue, and forbid changes while they run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def cluster_queue_faults(queue: Object) -> list[Cause]:
 
 
 def managed_job_faults(job: Object) -> list[Cause]:
-    """Return what is wrong with the queue, time limit and topology wish of a new job."""
+    """Return what is wrong with queue, time limit and topology request of a new job."""
     marks, faults = labels_of(job), []
     if words.QUEUE in marks:
         why = subdomain_faults(marks[words.QUEUE])
@@ -78,7 +78,7 @@ def managed_job_faults(job: Object) -> list[Cause]:
 
 
 def managed_job_changes(new: Object, old: Object) -> list[Cause]:
-    """Return what may not change while a job runs."""
+    """Return forbidden changes of a running job."""
     faults = []
     if not new["spec"].get("suspend") and queue_name(new) != queue_name(old):
         faults.append(invalid(f"metadata.labels[{words.QUEUE}]", queue_name(new), IMMUTABLE))

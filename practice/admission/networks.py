@@ -1,4 +1,4 @@
-"""The networks that a pod asks for by annotation, as GKE's webhook turns them into resources of a node.
+"""Converts a pod's network annotation to node resources, as GKE's webhook does.
 
 A node has one card for each Network of the kind Device, so one pod at a time has it; the second waits.
 """
@@ -28,12 +28,12 @@ class _Interface(msgspec.Struct, rename="camel"):
 
 
 def resources_of(network: str) -> tuple[str, str]:
-    """Return what a node counts of a network: its card, and the card's address."""
+    """Return the two resources that a node counts for a network: its card and its address."""
     return f"{PREFIX}{network}", f"{PREFIX}{network}.IP"
 
 
 def ask_for_networks(pod: Object, storage: Storage) -> None:
-    """Add to the first container what its pod's interfaces take; ApiError 403 for a Network that is not there."""
+    """Add the networks' resources to the first container; ApiError 403 for an unknown Network."""
     notes, spec = annotations_of(pod), pod["spec"]
     text = notes.get(INTERFACES)
     if text is None or spec.get("hostNetwork"):

@@ -1,4 +1,4 @@
-"""What the API server finds wrong with a pod, or with the pod template of a Job, in its own words and order."""
+"""Validation of pods and pod templates, worded and ordered as by the API server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _VOLUME_FIELDS = {"persistentVolumeClaim": "claimName", "hostPath": "path", "csi
 
 
 def pod_faults(spec: Object, path: str, *, template: bool) -> Iterator[Cause]:
-    """Yield what is wrong with a pod spec; some rules hold for pods, not for templates of them."""
+    """Yield the faults of a pod spec; some rules apply to pods but not to templates."""
     volumes: set[str] = set()
     for at, volume in enumerate(spec.get("volumes") or ()):
         yield from _volume(volume, f"{path}.volumes[{at}]", volumes)
@@ -79,7 +79,7 @@ def _containers(spec: Object, path: str, volumes: set[str], *, template: bool) -
 
 
 def template_faults(meta: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the labels and annotations of a pod template."""
+    """Yield the faults in labels and annotations of a pod template."""
     for value in (meta.get("labels") or {}).values():
         yield from (invalid(f"{path}.labels", value, why) for why in label_value_faults(value))
     for key in meta.get("annotations") or {}:
@@ -279,7 +279,7 @@ _IN_CONTAINERS: dict[str, tuple[str, ...]] = {
 
 
 def repeated_keys(spec: Object, path: str) -> Iterator[Cause]:
-    """Yield the items whose keys are those of an item before: custom kinds with pod templates refuse them."""
+    """Yield list items with a duplicate key, which custom kinds with pod templates refuse."""
     for name, keys in _BY_KEY.items():
         yield from _repeated(spec.get(name) or (), keys, f"{path}.{name}")
     for kind in ("containers", "initContainers"):

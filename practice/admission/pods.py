@@ -1,4 +1,4 @@
-"""Pods and pod templates: the defaults of the API server, priority, tolerations, the service account's token."""
+"""Defaults of pods and pod templates: as by the API server, priority, tolerations, service account token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXTENDED = "nvidia.com/gpu"
 
 
 def default_spec(spec: Object) -> None:
-    """Fill in what the API server fills in, for pods and for pod templates."""
+    """Set the API server's defaults, for pods and pod templates."""
     for name, value in (
         ("restartPolicy", "Always"),
         ("dnsPolicy", "ClusterFirst"),
@@ -40,7 +40,7 @@ def default_spec(spec: Object) -> None:
 
 
 def default_pod(pod: Object, storage: Storage, clock: Clock) -> None:
-    """Fill in what only a pod has: priority, tolerations, its scheduling gates' condition, its class of service."""
+    """Set the defaults of pods only: priority, tolerations, scheduling gate condition, QoS class."""
     spec = pod["spec"]
     default_spec(spec)
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
@@ -76,7 +76,7 @@ def default_pod(pod: Object, storage: Storage, clock: Clock) -> None:
 
 
 def quantities_as_text(resources: Object) -> None:
-    """Write quantities as the API server keeps them: as strings."""
+    """Convert quantities to strings, as the API server stores them."""
     for side in ("limits", "requests"):
         if resources.get(side):
             resources[side] = {name: str(value) for name, value in resources[side].items()}
@@ -143,7 +143,7 @@ def _find_account(pod: Object, storage: Storage) -> None:
 
 
 def _asked_name(pod: Object) -> str:
-    """The name by which plug-ins that change a pod know it: one that is generated comes after them."""
+    """The name by which admission plugins know a pod: a generated name is only set after them."""
     meta = pod["metadata"]
     return str(meta.get("generateName") or meta.get("name", ""))
 

@@ -1,4 +1,4 @@
-"""ResourceQuotas: how much of what a namespace uses, and what is refused because it would be too much.
+"""ResourceQuotas: usage per namespace, and refusal of what exceeds them.
 
 Quotas with scopes are not kept: nothing of the practice cluster has any.
 """
@@ -76,7 +76,7 @@ def _numbers(resource: Resource) -> set[str]:
 
 
 def _of(resource: Resource, obj: Object) -> Amounts:
-    """What one object counts for."""
+    """The amounts that one object counts for."""
     found: Amounts = dict.fromkeys(_numbers(resource), _ONE)
     if resource is PODS:
         spec = obj["spec"]
@@ -89,7 +89,7 @@ def _of(resource: Resource, obj: Object) -> Amounts:
 
 
 def _unsaid(resource: Resource, obj: Object, hard: Amounts) -> str:
-    """What containers of a pod do not say although a quota counts it: "limits.cpu for: main"."""
+    """The counted requests or limits that a pod's containers lack: "limits.cpu for: main"."""
     if resource is not PODS:
         return ""
     lacking = {}

@@ -19,7 +19,7 @@ _WORTH_GZIP = 128 * 1024  # bytes from which an answer is compressed for who ask
 
 
 def deleted(target: Target, uid: str) -> Object:
-    """Return the Status a client gets for an object that is gone."""
+    """Return the Status for an object that has been deleted."""
     details = {
         "name": target.name,
         "group": target.group,
@@ -36,7 +36,7 @@ def deleted(target: Target, uid: str) -> Object:
 
 
 def plain(path: str) -> web.Response:
-    """Answer what anybody may ask: how it is, and which version it is."""
+    """Answer the requests open to everybody: health and version."""
     if path.startswith("/version"):
         return json_answer(discovery.VERSION)
     return web.Response(text="ok")
@@ -47,7 +47,7 @@ def json_answer(body: Object, status: int = 200, content_type: str = "applicatio
 
 
 def status_answer(refusal: ApiError) -> web.Response:
-    """Answer with the Status of a refusal, and when to try again where it says so."""
+    """Answer with the Status of a refusal, and Retry-After if it has one."""
     response = json_answer(refusal.to_status(), refusal.status)
     if refusal.details.get("retryAfterSeconds"):
         response.headers["Retry-After"] = str(refusal.details["retryAfterSeconds"])
@@ -55,7 +55,7 @@ def status_answer(refusal: ApiError) -> web.Response:
 
 
 async def bytes_answer(request: web.Request, body: bytes, status: int = 200) -> web.Response:
-    """Answer with JSON that is bytes already, compressed when it is large and the client can read that."""
+    """Answer with encoded JSON, compressed if it is large and the client accepts that."""
     headers = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
     if len(body) > _WORTH_GZIP and "gzip" in request.headers.get("Accept-Encoding", ""):
         headers["Content-Encoding"] = "gzip"

@@ -20,7 +20,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A field as protobuf has it; an empty name is a message whose fields belong one level higher."""
+    """A protobuf field; an empty name is a message whose fields are inlined."""
 
     name: str
     type: str

@@ -1,4 +1,4 @@
-"""Who may talk to the practice cluster: its certificates, the accounts with their tokens, and what each may do."""
+"""Authentication and authorization of the practice cluster: certificates, accounts with tokens, rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIFETIME = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is allowed: verbs on kinds (``pods``, ``pods/exec``, ``jobs.batch``); ``*`` is any."""
+    """A permission: verbs on kinds (``pods``, ``pods/exec``, ``jobs.batch``); ``*`` is any."""
 
     verbs: frozenset[str]
     resources: frozenset[str]
@@ -64,7 +64,7 @@ def administrator() -> Account:
 
 
 def reader(*kinds: str, name: str = "practice-reader") -> Account:
-    """Return an account that may look at some kinds and change nothing; by default at pods, nodes, logs, job sets."""
+    """Return an account that may only read some kinds; by default pods, nodes, logs and JobSets."""
     kinds = kinds or ("pods", "pods/log", "nodes", "jobs.batch", "jobsets.jobset.x-k8s.io", "events")
     return Account(name, (Rule(frozenset({"get", "list", "watch"}), frozenset(kinds)),))
 
@@ -74,7 +74,7 @@ ANONYMOUS = Account("system:anonymous", (), ("system:unauthenticated",), token="
 
 
 def check_access(account: Account, verb: str, target: Target) -> None:
-    """Raise ApiError 403, in the words of RBAC, when the account may not."""
+    """Raise ApiError 403, worded as by RBAC, if the account lacks the permission."""
     resource = f"{target.plural}/{target.subresource}" if target.subresource else target.plural
     if account.may(verb, target.group, resource):
         return

@@ -1,4 +1,4 @@
-"""Request bodies: JSON or YAML in, one object or patch out; what cannot be read is refused in the API's words."""
+"""Parses request bodies (JSON or YAML) to objects or patches; errors are worded as the API server's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def decode(body: bytes, content_type: str) -> Any:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML as JSON would say it: times stay text."""
+    """A YAML loader that keeps timestamps as text, as JSON does."""
 
 
 _PlainLoader.yaml_implicit_resolvers = {

@@ -1,4 +1,4 @@
-"""The sockets a server has accepted, so that none is left when it says it has stopped."""
+"""Tracks the server's accepted sockets, so that none is open after it has stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIMIT = 2.0  # seconds that closing may take; a TLS farewell to a client of thi
 
 
 class Connections:
-    """Remembers connections while they are open."""
+    """The open connections of the server."""
 
     def __init__(self) -> None:
         self._open: dict[Any, asyncio.BaseTransport] = {}
@@ -26,7 +26,7 @@ class Connections:
         self._open[socket] = transport
 
     async def close(self) -> None:
-        """Abort what is still open, return when all sockets are closed; what takes too long ends with the process."""
+        """Abort open connections and wait until their sockets are closed, up to a limit."""
         for transport in self._still_open():
             if isinstance(transport, asyncio.WriteTransport):
                 transport.abort()

@@ -1,4 +1,4 @@
-"""What the API server says it serves: versions, groups, resources, and as much OpenAPI as kubectl and Helm ask for."""
+"""API discovery: versions, groups, resources, and the part of OpenAPI that kubectl and Helm need."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _openapi(parts: list[str], accept: str) -> Object:
 
 
 def _openapi_of(group: str, version: str) -> Object:
-    """Return one group version's document: that PATCH of each kind takes fieldValidation, and that each kind is one."""
+    """Return one group version's document: that its kinds exist, and that PATCH takes fieldValidation."""
     prefix = f"/apis/{group}/{version}" if group else f"/api/{version}"
     parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldValidation")]
     paths, schemas = {}, {}

@@ -1,4 +1,4 @@
-"""A command in a container over a WebSocket: channels v4 and v5, its exit code as the last word."""
+"""Exec over a WebSocket: channels v4 and v5, ending with the exit code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Size(msgspec.Struct):
 
 
 class ExecSession:
-    """One command: what the client sends becomes stdin and sizes, what the command writes goes to its channels."""
+    """One command: the client's messages become stdin and terminal sizes, its output goes to channels."""
 
     def __init__(self, socket: web.WebSocketResponse, query: Mapping[str, str]) -> None:
         self.tty = flag(query, "tty")
@@ -40,7 +40,7 @@ class ExecSession:
         self._stdin = asyncio.StreamReader() if flag(query, "stdin") else None
 
     async def run(self, command: Run) -> None:
-        """Run it to its end, or until the client leaves; then say how it ended."""
+        """Run the command until it ends or the client leaves; then send its status."""
         await self._send(_STDOUT if self._shown[_STDOUT] else _STATUS, b"")
         running = asyncio.ensure_future(command(Stdio(self._write, self._stdin, self.tty, self.sizes)))
         listening = asyncio.ensure_future(self._listen())

@@ -1,4 +1,4 @@
-"""Answers that are wrong on purpose, for tests of what a client does then."""
+"""Deliberately wrong responses, to test clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Fault:
-    """An answer to give instead of the right one, so many times."""
+    """A response to send instead of the right one, a given number of times."""
 
     status: int
     reason: str = "InternalError"

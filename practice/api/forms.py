@@ -1,4 +1,4 @@
-"""How an object is written to a client: whole, as rows of a table, or as its metadata alone."""
+"""The forms in which objects are sent: whole, as table rows, or as metadata only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Shape = Literal["object", "table", "metadata"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the Accept header asked for; ``include`` is what a table's rows carry: None, Metadata or Object."""
+    """The form that the Accept header selects; ``include`` is what table rows carry: None, Metadata or Object."""
 
     shape: Shape = "object"
     include: str = "Metadata"
@@ -46,7 +46,7 @@ def negotiate(accept: str, include: str = "") -> Form:
 
 
 class Writer:
-    """Writes the objects of one kind in one form; bytes of whole objects are made once and kept by the storage."""
+    """Encodes objects of one kind in one form; the storage caches the bytes of whole objects."""
 
     def __init__(self, storage: Storage, served: Served, form: Form) -> None:
         self._storage = storage
@@ -63,7 +63,7 @@ class Writer:
         return self._head + self._bare(obj)[1:]
 
     def many(self, objects: list[Object], meta: Object) -> bytes:
-        """Return a list of objects; ``meta`` is its resourceVersion and what is needed to go on."""
+        """Return an encoded list; ``meta`` has its resourceVersion and continue token."""
         if self._form.shape == "table":
             return msgspec.json.encode({**self._table(objects), "metadata": meta})
         if self._form.shape == "metadata":
@@ -81,7 +81,7 @@ class Writer:
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), self.one(obj))
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
-        """Return the line that only says how far a watch has come."""
+        """Return a bookmark event of a watch."""
         meta: Object = {"resourceVersion": str(version), "creationTimestamp": None}
         if initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}

@@ -1,4 +1,4 @@
-"""Lists in pages: one picture of the objects, handed out part by part until it is too old."""
+"""Paged lists: one snapshot of the objects, returned page by page until it expires."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOO_OLD = (
 
 
 def selection(query: Mapping[str, str], resource: Resource, name: str = "") -> Predicate | None:
-    """Return the question the selectors of a query ask, None when they ask nothing."""
+    """Return the predicate for the selectors of a query, None if it has none."""
     asked: list[Predicate] = []
     if query.get("labelSelector"):
         asked.append(labels_match(query["labelSelector"]))
@@ -44,18 +44,18 @@ def selection(query: Mapping[str, str], resource: Resource, name: str = "") -> P
 
 
 class Lists:
-    """Answers lists; remembers the objects of the last paged ones, so that their pages fit together."""
+    """Answers lists; keeps the snapshots of recent paged ones, so that pages are consistent."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._pictures: OrderedDict[tuple[Resource, str, int], list[Object]] = OrderedDict()
 
     def forget(self) -> None:
-        """Make every continue token too old, as a compaction does."""
+        """Expire all continue tokens, as a compaction does."""
         self._pictures.clear()
 
     def page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> tuple[list[Object], Object]:
-        """Return the objects of one page and the list's metadata; ApiError 410 when its picture is gone."""
+        """Return one page of objects and the list's metadata; ApiError 410 if its snapshot has expired."""
         matches = selection(query, resource)
         token = query.get("continue", "")
         objects, version, start = (
@@ -118,7 +118,7 @@ class Lists:
 
 
 class PageGoneError(ApiError):
-    """410 for a page whose picture is gone; its metadata carries a token with which the rest may still be read."""
+    """410 for a page whose snapshot has expired; its metadata has a token to continue inconsistently."""
 
     def __init__(self, meta: Object) -> None:
         super().__init__(410, "Expired", _TOO_OLD)

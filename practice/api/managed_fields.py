@@ -1,4 +1,4 @@
-"""Who set which field: kept at every write, and what server-side apply decides by."""
+"""ManagedFields: which manager owns which field, updated at every write, and server-side apply."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NEVER_OWNED = frozenset(("f:metadata", f"f:{name}") for name in _SYSTEM.split()
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What one manager owns by one way of writing."""
+    """The fields that one manager owns by one operation."""
 
     manager: str
     operation: str
@@ -65,7 +65,7 @@ class _Entry:
         return (self.manager, self.operation, version, self.subresource)
 
     def described(self) -> str:
-        """Return the words a conflict names it by."""
+        """Return the text by which a conflict names this manager."""
         text = f'"{self.manager}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -84,7 +84,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """What two versions of an object do not have in common."""
+    """The differences between two versions of an object."""
 
     changed: FieldSet  # added, or with another value
     removed: FieldSet
@@ -147,13 +147,13 @@ def apply(old: Object | None, applied: Object, manager: str, target: Target, *, 
 
 
 def _before_first_apply(old: Object, target: Target) -> _Entry:
-    """Return who owns all of an object that was not tracked until it is applied to."""
+    """Return the owner of all fields of an object that had no managedFields before its first apply."""
     fields = _Difference.between(None, old, target).changed
     return _Entry("before-first-apply", UPDATE, target.served.api_version, "", fields, timestamp(time.time()))
 
 
 def _prune(obj: Object, before: FieldSet, entries: list[_Entry]) -> None:
-    """Take out what a manager set before and nobody sets now; a list item goes whole."""
+    """Remove fields that the manager set before and nobody owns now; list items are removed whole."""
     held = frozenset[FieldPath]().union(*(entry.fields for entry in entries))
     for steps in sorted(before - held, key=len):
         if not any(other[: len(steps)] == steps for other in held):
@@ -227,7 +227,7 @@ def _merge(live: Any, applied: Any, path: Path) -> Any:
 
 
 def _in_order(before: dict[str, Any], merged: dict[str, Any]) -> list[Any]:
-    """Return applied items in their order, and those only others have where they stood, ahead of new ones."""
+    """Return the merged list: applied items in their order, others at their place."""
     others, applied = list(before), list(merged)
     items: list[Any] = []
     while others or applied:
@@ -242,7 +242,7 @@ def _in_order(before: dict[str, Any], merged: dict[str, Any]) -> list[Any]:
 
 
 def _remove(obj: Object, steps: FieldPath) -> None:
-    """Take away what stands at a path, and the maps and lists that are empty then."""
+    """Remove the field at a path, and the maps and lists that become empty."""
     places: list[tuple[Any, str, Path]] = []
     place: Any = obj
     path: Path = ()
@@ -264,7 +264,7 @@ def _remove(obj: Object, steps: FieldPath) -> None:
 
 
 def _below(place: Any, path: Path) -> dict[str, Any]:
-    """Return step -> value of what is directly in a map or a map-like list."""
+    """Return step -> value of the direct children in a map or map-like list."""
     if isinstance(place, dict):
         return {f"f:{key}": value for key, value in place.items()}
     return (named_items(place, path) or {}) if isinstance(place, list) else {}

@@ -1,4 +1,4 @@
-"""The columns of a pod in kubectl's table: readiness, the one word for its state, restarts, address and node."""
+"""Kubectl's table columns of a pod: readiness, status, restarts, address and node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pod_cells(pod: Object) -> list[str]:
 
 
 def pod_state(pod: Object) -> str:
-    """Return the word kubectl shows as STATUS: the phase, or what keeps it from being what the phase says."""
+    """Return kubectl's STATUS word: the phase, or a more specific reason."""
     status = pod.get("status", {})
     word = str(status.get("reason") or status.get("phase") or "Unknown")
     for condition in status.get("conditions") or []:

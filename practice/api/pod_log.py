@@ -1,4 +1,4 @@
-"""A container's log over HTTP: the options that choose lines, and following what is still printed."""
+"""Container logs over HTTP: selection of lines, and following."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Which part of a log is asked for; ``since`` is epoch seconds, 0 for all."""
+    """The requested part of a log; ``since`` is in epoch seconds, 0 for all."""
 
     follow: bool
     previous: bool
@@ -29,12 +29,12 @@ class LogOptions:
 
     @classmethod
     def from_now_on(cls) -> LogOptions:
-        """Return what attaching to a container shows: the future."""
+        """Return the options for attaching to a container: only future lines."""
         return cls(follow=True, previous=False, timestamps=False, tail=0, since=0, limit=None)
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> LogOptions:
-        """Read the query of a log request; ApiError 422 for values that make no sense."""
+        """Parse the query of a log request; ApiError 422 for invalid values."""
         tail, limit, seconds = number(query, "tailLines"), number(query, "limitBytes"), number(query, "sinceSeconds")
         since_time = query.get("sinceTime", "")
         wrong: list[Cause] = []
@@ -73,7 +73,7 @@ def _moment(text: str) -> float:
 
 
 async def chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]:
-    """Yield the chosen bytes of a log, and while following what comes after, until the container ends."""
+    """Yield the selected bytes of a log, and new ones while following, until the container ends."""
     at = 0 if options.tail is None else max(len(log.lines) - options.tail, 0)
     left, begins = options.limit, True
     while True:
@@ -93,7 +93,7 @@ async def chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]
 
 
 def _lines(log: ContainerLog, options: LogOptions, start: int, end: int, *, begins: bool) -> list[bytes]:
-    """Return these lines; ``begins`` says that the first one does not continue what was sent before."""
+    """Return these lines; ``begins``: whether the first one starts a new line."""
     lines = []
     for at, (moment, line) in enumerate(log.lines[start:end], start):
         if moment < options.since:

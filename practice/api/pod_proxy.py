@@ -28,7 +28,7 @@ _LATE = 30.0
 async def proxied(
     request: web.Request, target: Target, account: Account, storage: Storage, runtime: Runtime
 ) -> web.Response:
-    """Carry one request to a pod and its answer back; ApiError 503 when nothing answers there."""
+    """Forward one request to a pod and return its response; ApiError 503 if nothing answers."""
     _, _, path = target.subresource.partition("/")
     name, port = _named(target.name)
     check_access(account, _VERBS.get(request.method, "delete"), replace(target, name=name, subresource="proxy"))
@@ -63,7 +63,7 @@ def _first_port(containers: list[dict[str, list[dict[str, int]]]]) -> int:
 async def _carry(
     request: web.Request, path: str, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ) -> tuple[bytes, bytes]:
-    """Ask in HTTP/1.0, so that the answer comes in one piece and ends with the connection."""
+    """Send the request as HTTP/1.0, so that the response ends with the connection."""
     reader, writer = streams
     body = await request.read()
     query = f"?{request.query_string}" if request.query_string else ""

@@ -1,4 +1,4 @@
-"""Bytes to and from a pod's ports over a WebSocket: a pair of channels per port, or SPDY/3.1 streams inside it."""
+"""Port-forward over a WebSocket: a pair of channels per port, or SPDY/3.1 streams inside it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Send = Callable[[bytes], Awaitable[None]]
 
 
 async def forward(socket: web.WebSocketResponse, ports: list[int], dial: Dial) -> None:
-    """Carry bytes until the client leaves; ``dial`` raises ConnectionError with what to tell it."""
+    """Forward bytes until the client leaves; ``dial`` raises ConnectionError with a message for the client."""
     if socket.ws_protocol == TUNNEL:
         await _Tunnel(socket, dial).run()
     else:
@@ -34,7 +34,7 @@ async def forward(socket: web.WebSocketResponse, ports: list[int], dial: Dial) -
 
 
 class _Pipe:
-    """One connection to a port; ``send`` carries what the pod says, ``fail`` why there is no connection."""
+    """One connection to a port; ``send`` gets the pod's bytes, ``fail`` the connection error."""
 
     def __init__(self, port: int, dial: Dial, send: Send, fail: Send) -> None:
         self._port, self._dial = port, dial
@@ -43,12 +43,12 @@ class _Pipe:
         self._deaf = False
 
     async def feed(self, data: bytes | None) -> None:
-        """Take bytes for the pod, None when the client will send no more; a pod that is slow makes it wait."""
+        """Take bytes for the pod, None at the client's end; waits while the pod is slow."""
         if not self._deaf:
             await self._outgoing.put(data)
 
     async def run(self) -> None:
-        """Connect and carry until the pod closes."""
+        """Connect and forward until the pod closes the connection."""
         try:
             reader, writer = await self._dial(self._port)
         except ConnectionError as error:
@@ -80,7 +80,7 @@ class _Pipe:
 
 
 class _Channels:
-    """Protocol v4: channel 2n carries the data of port n, 2n+1 its error; both begin with the port's number."""
+    """Protocol v4: channel 2n has the data of port n, 2n+1 its errors; both begin with the port number."""
 
     def __init__(self, socket: web.WebSocketResponse, ports: list[int], dial: Dial) -> None:
         self._socket = socket
@@ -97,7 +97,7 @@ class _Channels:
         return send
 
     async def run(self) -> None:
-        """Carry until the client leaves, or all ports are closed by the pod."""
+        """Forward until the client leaves, or the pod has closed all ports."""
         for at, port in enumerate(self._ports):
             for channel in (2 * at, 2 * at + 1):
                 await self._sender(channel)(struct.pack("<H", port))
@@ -134,7 +134,7 @@ class _Tunnel:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Carry until the client leaves."""
+        """Forward until the client leaves."""
         try:
             async for message in self._socket:
                 if message.type is not WSMsgType.BINARY:

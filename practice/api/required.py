@@ -1,4 +1,4 @@
-"""Fields of custom kinds that must be there, as their definitions say.
+"""Required fields of custom kinds, from their definitions.
 
 ``data/required.txt`` holds one line per kind: its type name, then paths with the names that must stand there; ``[]`` is
 every item of a list.
@@ -32,7 +32,7 @@ def _rules() -> dict[str, list[tuple[list[str], list[str]]]]:
 
 
 def missing_fields(served: Served, obj: Object, subresource: str) -> list[Cause]:
-    """Return a cause for every field that is missing in what a write to this subresource can change."""
+    """Return a cause for every missing required field that a write to this subresource can set."""
     causes = []
     for path, names in _rules().get(type_name(served.api_version, served.resource.kind), []):
         if (path[0] == "status") != (subresource == "status"):

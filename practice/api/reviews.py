@@ -1,4 +1,4 @@
-"""Questions an account asks about itself: may I, what may I, who am I."""
+"""Reviews in which an account asks about itself: SelfSubjectAccessReview, RulesReview, SelfSubjectReview."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _REVIEWS = {
 
 
 def is_review(target: Target) -> bool:
-    """Whether a POST to this path asks such a question."""
+    """Whether a POST to this path is such a review."""
     return target.version == "v1" and (target.group, target.plural) in _REVIEWS
 
 
 def review(target: Target, body: Any, account: Account) -> Object:
-    """Return the question with its answer as status."""
+    """Return the review with its answer in the status."""
     kind = _REVIEWS[target.group, target.plural]
     body = conform_request(body, f"{target.group}/v1", kind)
     spec = body.get("spec") or {}

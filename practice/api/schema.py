@@ -1,4 +1,4 @@
-"""What may stand in an object of each kind: unknown fields are dropped, values of the wrong type refused."""
+"""Validates objects against their kind: unknown fields are dropped, wrong types are refused."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def conform_request(body: Any, api_version: str, kind: str) -> Object:
 
 @dataclass(slots=True)
 class _Walk:
-    """One object on its way through the tables; ``resource`` is None when it is no stored one."""
+    """Validates one object; ``resource`` is None for objects that are not stored."""
 
     version: str
     kind: str
@@ -97,7 +97,7 @@ class _Walk:
                 self.value(obj[key], fields[key], place, kind)
 
     def _vanishes(self, key: str, kind: str, owner: str) -> bool:
-        """Whether an empty list or map of this field is not kept, as Go leaves it out when it writes the object."""
+        """Whether an empty list or map of this field is dropped, as Go's omitempty does."""
         if self.keep_empty or not kind.startswith(("[]", "{}")) or key in _KEPT_WHEN_EMPTY:
             return False
         return owner == "meta.ObjectMeta" or self.resource is None or not self.resource.custom
@@ -147,7 +147,7 @@ class _Walk:
 
 
 def _word(value: Any, words: tuple[str, ...]) -> str:
-    """Return what a kind of value is called: words for truth, whole and other numbers, lists, maps, text, nothing."""
+    """Return the JSON type of a value as Go's error texts name it."""
     kinds = (bool, int, float, list, dict, str)
     return next((word for one, word in zip(kinds, words, strict=False) if isinstance(value, one)), words[-1])
 

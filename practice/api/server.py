@@ -1,4 +1,4 @@
-"""The API server of the practice cluster: HTTPS in, storage and kubelets behind."""
+"""The API server of the practice cluster: HTTPS in front of storage and kubelets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH
 
 
 class ApiServer:
-    """Serves one storage and one runtime on a loopback port; ``accounts`` say who may do what."""
+    """Serves one storage and one runtime on a loopback port; ``accounts`` define the permissions."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class ApiServer:
 
     @property
     def authority(self) -> bytes:
-        """The certificate, PEM, that a client trusts this server by."""
+        """The CA certificate (PEM) by which clients verify this server."""
         return self._certificates.authority
 
     async def start(self) -> None:
-        """Listen; ``url`` is set afterwards."""
+        """Listen; sets ``url``."""
         define_custom_kinds(self._storage)
         application = web.Application(client_max_size=_LARGEST_BODY)
         application.router.add_route("*", "/{path:.*}", self._handle)
@@ -102,14 +102,14 @@ class ApiServer:
         return account
 
     def expire_watches(self) -> None:
-        """End every open watch with an ERROR event, code 410, and forget what happened before."""
+        """End every watch with an ERROR event, code 410, and forget past events."""
         self._storage.compact()
         self._lists.forget()
         for watch in self._watches:
             watch.expire()
 
     def close_watches(self) -> None:
-        """End every open watch as if its time were over."""
+        """End every watch as at its timeout."""
         for watch in self._watches:
             watch.close()
 

@@ -1,4 +1,4 @@
-"""What is served under which path: the kinds in all their versions, and how a path and its query are read."""
+"""The URL paths of all kinds and versions, and parsing of paths and queries."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SERVED = _all_served()  # (group, version, plural) -> how it is served
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names: ``/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE``."""
+    """The parts of a path ``/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE``."""
 
     group: str
     version: str
@@ -60,7 +60,7 @@ class Target:
 
     @property
     def served(self) -> Served:
-        """How the kind is served; ApiError 404 as for any unknown path."""
+        """How the kind is served; ApiError 404 for an unknown path."""
         found = SERVED.get((self.group, self.version, self.plural))
         if found is None or (self.namespace and not found.resource.namespaced):
             raise no_such_path(self.group)
@@ -68,7 +68,7 @@ class Target:
 
 
 class NoSuchPathError(ApiError):
-    """404 for a path nothing is served under; in a group that is not built in the answer is plain text."""
+    """404 for an unknown path; plain text in groups that are not built in."""
 
     def __init__(self, group: str = "", *, known: bool = False) -> None:
         super().__init__(404, "NotFound", "the server could not find the requested resource")
@@ -77,13 +77,13 @@ class NoSuchPathError(ApiError):
 
 
 def no_such_path(group: str | None = None) -> NoSuchPathError:
-    """Return the refusal of a path below a group, or of one that is below none."""
+    """Return the 404 for a path in a group, or outside of all."""
     built_in = group is not None and any(not one.custom for one in RESOURCES if one.group == group)
     return NoSuchPathError(group or "", known=built_in)
 
 
 def parse_path(path: str) -> Target | None:
-    """Read a path below ``/api/v1`` or ``/apis/GROUP/VERSION``; None when it is another one."""
+    """Parse a path below ``/api/v1`` or ``/apis/GROUP/VERSION``; None for others."""
     parts = path.strip("/").split("/")
     if parts[:2] == ["api", "v1"]:
         group, version, rest = "", "v1", parts[2:]

@@ -1,4 +1,4 @@
-"""What flows between a client and a pod: logs, commands in containers, requests and bytes to ports."""
+"""Streams between clients and pods: logs, exec, proxy and port-forward."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Streams:
-    """Answers log, exec, port-forward and proxy requests of pods; knows what is open so that it can be ended."""
+    """Answers log, exec, port-forward and proxy requests of pods, and can end all of them."""
 
     def __init__(self, storage: Storage, runtime: Runtime) -> None:
         self._storage = storage
@@ -86,7 +86,7 @@ class Streams:
         return socket
 
     async def _attach(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
-        """Show what a container prints from now on, until it ends; its input leads nowhere."""
+        """Show what a container prints from now on, until it ends; input is ignored."""
         container = choose_container(pod, request.query.get("container", ""))
         check_running(pod, container)
         log = self._runtime.log(target.namespace, target.name, container, False)
@@ -143,7 +143,7 @@ class Streams:
 
 
 def _end_with_pod(carrying: asyncio.Future[None], uid: str, event: Event) -> None:
-    """What runs through a pod's ports ends with it."""
+    """Close forwarded ports when their pod ends."""
     if event.object["metadata"].get("uid") == uid:
         gone = event.type == "DELETED" or event.object.get("status", {}).get("phase") in {"Succeeded", "Failed"}
         if gone:

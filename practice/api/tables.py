@@ -21,7 +21,7 @@ Cell = str | int | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its heading, how to fill it, and priority 1 when only ``-o wide`` shows it."""
+    """One column: heading, function for its cell, and priority (1 if only ``-o wide`` shows it)."""
 
     name: str
     fill: Callable[[Object], Cell]

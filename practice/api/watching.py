@@ -1,4 +1,4 @@
-"""Watches: what happened since a version, what happens now, and now and then how far that is."""
+"""Watches: past events since a version, live events, and bookmarks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEFAULT_TIMEOUT = (1800, 3600)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a watch asks for; ``version`` 0 begins with all there is, ``timeout`` is in seconds."""
+    """The parameters of a watch; ``version`` 0 starts with all objects, ``timeout`` is in seconds."""
 
     resource: Resource
     namespace: str
@@ -49,7 +49,7 @@ class Wish:
 
 
 class Watch:
-    """One open watch, as an iterator over chunks of lines to send."""
+    """One open watch; iterates over chunks of event lines."""
 
     def __init__(
         self, storage: Storage, wish: Wish, writer: Writer, *, bookmark_every: float = _BOOKMARK_EVERY
@@ -64,17 +64,17 @@ class Watch:
         self._closing = False
 
     def close(self) -> None:
-        """End it after what is pending, as the server does when it goes down or the time is over."""
+        """End the watch after pending events, as at shutdown or timeout."""
         self._closing = True
         self._woken.set()
 
     def expire(self) -> None:
-        """End it with an ERROR event, code 410."""
+        """End the watch with an ERROR event, code 410."""
         self._ended = expired(self._wish.version, self._storage.version)
         self._woken.set()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield bytes to send until the time is over, the watch is closed, or its version is too old."""
+        """Yield bytes until the timeout, until the watch is closed, or its version has expired."""
         unsubscribe = self._storage.subscribe(self._hear, first=True)
         try:
             try:
@@ -111,7 +111,7 @@ class Watch:
             self._woken.clear()
 
     def _bookmark_times(self, end: float) -> Iterator[float]:
-        """Yield when bookmarks are due: now and then, and shortly before the end, which comes last and stays."""
+        """Yield when bookmarks are due: at intervals, and shortly before the timeout."""
         if self._wish.bookmarks:
             due = time.monotonic() + self._bookmark_every
             while due < end - _LAST_BOOKMARK:
@@ -149,7 +149,7 @@ class Watch:
         return lines
 
     def _line(self, event: Event) -> bytes:
-        """Write an event as the selector sees it: an object that stops to match is deleted, a new match is added."""
+        """Encode an event as the selector sees it: an object that stops matching is deleted, a new match added."""
         wish = self._wish
         if wish.namespace and event.object["metadata"].get("namespace") != wish.namespace:
             return b""

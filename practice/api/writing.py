@@ -1,4 +1,4 @@
-"""What changes objects through the API: create, replace, patch, delete, and the few subresources that act."""
+"""Writes through the API: create, replace, patch, delete, and subresources with effects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One writing request: where it goes, its query, its body, and who says it is speaking."""
+    """One write request: target, query, body and user agent."""
 
     target: Target
     query: Mapping[str, str]
@@ -51,7 +51,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a change ended in: the object, and whether it is new."""
+    """The result of a write: the object, and whether it is new."""
 
     object: Object
     created: bool = False
@@ -59,7 +59,7 @@ class Result:
 
 
 class Changes:
-    """Carries out writing requests against the storage."""
+    """Executes write requests on the storage."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -108,7 +108,7 @@ class Changes:
         return Result(gone, gone=not held)
 
     def delete_collection(self, change: Change) -> list[Object]:
-        """DELETE of all that a selector fits."""
+        """DELETE of all objects that match the selectors."""
         target, resource = change.target, change.served.resource
         matches = selection(change.query, resource)
         options = self._options(change)
@@ -218,7 +218,7 @@ class Changes:
 
 
 def _disrupt(moment: str, pod: Object) -> None:
-    """Say who takes the pod away, as the API server does before it deletes an evicted one."""
+    """Set the DisruptionTarget condition, as the API server does before it deletes an evicted pod."""
     told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastProbeTime": None, "lastTransitionTime": moment}  # fmt: skip
     others = [each for each in pod["status"].get("conditions") or () if each["type"] != "DisruptionTarget"]
@@ -226,7 +226,7 @@ def _disrupt(moment: str, pod: Object) -> None:
 
 
 def _check_whole(served: Served, obj: Object, target: Target) -> None:
-    """Raise ApiError 422 when an object of a custom kind lacks what it must have."""
+    """Raise ApiError 422 if a custom object lacks required fields."""
     missing = missing_fields(served, obj, target.subresource)
     if missing:
         raise invalid(served.resource, obj["metadata"].get("name", ""), missing)

@@ -1,4 +1,4 @@
-"""The control plane: one small controller a module, each a port of what the real one does and says.
+"""The control plane: one controller per module, each a port of the real one.
 
 They know only the stored objects and the clock: never HTTP, never the programs that pods run (those are the kubelet's).
 """

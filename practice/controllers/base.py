@@ -1,4 +1,4 @@
-"""How the control plane turns: changes of objects put keys into queues, and each key is looked at once."""
+"""The controller framework: object changes put keys into queues, and each key is reconciled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Controller(ABC):
-    """One loop: which changes concern it, and what it does about one key. Subclasses say both."""
+    """One control loop; subclasses define which changes concern it and how it reconciles a key."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
@@ -36,19 +36,19 @@ class Controller(ABC):
 
     @abstractmethod
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Return, for each kind of object it follows, the keys that a change of one concerns."""
+        """Return per kind a function from a changed object to the keys to reconcile."""
 
     @abstractmethod
     def reconcile(self, key: Key) -> None:
-        """Bring the world closer to what the object with this key wishes."""
+        """Bring the cluster closer to the desired state of the object with this key."""
 
     def look_again(self, key: Key, seconds: float = 0.0) -> None:
-        """Put a key into the own queue, now or later."""
+        """Requeue a key, now or after some seconds."""
         self.plane.enqueue(self, key, seconds)
 
 
 class ControlPlane:
-    """All controllers with their one queue, the objects they work on, and the time."""
+    """All controllers with their common queue, storage and clock."""
 
     def __init__(self, storage: Storage, clock: Clock, seed: int = 0) -> None:
         self.storage = storage
@@ -67,12 +67,12 @@ class ControlPlane:
             self._watchers.setdefault(resource, []).append((controller, keys))
 
     def stop(self) -> None:
-        """Notice nothing from here on."""
+        """Ignore changes from now on."""
         self._unsubscribe()
         self._queue.clear()
 
     def enqueue(self, controller: Controller, key: Key, seconds: float = 0.0) -> None:
-        """Have a controller look at a key, now or after some seconds of practice time."""
+        """Have a controller reconcile a key, now or after some seconds of practice time."""
         if seconds > 0:
             self.clock.after(seconds, lambda: self.enqueue(controller, key))
             return

@@ -1,4 +1,4 @@
-"""One container while it runs: its program step by step, its log, its states and its restarts."""
+"""A running container: its program step by step, log, state and restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEPS_AT_ONCE = 2000
 
 
 class ContainerRun:
-    """Drives one container; ``ended`` is called with it when its program is over."""
+    """Runs one container; ``ended`` is called when its program ends."""
 
     def __init__(self, spec: Object, clock: Clock, ended: Callable[[ContainerRun], None]) -> None:
         self.spec = spec
@@ -44,7 +44,7 @@ class ContainerRun:
 
     @property
     def exit_code(self) -> int | None:
-        """The code it ended with, None while it has not."""
+        """The exit code, None while it runs."""
         ended = self.state.get("terminated")
         return None if ended is None else int(ended["exitCode"])
 
@@ -85,13 +85,13 @@ class ContainerRun:
         self._ended(self)
 
     def restart(self) -> None:
-        """Count a restart; the state before becomes the last."""
+        """Count a restart; the old state becomes lastState."""
         self.last_state = self.state
         self.restarts += 1
 
     @property
     def identity(self) -> str:
-        """The container's id, stable for one run."""
+        """The container's id, which stays the same for one run."""
         uid = self.place.pod["metadata"]["uid"].replace("-", "") if self.place is not None else ""
         return f"containerd://{uid}{self.restarts:032x}"
 
@@ -114,7 +114,7 @@ class ContainerRun:
         return status
 
     def _going_on(self, number: int) -> Callable[[], None]:
-        """Return a call that goes on with the program, unless another run has begun since."""
+        """Return a call that continues the program, unless another run has begun since."""
 
         def go_on() -> None:
             if number == self._number and self._steps is not None:

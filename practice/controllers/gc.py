@@ -1,4 +1,4 @@
-"""The garbage collector: what is owned goes when its owner goes; foreground waits for it, orphaning lets it stay."""
+"""The garbage collector: dependents are deleted with their owner, by the foreground, background or orphan policy."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 
 
 class GarbageCollector(Controller):
-    """Follows owner references by uid. Keys are (uid of an owner, empty)."""
+    """Follows owner references by uid. Keys are (uid of an owner, "")."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow everything: an owner that goes, and what is left behind."""
+        """Follow all objects, as owners and as dependents."""
         return {resource: self._concerns for resource in RESOURCES if resource is not EVENTS}
 
     def _concerns(self, obj: Object) -> Iterator[Key]:
@@ -36,7 +36,7 @@ class GarbageCollector(Controller):
             yield obj["metadata"]["uid"], ""
 
     def reconcile(self, key: Key) -> None:
-        """Deal with what one owner, by uid, leaves or takes with it."""
+        """Delete or orphan the dependents of one owner, by uid."""
         uid = key[0]
         owner, dependents = None, []
         for resource in RESOURCES:
@@ -89,7 +89,7 @@ class GarbageCollector(Controller):
 
 
 class Namespaces(Controller):
-    """Gives a namespace the account that its pods run as; empties one that is being deleted, then lets it go."""
+    """Creates the default ServiceAccount of a namespace, and empties a namespace that is being deleted."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         inside = {resource: self._parent for resource in RESOURCES if resource.namespaced and resource is not EVENTS}

@@ -1,4 +1,4 @@
-"""The Job controller: as many pods as wanted, counted when they end, and when the Job counts as done or failed."""
+"""The Job controller: creates and counts pods, and decides when a Job is complete or failed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Jobs(Controller):
         self._finish(job, active + terminating)
 
     def _decide(self, job: Object, pods: JobPods) -> None:
-        """Set FailureTarget or SuccessCriteriaMet when their time has come."""
+        """Set FailureTarget or SuccessCriteriaMet when the conditions for it are met."""
         spec, status, now = job["spec"], job["status"], self.clock.now()
         limit = spec.get("backoffLimit", 6)
         on_failure = spec["template"]["spec"].get("restartPolicy") == "OnFailure"
@@ -122,7 +122,7 @@ class Jobs(Controller):
             self._set(job, "SuccessCriteriaMet", "CompletionsReached", text)
 
     def _fill(self, job: Object, pods: JobPods) -> tuple[int, int]:
-        """Create missing pods or delete surplus ones; return how many go and how many are active."""
+        """Create missing pods or delete surplus ones; return how many are deleted and how many are active."""
         spec, status = job["spec"], job["status"]
         wanted = spec.get("parallelism", 1)
         if spec.get("completions") is not None:
@@ -147,7 +147,7 @@ class Jobs(Controller):
         return 0, len(pods.active) + self._create(job, indexes)
 
     def _create(self, job: Object, indexes: list[int | None]) -> int:
-        """Create these pods; return how many there are when one is refused: then it tries again, ever more seldom."""
+        """Create these pods and return their number; after a refusal retry with growing delays."""
         key = key_of(job)
         left = self._refused.get(key, (0.0, 0.0))[1] - self.clock.now()
         if left > 0:
@@ -168,7 +168,7 @@ class Jobs(Controller):
         return len(indexes)
 
     def _failures(self, job: Object) -> tuple[int, float]:
-        """Return failures in a row since the last success, and when the last was."""
+        """Return the failures in a row since the last success, and the time of the last one."""
         pods = controlled(self.storage.list(PODS, job["metadata"]["namespace"]), job)
         ended = sorted((finished_at(pod), pod["status"]["phase"]) for pod in pods if finished_at(pod))
         row = 0
@@ -179,7 +179,7 @@ class Jobs(Controller):
         return row, ended[-1][0] if ended else 0.0
 
     def _remove(self, job: Object, pods: list[Object]) -> int:
-        """Delete pods without letting them count as failures."""
+        """Delete pods without counting them as failures."""
         for pod in pods:
             self._release([pod])
             self._delete_pod(job, pod)
@@ -204,7 +204,7 @@ class Jobs(Controller):
             job["status"]["startTime"] = stamp(self.clock.now())
 
     def _finish(self, job: Object, left: int) -> None:
-        """Turn the target into the end, once no pod is left."""
+        """Set Complete or Failed once no pod is left."""
         if left:
             return
         for target, final in (("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")):
@@ -241,7 +241,7 @@ class Jobs(Controller):
         self.record(job, "Normal", reason, message, source="job-controller")
 
     def _release(self, pods: list[Object]) -> None:
-        """Let go of pods that are counted: take the tracking finalizer off."""
+        """Remove the tracking finalizer from counted pods."""
         for pod in pods:
             if TRACKING in (pod["metadata"].get("finalizers") or ()):
                 self.storage.modify(PODS, *key_of(pod), lambda obj: drop_finalizer(obj, TRACKING))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def matching_failure(policy: Object | None, failed: list[Object]) -> str:
-    """Return why a failed pod fails its Job at once, empty when none does."""
+    """Return why a failed pod fails its whole Job, empty if none does."""
     for pod in failed:
         for number, rule in enumerate((policy or {}).get("rules") or ()):
             text = _exit_code(rule, pod, number) or _pod_condition(rule, pod, number)

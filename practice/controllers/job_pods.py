@@ -1,4 +1,4 @@
-"""The pods of a Job: what one looks like, which are missing, and how finished ones count."""
+"""The pods of a Job: their template, missing indexes, and how finished ones count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BACKOFF_MOST = 600.0
 
 @dataclass
 class JobPods:
-    """The pods of one Job, told apart the way its counters need it."""
+    """The pods of one Job, grouped as its counters need them."""
 
     active: list[Object] = field(default_factory=list)
     succeeded: list[Object] = field(default_factory=list)  # finished well and not yet counted
@@ -52,7 +52,7 @@ class JobPods:
 
 
 def counts_only_failed(job: Object) -> bool:
-    """Whether a deleted pod counts, and is replaced, only once its containers have ended."""
+    """Whether a deleted pod is counted and replaced only after its containers have ended."""
     spec = job["spec"]
     return bool(spec.get("podReplacementPolicy") == "Failed" or spec.get("podFailurePolicy"))
 

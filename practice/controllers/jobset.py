@@ -1,4 +1,4 @@
-"""The JobSet controller: Jobs for every replica, restarts by its failure policy, and when it counts as done."""
+"""The JobSet controller: creates Jobs, restarts by the failure policy, and decides on completion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class JobSets(Controller):
-    """Ports jobset v0.12: same order of steps, same words."""
+    """Ports jobset v0.12, with the same order of steps and the same messages."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         return {
@@ -158,7 +158,7 @@ class JobSets(Controller):
 
 
 def merge_template(into: Object, template: Object) -> None:
-    """Bring what may change while suspended (Kueue's additions) from the JobSet's pod template into a Job's."""
+    """Copy the fields that may change while suspended (set by Kueue) to a Job's pod template."""
     meta = into.setdefault("metadata", {})
     for name in ("labels", "annotations"):
         meta[name] = {**(meta.get(name) or {}), **(template.get("metadata", {}).get(name) or {})}
@@ -172,7 +172,7 @@ def merge_template(into: Object, template: Object) -> None:
 
 
 def apply_failure_policy(draft: StatusDraft, failed: list[Object]) -> None:
-    """Fail the JobSet or restart it, as its failure policy says for the Job that failed first."""
+    """Fail or restart the JobSet by its failure policy for the first failed Job."""
     policy = draft.jobset["spec"].get("failurePolicy")
     if policy is None:
         first = _first_failed(failed)

@@ -1,4 +1,4 @@
-"""What a JobSet makes: its Jobs with their names, labels and pod templates, and the headless Service of their names."""
+"""The objects that a JobSet creates: its Jobs and the headless Service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def job_name(jobset: Object, replicated: Object, index: int) -> str:
 
 
 def subdomain(jobset: Object) -> str:
-    """Return the name of the headless Service, which ends the host names of the pods."""
+    """Return the name of the headless Service, which is the domain of the pods' host names."""
     given: str = jobset["spec"].get("network", {}).get("subdomain") or jobset["metadata"]["name"]
     return given
 

@@ -1,4 +1,4 @@
-"""The status of a JobSet while it is looked at once: its conditions, counts, and the events that go with them."""
+"""The status of a JobSet during one reconciliation: conditions, counts and events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXCLUSIVE = {
 
 @dataclass
 class ChildJobs:
-    """The Jobs of a JobSet, told apart as the failure and success policies need it."""
+    """The Jobs of a JobSet, grouped as failure and success policies need them."""
 
     active: list[Object] = field(default_factory=list)
     successful: list[Object] = field(default_factory=list)
@@ -49,7 +49,7 @@ class ChildJobs:
 
 
 class StatusDraft:
-    """A JobSet whose status may be changed; what changed is stored once, and its events are told after that."""
+    """A JobSet whose status is being changed; it is stored once, and then its events are recorded."""
 
     def __init__(self, jobset: Object, now: float) -> None:
         self.jobset = {**jobset, "status": copy.deepcopy(jobset.get("status", {}))}
@@ -59,7 +59,7 @@ class StatusDraft:
         self._now = now
 
     def set(self, kind: str, status: bool, reason: str, message: str, *, event: str = "Normal") -> None:
-        """Set a condition as JobSet does: a False one is not added, a True one ends its opposite."""
+        """Set a condition as JobSet does: False ones are not added, a True one resets its opposite."""
         conditions = self.status.setdefault("conditions", [])
         word = "True" if status else "False"
         new = {
@@ -89,7 +89,7 @@ class StatusDraft:
             self.events.append((event, reason, message))
 
     def count(self, jobs: ChildJobs) -> list[Object]:
-        """Write replicatedJobsStatus from the Jobs there are, and return it."""
+        """Write replicatedJobsStatus from the existing Jobs, and return it."""
         rows = {
             job["name"]: {"name": job["name"], "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
             for job in self.jobset["spec"]["replicatedJobs"]
@@ -110,7 +110,7 @@ class StatusDraft:
         return counted
 
     def finish(self, kind: str, reason: str, message: str) -> None:
-        """Declare the JobSet Completed or Failed."""
+        """Set the JobSet Completed or Failed."""
         failed = kind == "Failed"
         self.set(kind, True, reason, message, event="Warning" if failed else "Normal")
         if failed:

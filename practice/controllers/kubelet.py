@@ -1,4 +1,4 @@
-"""The kubelets of all nodes: they run the pods that are bound to their nodes, and answer for logs."""
+"""The kubelets of all nodes: run the pods bound to their nodes, and serve logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ outcome, exit-code, reason, and log (the lines its container prints)."""
 
 
 class Kubelets(Controller):
-    """One object for all nodes: nothing here depends on which node it is."""
+    """The kubelets of all nodes in one object, as they do not differ."""
 
     def __init__(self, plane: ControlPlane, seed: int = 0) -> None:
         super().__init__(plane)
@@ -72,7 +72,7 @@ class Kubelets(Controller):
         run.stop(left if pod["metadata"].get("deletionGracePeriodSeconds") else 0.0)
 
     def _gone(self, run: PodRun) -> None:
-        """All containers of a deleted pod have ended: say how, and let it go a moment later."""
+        """Record the end of a deleted pod's containers, and remove the pod shortly after."""
         if self._of(run) is not None:
             run.report()
             self.clock.after(_CLEAR_SECONDS, lambda: self._let_go(run))
@@ -95,7 +95,7 @@ class Kubelets(Controller):
             self._runs.pop(meta["uid"], None)
 
     def _drive(self, pod: Object, run: PodRun) -> None:
-        """Do what a test's annotations ask for."""
+        """Apply the annotations by which tests control a pod."""
         notes = annotations_of(pod)
         text = notes.get(f"{DRIVE}log", "")
         seen = self._printed.get(pod["metadata"]["uid"], 0)
@@ -129,7 +129,7 @@ class Kubelets(Controller):
         return one
 
     def log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
-        """Return what a container printed, or printed the time before."""
+        """Return the log of a container, or of its previous run."""
         run = self.container(namespace, pod, container)
         found = run.previous if previous else run.log
         if found is not None:

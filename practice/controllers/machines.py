@@ -1,4 +1,4 @@
-"""What GKE does to machines of the practice cluster: it replaces reported ones, brings those of DWS, runs agents."""
+"""GKE's actions on nodes: replaces reported ones, provides those of DWS, runs agents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FLEX_MOST = 8
 
 
 class Replacements(Controller):
-    """Hosts that were reported as faulty while the cluster is live: their pods go, then they do, then others come."""
+    """Replaces hosts that are reported as faulty while the cluster is live."""
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
@@ -43,7 +43,7 @@ class Replacements(Controller):
         return {NODES: lambda obj: [key_of(obj)]}
 
     def reconcile(self, key: Key) -> None:
-        """Look whether one was reported just now; what had been before the opening waits for an operator."""
+        """Replace a node that was reported now; reports from before the opening are left alone."""
         node = self.storage.find(NODES, *key)
         if node is None or key[1] in self._taken_up:
             return
@@ -74,7 +74,7 @@ class Replacements(Controller):
             evict(self, key[1])
 
     def _replace(self, key: Key) -> None:
-        """The machine goes, another of its name comes in its place."""
+        """Delete the node and create another with the same name."""
         old = self.storage.find(NODES, *key)
         if old is None:
             return
@@ -87,7 +87,7 @@ class Replacements(Controller):
 
 
 class FlexStart(Controller):
-    """ProvisioningRequests of DWS: accepted, then all their machines at once; refused if there are too many."""
+    """Handles ProvisioningRequests of DWS: all nodes at once, or a refusal if there are too many."""
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
@@ -97,7 +97,7 @@ class FlexStart(Controller):
         return {PROVISIONINGREQUESTS: lambda obj: [key_of(obj)]}
 
     def reconcile(self, key: Key) -> None:
-        """Take up a new one."""
+        """Accept or refuse a new request."""
         request = self.storage.find(PROVISIONINGREQUESTS, *key)
         if request is None or key in self._seen or request["spec"].get("provisioningClassName") != _CLASS:
             return
@@ -139,7 +139,7 @@ class FlexStart(Controller):
 
 
 class Agents(Controller):
-    """GKE's DaemonSets: on each machine that is ready; in the scene the exporter's pods run too."""
+    """Runs GKE's DaemonSets on ready nodes, and the exporter's pods in the scene."""
 
     def __init__(self, plane: ControlPlane, *, scene: bool) -> None:
         super().__init__(plane)
@@ -155,7 +155,7 @@ class Agents(Controller):
 
 
 def evict(controller: Controller, node: str) -> None:
-    """Ask the pods of a node to go."""
+    """Delete the pods of a node with their grace period."""
     for pod in controller.storage.list(PODS):
         if pod["spec"].get("nodeName") == node and not deleting(pod):
             with suppress(ApiError):  # gone in the meantime
@@ -163,7 +163,7 @@ def evict(controller: Controller, node: str) -> None:
 
 
 def add_machine(controller: Controller, pool: str) -> None:
-    """A pool gets one machine more; it is ready a minute later."""
+    """Add a node to a pool; it becomes ready a minute later."""
     storage, clock = controller.storage, controller.clock
     nodes = (node["metadata"] for node in storage.list(NODES))
     names = sorted(meta["name"] for meta in nodes if meta.get("labels", {}).get(_POOL) == pool)

@@ -1,4 +1,4 @@
-"""Whether a pod may stand on a node: taints and tolerations, node selectors and affinity."""
+"""Whether a pod may run on a node: taints and tolerations, node selectors and affinity."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tolerates(tolerations: Iterable[Object], taint: Object) -> bool:
 
 
 def untolerated(taints: Iterable[Object] | None, tolerations: Iterable[Object] | None) -> Object | None:
-    """Return the first taint that keeps a pod away."""
+    """Return the first taint that no toleration matches."""
     kept = list(tolerations or ())
     for taint in taints or ():
         if taint["effect"] in _SCHEDULING and not tolerates(kept, taint):

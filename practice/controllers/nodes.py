@@ -1,4 +1,4 @@
-"""The node controllers: heartbeats, the taints that conditions bring, and pods that must leave a tainted node."""
+"""The node controllers: heartbeats, taints by condition, and eviction from tainted nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 
 
 class Nodes(Controller):
-    """Keeps a node's taints in step with its wish and its Ready condition, and evicts what does not tolerate them."""
+    """Keeps taints in step with cordoning and readiness, and evicts pods that do not tolerate them."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         return {NODES: lambda obj: [key_of(obj)], PODS: self._home}
@@ -53,7 +53,7 @@ class Nodes(Controller):
                 return
 
     def beat(self) -> None:
-        """Renew the heartbeats of ready nodes, now and from time to time."""
+        """Renew the heartbeats of ready nodes at intervals."""
         moment = stamp(self.clock.now())
         for node in self.storage.list(NODES):
             ready = condition(node, "Ready")

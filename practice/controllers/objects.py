@@ -1,4 +1,4 @@
-"""What every controller asks of an object: its labels, its owner, its conditions."""
+"""Helpers on objects for all controllers: labels, owners, conditions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def controlled(items: Iterable[Object], owner: Object) -> list[Object]:
 
 
 def owner_key(obj: Object, resource: Resource) -> list[Key]:
-    """Return the key of the controlling owner when it is of the given kind, for a queue."""
+    """Return the key of the controlling owner if it is of that kind, as a list."""
     owner = controller_of(obj)
     if owner is None or owner["kind"] != resource.kind:
         return []
@@ -75,7 +75,7 @@ def deleting(obj: Object) -> bool:
 
 
 def condition(obj: Object, kind: str) -> Object | None:
-    """Return the condition of a type, wherever it stands in the list."""
+    """Return the condition of that type, None if there is none."""
     for found in obj.get("status", {}).get("conditions") or ():
         if found.get("type") == kind and "status" in found:
             result: Object = found
@@ -84,7 +84,7 @@ def condition(obj: Object, kind: str) -> Object | None:
 
 
 def is_true(obj: Object, kind: str) -> bool:
-    """Whether the condition of a type is there and True."""
+    """Whether the condition of that type is True."""
     found = condition(obj, kind)
     return found is not None and found["status"] == "True"
 

@@ -1,4 +1,4 @@
-"""What a node gives the pods that run on it: images, an address, a room they share, and the way to tell of them."""
+"""The node services for pods: images, addresses, the room shared by a job's pods, events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIRST_PULL_SECONDS = 5.0
 
 
 class PodHost:
-    """One object for all nodes: the node of a pod is named by the pod."""
+    """The node services of all nodes, as each pod names its node."""
 
     def __init__(self, plane: ControlPlane, registries: Registries, buckets: Buckets, seed: int = 0) -> None:
         self.storage = plane.storage
@@ -37,7 +37,7 @@ class PodHost:
         self._addresses = 10
 
     def newest(self, pod: Object) -> Object:
-        """Return a pod as it is stored now, or as it was when it is gone."""
+        """Return a pod as it is stored now, or as it last was."""
         return self.storage.find(PODS, *key_of(pod)) or pod
 
     def node_of(self, pod: Object) -> Object:
@@ -52,21 +52,21 @@ class PodHost:
         return (node, image) in self._pulled
 
     def pull_seconds(self, node: str, image: str) -> float:
-        """Return how long an image takes to pull, 0 when the node has it; from then on it has it."""
+        """Return how long pulling an image takes, 0 if the node has it; marks it as pulled."""
         if self.has(node, image):
             return 0.0
         self._pulled.add((node, image))
         return _FIRST_PULL_SECONDS + len(image) % 7 / 2
 
     def room(self, pod: Object) -> Room:
-        """Return what the pods of the same attempt share."""
+        """Return the shared room of the pods of the same attempt."""
         marks = labels_of(pod)
         parts = [marks.get(f"jobset.sigs.k8s.io/{name}", "") for name in ("jobset-uid", "restart-attempt")]
         parts.append(marks.get("batch.kubernetes.io/controller-uid", "") or pod["metadata"]["uid"])
         return self._rooms.setdefault("/".join(parts), Room())
 
     def random_of(self, pod: Object, attempt: int) -> random.Random:
-        """Return the same randomness for the same rank of the same job, whatever its uid."""
+        """Return a generator that is equal for the same rank of the same job, whatever its uid."""
         return random.Random(f"{self._seed} {pod['metadata'].get('generateName', pod['metadata']['name'])} {attempt}")
 
     def say(self, pod: Object, kind: str, reason: str, message: str, field: str) -> None:

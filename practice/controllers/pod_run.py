@@ -1,4 +1,4 @@
-"""One pod on its node: the order in which its containers come up, restart and end, and the status that tells it."""
+"""Runs one pod on its node: starts, restarts and ends its containers, and writes its status."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _TERMINATED, _KILLED = 143, 137
 
 
 class PodRun:
-    """Brings one pod up and down."""
+    """Runs one pod."""
 
     def __init__(self, host: PodHost, pod: Object, gone: Callable[[PodRun], None]) -> None:
-        """`gone` is told when all containers of a pod that was deleted have ended."""
+        """`gone` is called when all containers of a deleted pod have ended."""
         self.key = key_of(pod)
         self.pod = pod
         self.init = [ContainerRun(spec, host.clock, self._init_ended) for spec in self._specs("initContainers")]
@@ -54,7 +54,7 @@ class PodRun:
             run.wait("PodInitializing")
 
     def begin(self) -> None:
-        """Start from nothing."""
+        """Start the pod."""
         self.report()
         self._clock.after(_SANDBOX_SECONDS, self._mount)
 
@@ -65,7 +65,7 @@ class PodRun:
         return next((run for run in (*self.main, *self.init) if run.name == name), None)
 
     def stop(self, grace: float) -> None:
-        """End all containers: politely, and after the grace period without asking."""
+        """End all containers: by SIGTERM, and by SIGKILL after the grace period."""
         if self.stopping:
             return
         self.stopping = True
@@ -82,7 +82,7 @@ class PodRun:
         self._clock.after(delay, kill)
 
     def force(self, phase: str, code: int, reason: str) -> None:
-        """End all main containers from outside, as a test or a fault of the scene wants it."""
+        """End all main containers from outside, for a test or a fault of the scene."""
         self.forced_phase = phase
         for run in self.main:
             run.end(code, reason)
@@ -141,7 +141,7 @@ class PodRun:
         self._clock.after(seconds or _CACHED_PULL_SECONDS, pulled)
 
     def _not_pulled(self, run: ContainerRun, image: str, why: str) -> None:
-        """Say so, and try again after pauses that grow."""
+        """Record a failed image pull, and retry with growing delays."""
         if self.stopping:
             return
         pause = self._pauses[run.name] = min(2 * self._pauses.get(run.name, _BACKOFF_SECONDS / 2), _BACKOFF_MOST)
@@ -208,7 +208,7 @@ class PodRun:
         self.report()
 
     def _restart_later(self, run: ContainerRun) -> None:
-        """Start a container again; from the second time on with growing pauses."""
+        """Restart a container, from the second time on with growing delays."""
         delay = min(_BACKOFF_SECONDS * 2 ** (run.restarts - 1), _BACKOFF_MOST) if run.restarts else 0.0
         run.restart()
         if not delay:
@@ -247,7 +247,7 @@ class PodRun:
         return "Running" if begun else "Pending"
 
     def _again(self, run: ContainerRun) -> bool:
-        """Whether a main container that ended is to start again in this pod."""
+        """Whether an ended main container is to be restarted."""
         policy = self.pod["spec"].get("restartPolicy")
         if self.forced_phase or self.stopping:
             return False

@@ -1,4 +1,4 @@
-"""Kubernetes quantities: what pods ask for and nodes have, in milli-units."""
+"""Kubernetes quantities in milli-units."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def amounts(listed: dict[str, Any] | None) -> Amounts:
 
 
 def words(value: int) -> str:
-    """Return milli-units as the shortest exact quantity: 8000 -> ``8``, 1500 -> ``1500m``, 2**30*1000 -> ``1Gi``."""
+    """Format milli-units as the shortest exact quantity: 8000 -> ``8``, 1500 -> ``1500m``, 2**30*1000 -> ``1Gi``."""
     if value % 1000:
         return f"{value}m"
     whole = value // 1000
@@ -45,7 +45,7 @@ def add(into: Amounts, more: Amounts, times: int = 1) -> None:
 
 
 def pod_requests(spec: dict[str, Any]) -> Amounts:
-    """Return what one pod asks for: its containers together, or its largest init container when that is more."""
+    """Return the requests of one pod: the sum of its containers, or its largest init container."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
         add(total, _container(container))

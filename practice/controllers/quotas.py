@@ -1,4 +1,4 @@
-"""The status of ResourceQuotas: how much of what they allow is used."""
+"""The status of ResourceQuotas: usage against the limits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Quotas(Controller):
-    """Counts again whenever something in the namespace of a quota changes."""
+    """Recounts whenever something in a quota's namespace changes."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow quotas, and what they may count."""
+        """Follow quotas and the kinds that they may count."""
         return {kind: self._beside for kind in RESOURCES if kind.namespaced and kind is not EVENTS}
 
     def _beside(self, obj: Object) -> list[Key]:

@@ -1,4 +1,4 @@
-"""Events, in the two shapes real clusters have: counted ones (kubelet, Jobs) and series (scheduler, Kueue, JobSet)."""
+"""Records events in both shapes of real clusters: counted (kubelet, Jobs) and series (scheduler, Kueue, JobSet)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _is_series(source: str) -> bool:
 
 
 class Recorder:
-    """Writes events beside the objects they are about, counts repeats, and forgets them after an hour."""
+    """Records events, counts repetitions, and deletes them after an hour."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
@@ -45,7 +45,7 @@ class Recorder:
         host: str = "",
         field: str = "",
     ) -> None:
-        """Write one event (``kind`` Normal or Warning); ``source`` is the component that speaks."""
+        """Record one event (``kind`` Normal or Warning); ``source`` is the reporting component."""
         now = self._clock.now()
         if now < self._clock.live_from - _KEPT_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""The scheduler: a node for every pod that may start, or the sentence that says why there is none."""
+"""The scheduler: chooses a node for every pending pod, or records why none fits."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _PLACES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
 class Scheduler(Controller):
-    """Filters by unschedulable, taints, selector, affinity and resources; prefers the fullest node that fits."""
+    """Filters by unschedulable, taints, selector, affinity and resources; prefers the fullest node."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow pods that wait, and whatever could make room for them."""
+        """Follow pending pods, and everything that may free capacity."""
         return {
             PODS: self._waiting,
             NODES: lambda _: self._all_waiting(),
@@ -52,7 +52,7 @@ class Scheduler(Controller):
         return [key_of(pod) for pod in self.storage.list(PODS) if _may_be_placed(pod)]
 
     def reconcile(self, key: Key) -> None:
-        """Place one pod, or say why not."""
+        """Place one pod, or record why it does not fit."""
         pod = self.storage.find(PODS, *key)
         if pod is None or not _may_be_placed(pod):
             return
@@ -85,7 +85,7 @@ class Scheduler(Controller):
         return used
 
     def _ports(self) -> dict[str, set[tuple[str, int]]]:
-        """Return the ports of each machine that are taken."""
+        """Return the host ports in use per node."""
         taken: dict[str, set[tuple[str, int]]] = {}
         for pod in self.storage.list(PODS):
             node = pod["spec"].get("nodeName")
@@ -190,7 +190,7 @@ def _tolerates_cordon(tolerations: list[Object]) -> bool:
 
 
 def _host_ports(pod: Object) -> set[tuple[str, int]]:
-    """The ports of its machine that a pod takes, on all addresses."""
+    """The host ports that a pod uses."""
     ports = [port for each in pod["spec"].get("containers") or () for port in each.get("ports") or ()]
     return {(port.get("protocol", "TCP"), port["hostPort"]) for port in ports if port.get("hostPort")}
 
@@ -204,7 +204,7 @@ def _after(preemption: str) -> str:
 
 
 def _no_node(reasons: list[list[str]]) -> str:
-    """Return the sentence of the scheduler for the reasons of all nodes."""
+    """Return the scheduler's message for the reasons of all nodes."""
     total = len(reasons)
     if not total:
         return "no nodes available to schedule pods"

@@ -1,4 +1,4 @@
-"""Volume claims: bound to the volume they name, or to one that their storage class makes."""
+"""The volume controller: binds claims to a named volume, or to a new one of their storage class."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NONE = "no persistent volumes available for this claim and no storage class is 
 
 
 class Volumes(Controller):
-    """The part of the volume controller that makes claims usable."""
+    """The part of the volume controller that binds claims."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow claims, and volumes by the claim they are kept for."""
+        """Follow claims, and volumes by the claim they are reserved for."""
         return {PERSISTENTVOLUMECLAIMS: lambda obj: [key_of(obj)], PERSISTENTVOLUMES: self._kept_for}
 
     def reconcile(self, key: Key) -> None:
-        """Look at one claim, or (keys without a namespace) one volume."""
+        """Bind one claim, or for keys without namespace update one volume."""
         if not key[0]:
             self._volume(key)
             return
@@ -48,7 +48,7 @@ class Volumes(Controller):
         return [key_of(volume), (kept.get("namespace", ""), kept.get("name", ""))] if kept else [key_of(volume)]
 
     def _volume(self, key: Key) -> None:
-        """Say whether a volume is free, taken, or left behind."""
+        """Set whether a volume is Available, Bound or Released."""
         volume = self.storage.find(PERSISTENTVOLUMES, *key)
         if volume is None:
             return

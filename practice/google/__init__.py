@@ -1,4 +1,4 @@
-"""Google's services as the practice cluster plays them: the real messages over real gRPC and HTTP, on loopback.
+"""An imitation of Google's services: the real messages over gRPC and HTTP on loopback.
 
 Nothing here is imported before somebody asks the practice cluster for Google: the messages take a second to load.
 """

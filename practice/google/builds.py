@@ -1,4 +1,4 @@
-"""google.devtools.cloudbuild.v1: builds that read their source, print a log, push images, fail and are cancelled."""
+"""Google.devtools.cloudbuild.v1: builds that read their source, print a log, push images, fail or are cancelled."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Yard:
         self._past("own", f"{ADDRESS}/own:latest", 4 * HOUR, 310, states.CANCELLED)
 
     def _past(self, name: str, image: str, ago: float, took: float, status: Any, why: str = "") -> None:
-        """A build of earlier, with a short log."""
+        """Add a finished build with a short log."""
         start = self.world.opening - ago
         number = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image}{status.name}"))
         base, _, tag = image.rpartition(":")
@@ -84,7 +84,7 @@ class Yard:
         return ""
 
     def find(self, name: str, project: str, number: str) -> api.Build:
-        """The build of a request that names it whole, or by project and id."""
+        """The build named by its full name, or by project and id."""
         parts = name.split("/")
         key = (parts[1], parts[3], parts[5]) if len(parts) == 6 else (project, "global", number)
         if key not in self.builds:
@@ -122,7 +122,7 @@ class Yard:
         self._say(build, iter(lines), build.timeout.total_seconds())
 
     def _say(self, build: api.Build, lines: Iterator[Printed], left: float) -> None:
-        """The next line, and so on, while there are practice seconds left."""
+        """Print the next line of a build, and schedule the following ones."""
         line = next(lines, None)
         if line is None:
             self._end(build, STATUS.SUCCESS)
@@ -207,7 +207,7 @@ class Yard:
 
 
 def _substitute(build: api.Build) -> None:
-    """Fill the variables in; INVALID_ARGUMENT for one that has no value, or that nothing uses."""
+    """Fill in substitutions; INVALID_ARGUMENT for one without a value or use."""
     values = dict(build.substitutions)
     known = {**values, "PROJECT_ID": build.project_id, "BUILD_ID": build.id, "LOCATION": build.name.split("/")[3]}
     used: set[str] = set()

@@ -1,4 +1,4 @@
-"""What all of practice Google's services share: projects, what is enabled in them, time, long operations, faults."""
+"""Shared state of the Google imitation: projects, enabled services, time, long operations, faults."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _NAMED = re.compile(r"\bprojects/([^/]+)")
 
 @dataclass(slots=True)
 class Fault:
-    """An answer to give instead of the right one, so many times."""
+    """An error to return instead of the right answer, a given number of times."""
 
     method: str  # part of the method's full name: "ListClusters", "ClusterManager/"
     code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
@@ -61,7 +61,7 @@ class Fault:
 
 @dataclass(slots=True)
 class PracticeProject:
-    """A project: its number, its services."""
+    """A project with its number and services."""
 
     id: str
     name: str
@@ -81,7 +81,7 @@ class PracticeProject:
 
 @dataclass(slots=True)
 class LongWork:
-    """A long operation (google.longrunning) under way: what it gives in the end."""
+    """A running long operation (google.longrunning) and its result."""
 
     name: str
     metadata: Any
@@ -91,7 +91,7 @@ class LongWork:
 
 
 class PracticeGoogle:
-    """One world of practice Google; `server` and `authority` (PEM) are those of the practice cluster."""
+    """The state of one Google imitation; `server` and `authority` (PEM) are the practice cluster's."""
 
     def __init__(
         self,
@@ -130,19 +130,19 @@ class PracticeGoogle:
         self._counted = 0
 
     def part(self, kind: Callable[[PracticeGoogle], PartT]) -> PartT:
-        """What one service remembers, made with this world when it is first asked for."""
+        """The state of one service, created on first use."""
         if kind not in self._parts:
             self._parts[kind] = kind(self)
         found: PartT = self._parts[kind]
         return found
 
     def number(self) -> int:
-        """A number that was not given before."""
+        """A new unique number."""
         self._counted += 1
         return self._counted
 
     async def first(self, method: str, request: Any) -> None:
-        """Every call passes here: faults that were asked for, projects that are closed, services that are off."""
+        """Check every call for injected faults, closed projects and disabled services."""
         self.calls = [*self.calls[-199:], (method, request)]
         project = project_of(request)
         for fault in self.faults:
@@ -156,7 +156,7 @@ class PracticeGoogle:
             self.admit(project, _PACKAGES.get(package, ""))
 
     def admit(self, project: str, service: str) -> PracticeProject:
-        """The project, by id or number; a refusal where Google would not answer about it."""
+        """The project, by id or number; an error as Google's if it may not be used."""
         found = next((each for each in self.projects.values() if project in (each.id, each.number)), None)
         if found is None or not found.readable:
             words = f"Permission denied on resource project {project} (or it may not exist)."
@@ -167,13 +167,13 @@ class PracticeGoogle:
         return found
 
     def paged(self, found: list[Any], size: int, token: str) -> tuple[list[Any], str]:
-        """One page of a list and the token of the next, as the services do."""
+        """One page of a list and the next page's token."""
         start = int(token or 0)
         end = start + min(size or self.page, self.page)
         return found[start:end], str(end) if end < len(found) else ""
 
     def work(self, kind: str, prefix: str, seconds: float, result: Callable[[], Any], metadata: Any = None) -> LongWork:
-        """Begin a long operation of that name; after so many practice seconds `result` gives its answer."""
+        """Start a long operation; after `seconds` of practice time `result` gives its answer."""
         begun = LongWork(f"{prefix}operations/{kind.lower()}-{self.number()}", metadata)
         self.works[begun.name] = begun
 
@@ -199,5 +199,5 @@ def project_of(request: Any) -> str:
 
 
 def missing(what: str) -> RefusalError:
-    """The refusal that says: there is no such thing."""
+    """The error for an object that does not exist."""
     return RefusalError(grpc.StatusCode.NOT_FOUND, f"Not found: {what}.")

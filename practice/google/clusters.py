@@ -1,4 +1,4 @@
-"""google.container.v1.ClusterManager: clusters, pools and operations, true to the machines of the practice cluster."""
+"""Google.container.v1.ClusterManager: clusters, node pools and operations, matching the practice cluster's nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATH = re.compile(
 
 
 class _Manager:
-    """The service's methods."""
+    """The methods of the service."""
 
     def __init__(self, world: PracticeGoogle) -> None:
         self.world = world
@@ -83,7 +83,7 @@ class _Manager:
         return self.work.update(project, cluster, request.update)
 
     def _free(self, request: Any) -> tuple[api.Cluster, api.NodePool]:
-        """The cluster and pool of a request; a refusal while something else is done to the cluster."""
+        """The request's cluster and pool; an error while another operation is running."""
         project, location, name = _named(request.name)
         cluster = self.work.cluster(project, location, name)
         pool = self.work.pool(cluster, _parts(request.name)[4])

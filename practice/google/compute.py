@@ -1,4 +1,4 @@
-"""Compute Engine's REST API, as far as the console asks: how many machines an instance group should have."""
+"""Compute Engine's REST API for managed instance groups, as far as the console uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Docker would print while it builds the Dockerfile of a source archive, and where it would fail."""
+"""Imitates the output of `docker build` for a source archive, including where it would fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAILS = re.compile(r"(?:^|&&|;|\|\|)\s*(?:false|exit ([1-9]\d*))\b")
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A line, and how long it takes until it comes."""
+    """An output line, and the seconds before it."""
 
     text: str
     seconds: float = 0.05
@@ -90,7 +90,7 @@ def _step(head: str, step: str, given: dict[str, str], names: list[str]) -> list
 
 
 def _instructions(text: str) -> list[str]:
-    """One per line, continued lines joined, comments left out."""
+    """The instructions, with continued lines joined and comments removed."""
     joined = ""
     found: list[str] = []
     for line in text.splitlines():
@@ -118,7 +118,7 @@ def _option(args: list[str], *names: str) -> str:
 
 
 def _installed(command: str) -> list[str]:
-    """What a shell command installs, by apt or by pip."""
+    """The packages that a shell command installs by apt or pip."""
     found: list[str] = []
     for part in re.split(r"&&|\|\||[;|]", command):
         words = part.split()

@@ -1,4 +1,4 @@
-"""google.cloud.filestore.v1: the server that the scene's claim mounts, and a zonal one that fails."""
+"""Google.cloud.filestore.v1: the instance that the scene's claim mounts, and a zonal one in an error state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPOKEN = "/google.cloud.filestore.v1.CloudFilestoreManager"
 
 
 class Servers:
-    """All of them, by name."""
+    """All instances by name."""
 
     def __init__(self, world: PracticeGoogle) -> None:
         kinds, states = api.Instance.Tier, api.Instance.State

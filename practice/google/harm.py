@@ -1,4 +1,4 @@
-"""What is missing at practice Google when A4_PRACTICE_HARM names checks of the preflight."""
+"""Removes things from the Google imitation so that preflight checks named in A4_PRACTICE_HARM fail."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _HARMS: dict[str, Callable[[PracticeGoogle], None]] = {
 
 
 def harm_google(world: PracticeGoogle) -> None:
-    """Take away what was named: services, rights, objects."""
+    """Remove the services, permissions and objects of the named checks."""
     project = world.projects[PROJECT]
     for name in asked():
         project.enabled -= {f"{_SERVICES[name]}.googleapis.com"} if name in _SERVICES else set()

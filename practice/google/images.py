@@ -1,4 +1,4 @@
-"""The registries of the world, as far as recipes pull from them: the distribution API under /registry/HOST/v2/."""
+"""The OCI distribution API of the practice registries, under /registry/HOST/v2/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances of a managed file system: Lustre and Filestore list theirs and give one in the same words."""
+"""The list and get methods that Lustre and Filestore share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def methods(world: PracticeGoogle, service: str, api: ModuleType, known: Mapping[str, Any]) -> dict[str, Method]:
-    """ListInstances and GetInstance of a service, whose messages are in `api`, over the instances by their names."""
+    """ListInstances and GetInstance of a service; `api` has its messages, `known` its instances."""
 
     async def listed(request: Any) -> Any:
         _, project, _, location = request.parent.split("/")

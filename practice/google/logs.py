@@ -1,4 +1,4 @@
-"""google.logging.v2: what builds of practice Google have printed."""
+"""Google.logging.v2: log entries of practice builds."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SINCE = re.compile(r'timestamp>="([^"]+)"')
 
 @dataclass(slots=True)
 class Ledger:
-    """All entries, by build."""
+    """All log entries, by build."""
 
     world: PracticeGoogle
     entries: dict[str, list[LogEntry]] = field(default_factory=dict)
 
     def add(self, project: str, build: str, text: str, moment: float) -> None:
-        """A build prints a line."""
+        """Add a line of a build."""
         entry = LogEntry(
             log_name=f"projects/{project}/logs/cloudbuild",
             insert_id=f"{build}-{self.world.number()}",

@@ -1,4 +1,4 @@
-"""google.longrunning.Operations: what the long operations of several services have come to."""
+"""Google.longrunning.Operations: the state of long operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
 
 
 def told(work: LongWork) -> Operation:
-    """The message that says how far a long operation is."""
+    """The Operation message for a long operation."""
     found = Operation(name=work.name, done=work.done)
     if work.metadata is not None:
         found.metadata.Pack(_plain(work.metadata))
@@ -36,6 +36,6 @@ def told(work: LongWork) -> Operation:
 
 
 def _plain(message: Any) -> Any:
-    """The protobuf message, also of a proto-plus one."""
+    """The protobuf message behind a proto-plus one."""
     kind = type(message)
     return kind.pb(message) if hasattr(kind, "pb") else message

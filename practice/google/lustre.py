@@ -1,4 +1,4 @@
-"""google.cloud.lustre.v1: the instance that the scene's claim mounts, one that is being made, and one elsewhere."""
+"""Google.cloud.lustre.v1: the mounted instance of the scene, one being created, and one elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NETWORK = f"projects/{PROJECT}/global/networks/practice-net"
 
 
 class Instances:
-    """All of them, by name."""
+    """All instances by name."""
 
     def __init__(self, world: PracticeGoogle) -> None:
         states = api.Instance.State

@@ -16,7 +16,7 @@ _SERVICE = "compute.googleapis.com"
 
 
 class Fabric:
-    """What there is; a test may take some of it away."""
+    """The existing network objects, which tests may remove."""
 
     def __init__(self, world: PracticeGoogle) -> None:
         self.world = world

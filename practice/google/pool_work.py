@@ -1,4 +1,4 @@
-"""What is done to practice pools: machines that come and go one after the other, as an operation tells."""
+"""Operations on practice node pools, during which nodes come and go one by one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _UPGRADE = 240.0  # practice seconds in which one machine is upgraded
 
 @dataclass(slots=True)
 class _Doing:
-    """A resize under way."""
+    """A running resize."""
 
     cluster: api.Cluster
     pool: api.NodePool
@@ -52,7 +52,7 @@ class _Doing:
 
 
 class PoolWork:
-    """Clusters, their pools, and the operations on them; machines are nodes of the practice cluster."""
+    """Clusters, node pools and operations; their machines are nodes of the practice cluster."""
 
     def __init__(self, world: PracticeGoogle) -> None:
         self.world = world
@@ -62,7 +62,7 @@ class PoolWork:
         world.count_group = self.count_group
 
     def count_group(self, pool: str) -> tuple[int, int, int] | None:
-        """Machines that a pool of the practice cluster should have, that are repaired, that are made; None: no pool."""
+        """(target size, repairing, creating) of a pool's machines; None if there is no such pool."""
         own = self.cluster(PROJECT, REGION, CLUSTER)
         found = next((each for each in own.node_pools if each.name == pool), None)
         if found is None:
@@ -92,7 +92,7 @@ class PoolWork:
         return found
 
     def check_free(self, project: str, cluster: api.Cluster) -> None:
-        """Refuse while another operation that was asked for is under way."""
+        """Raise an error while another requested operation is running."""
         for (owner, name), each in self.operations.items():
             mine = owner == project and f"/clusters/{cluster.name}" in each.target_link
             if mine and each.status != _DONE and "AUTO" not in each.operation_type.name:
@@ -122,13 +122,13 @@ class PoolWork:
 
     @staticmethod
     def count(operation: api.Operation, done: int, total: int) -> None:
-        """So many of its nodes are done."""
+        """Update the progress of an operation: `done` of `total` nodes."""
         counted = {"NODES_DONE": done, "NODES_TOTAL": total}
         metrics = [api.OperationProgress.Metric(name=name, int_value=value) for name, value in counted.items()]
         operation.progress = api.OperationProgress(metrics=metrics)
 
     def end(self, operation: api.Operation, error: str = "") -> None:
-        """It has ended, well or not."""
+        """End an operation, with an error or without."""
         operation.status = _DONE
         operation.end_time = stamp(self.world.clock.now())
         if error:
@@ -136,7 +136,7 @@ class PoolWork:
             operation.error = {"code": grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "message": error}
 
     def resize(self, project: str, cluster: api.Cluster, pool: api.NodePool, target: int) -> api.Operation:
-        """Have that many machines, one after the other; ends half-way where no more are to be had."""
+        """Resize a pool node by node; ends early if there is no capacity."""
         now = len(nodes_of(self.world.storage, pool.name))
         doing = _Doing(cluster, pool, target, 0, abs(target - now))
         operation = self.begin(project, cluster, "SET_NODE_POOL_SIZE", pool.name, total=doing.total)
@@ -223,7 +223,7 @@ class PoolWork:
             self.world.storage.modify(NODES, "", name, ready, subresource="status")
 
     def _remove(self, names: list[str]) -> None:
-        """Take away an idle machine, else the last one with its pods."""
+        """Remove an idle node, else the last one with its pods."""
         storage = self.world.storage
         busy = {
             pod["spec"].get("nodeName")
@@ -240,7 +240,7 @@ class PoolWork:
     # before the opening
 
     def _past(self) -> None:
-        """What had happened when the scene opens, and the repair that is under way."""
+        """Add the operations from before the scene's opening, and the running repair."""
         own = self.cluster(PROJECT, REGION, CLUSTER)
         for kind, pool, ago, lasted, error in (
             ("UPGRADE_MASTER", "", 2 * _DAY, 1500.0, ""),
@@ -263,7 +263,7 @@ class PoolWork:
             self._upgrade(upgrade, system, 1)
 
     def _upgrade(self, upgrade: api.Operation, pool: api.NodePool, done: int) -> None:
-        """One machine after the other gets the new version."""
+        """Upgrade one node after the other."""
         total = len(nodes_of(self.world.storage, pool.name))
         self.count(upgrade, min(done, total), total)
         if done >= total:
@@ -273,7 +273,7 @@ class PoolWork:
             self.world.clock.after(_UPGRADE, lambda: self._upgrade(upgrade, pool, done + 1))
 
     def _look_after(self, repair: api.Operation, names: list[str]) -> None:
-        """A repair ends when its machines are ready."""
+        """End a repair when its nodes are ready."""
         done = sum(self._is_ready(name) for name in names)
         self.count(repair, done, len(names))
         if done == len(names):

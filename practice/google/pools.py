@@ -1,4 +1,4 @@
-"""The clusters and node pools of practice Google as its API shows them at the opening."""
+"""The initial clusters and node pools of the Google imitation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nodes_of(storage: Storage, pool: str) -> list[str]:
 
 
 def clusters(world: PracticeGoogle) -> dict[tuple[str, str, str], api.Cluster]:
-    """(project, location, name) -> cluster."""
+    """The clusters by (project, location, name)."""
     found = [
         (PROJECT, _own(world)),
         (SHARED, _private(world)),
@@ -106,7 +106,7 @@ def _maintenance(opening: float) -> api.MaintenancePolicy:
 
 
 def pool(name: str, machine: str, size: int, **more: object) -> api.NodePool:
-    """A pool in one zone; `more` are fields of the message."""
+    """A node pool in one zone; `more` are further fields of the message."""
     config = more.pop("config", None) or api.NodeConfig()
     assert isinstance(config, api.NodeConfig)
     config.machine_type = machine

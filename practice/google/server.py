@@ -1,4 +1,4 @@
-"""Practice Google put together: all its services behind one gRPC port, and one HTTP port for those without gRPC."""
+"""The server of the Google imitation: one gRPC port, and one HTTP port for REST services."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HTTP = (compute, networks, storage, images)  # modules with `routes(world)`: wh
 
 
 class GoogleServer:
-    """Serves one world of practice Google on two loopback ports, from `start` to `stop`, to those who have the token.
+    """Serves one Google imitation on two loopback ports to clients with its token.
 
     Other users of this machine reach its loopback ports, and so do web pages in a browser on it, under any host name.
     """
@@ -62,7 +62,7 @@ class GoogleServer:
 
     @web.middleware
     async def _known(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer only requests that are meant for this address, and only with the token."""
+        """Answer only requests with the right Host and token."""
         if request.host != self.http.removeprefix("http://"):
             return _refused(403, f"{request.host} is not served here")
         if not is_login(request.headers.get(hdrs.AUTHORIZATION, ""), self.token):

@@ -1,4 +1,4 @@
-"""A gRPC server for services whose messages come from Google's client libraries, which bring no server side."""
+"""A gRPC server for services whose Google client libraries lack a server side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_LOGIN = (
 
 
 class RefusalError(Exception):
-    """An answer that is an error: a gRPC status, and the words that Google's service uses.
+    """An error response: a gRPC status with Google's wording.
 
     `service` marks "not enabled in the project": the answer then carries the details by which clients know that.
     """
@@ -48,7 +48,7 @@ class Method:
 
 
 class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
-    """Answers by the full name of the method: "/google.container.v1.ClusterManager/ListClusters"."""
+    """Dispatches by full method name: "/google.container.v1.ClusterManager/ListClusters"."""
 
     def __init__(self, methods: Mapping[str, Method], first: First, token: str) -> None:
         self._methods = methods
@@ -79,13 +79,13 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
 
 
 def _reader(kind: Any) -> Callable[[bytes], Any]:
-    """Reads bytes into a message, of either family."""
+    """A function that parses bytes to a protobuf or proto-plus message."""
     read: Callable[[bytes], Any] = kind.deserialize if hasattr(kind, "deserialize") else kind.FromString
     return read
 
 
 def _bytes_of(message: Any) -> bytes:
-    """The bytes of a message, of either family."""
+    """The bytes of a protobuf or proto-plus message."""
     kind = type(message)
     written: bytes = kind.serialize(message) if hasattr(kind, "serialize") else message.SerializeToString()
     return written
@@ -100,12 +100,12 @@ def _disabled(refusal: RefusalError) -> tuple[tuple[str, bytes], ...]:
 
 
 def is_login(header: str, token: str) -> bool:
-    """Whether an Authorization header holds the token that was handed out."""
+    """Whether an Authorization header holds the right token."""
     return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
 
 
 async def serve(methods: Mapping[str, Method], first: First, token: str) -> tuple[aio.Server, str]:
-    """Serve these methods on a free loopback port, to those who have the token; gives the server and its address."""
+    """Serve these methods on a free loopback port: (server, address)."""
     server = aio.server(options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((Services(methods, first, token),))
     port = server.add_insecure_port("127.0.0.1:0")

@@ -38,7 +38,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 @dataclass(slots=True)
 class _Asked:
-    """What faults and rights are looked up by."""
+    """The request as faults and permissions need it."""
 
     project: str
     name: str = ""
@@ -195,7 +195,7 @@ def _match(asked: Mapping[str, str], found: Thing) -> None:
 
 
 def _parts(kind: str, body: bytes) -> tuple[dict[str, Any], bytes, str]:
-    """Description, content and content type in a multipart upload."""
+    """(metadata, content, content type) of a multipart upload."""
     found = re.search(r'boundary="?([^";]+)"?', kind)
     if found is None:
         raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, "no boundary")

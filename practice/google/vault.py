@@ -1,4 +1,4 @@
-"""What is in the buckets of practice Google: result trees, checkpoints, logs, and what is put there."""
+"""The contents of practice buckets: result trees, checkpoints, logs, and uploads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY = 86400.0
 
 @dataclass(slots=True)
 class Thing:
-    """An object."""
+    """An object in a bucket."""
 
     content: bytes
     kind: str
@@ -33,7 +33,7 @@ class Thing:
 
     @property
     def crc32c(self) -> str:
-        """Base64, as the API has it."""
+        """The CRC32C checksum in base64."""
         return base64.b64encode(crc32c(self.content).to_bytes(4, "big")).decode()
 
 
@@ -74,7 +74,7 @@ class Vault:
         self._furnish()
 
     def add(self, made: Holder) -> None:
-        """A bucket that somebody makes; nodes know it from then on."""
+        """Add a new bucket, also for nodes."""
         self.buckets[made.name] = made
         self.world.buckets.bindings[made.name] = made.bindings
 

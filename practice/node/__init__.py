@@ -1,1 +1,1 @@
-"""What a machine of the practice cluster does for its pods: logs, commands, ports, an SSH server, stand-ins."""
+"""What a node of the practice cluster does for its pods: logs, exec, ports, SSH, and imitations of programs."""

@@ -1,4 +1,4 @@
-"""The buckets of the world, as nodes know them: which there are, and who may look into them."""
+"""The buckets that exist in the practice world, and who may access them, as nodes see them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Bindings = list[tuple[str, tuple[str, ...]]]  # role and members
 
 
 class Buckets:
-    """Name -> who may do what in it; practice Google adds those that are made."""
+    """Bucket name -> its access policy; practice Google adds new buckets."""
 
     def __init__(self) -> None:
         mine = f"{_PODS}/subject/ns/default/sa/default"
@@ -39,7 +39,7 @@ class Buckets:
         }
 
     def why_not(self, pod: Object, storage: Storage) -> str:
-        """Why a bucket that a pod mounts cannot be, in the words of the kubelet; "" if all can."""
+        """Why a pod's bucket cannot be mounted, as the kubelet words it; "" if all can."""
         meta, spec = pod["metadata"], pod["spec"]
         for volume in spec.get("volumes") or ():
             source = volume.get("csi") or {}

@@ -1,4 +1,4 @@
-"""Counters of NVLink and of the RDMA cards of a practice pod: made up, and growing with time as its program works."""
+"""Invented counters of NVLink and RDMA cards in a practice pod, which grow while its program works."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ esac
 
 
 def counter_scripts(state: str, gpus: int, nodes: int) -> dict[str, str]:
-    """Stand-ins by name: the counters of NVLink, and `cut`, which reads those of the cards (a lone pod uses none)."""
+    """Scripts by program name that print NVLink counters, and `cut`, which reads those of RDMA cards."""
     grown = _GROWN.format(state=state)
     train, test = (5_000_000_000, 11_000_000_000) if nodes > 1 else (0, 0)
     return {
@@ -50,7 +50,7 @@ def counter_scripts(state: str, gpus: int, nodes: int) -> dict[str, str]:
 
 
 def write_counters(rdma: Path) -> None:
-    """The files of each port, so that they are found; what stands in them is for `cut` to say."""
+    """Write the counter files of each RDMA port; their content comes from the imitation of `cut`."""
     for port in rdma.glob("*/ports/*"):
         folder = port / "counters"
         folder.mkdir(exist_ok=True)
@@ -59,5 +59,5 @@ def write_counters(rdma: Path) -> None:
 
 
 def nvlink_case(folder: Path) -> str:
-    """The line of nvidia-smi's stand-in that answers for NVLink."""
+    """The case of the nvidia-smi script that answers for NVLink."""
     return f"*nvlink*) exec {shlex.quote(str(folder / 'nvlink-counters'))} ;;"

@@ -1,4 +1,4 @@
-"""The file systems of a practice pod, from its volumes; how full they are is made up."""
+"""The file systems of a practice pod, from its volumes; usage figures are invented."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KIB, _GIB = 1024, 1024 * 1024
 
 
 def disks(place: Place) -> Iterator[tuple[str, str, int, int, str]]:
-    """Yield the file systems: name, type, KiB, KiB used, where."""
+    """Yield each file system: (name, type, KiB, KiB used, mount point)."""
     yield "overlay", "overlay", 11_000 * _GIB, 38 * _GIB, "/"
     spec = place.pod.get("spec") or {}
     volumes = {each["name"]: each for each in spec.get("volumes") or ()}

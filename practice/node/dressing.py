@@ -1,4 +1,4 @@
-"""What a pod of an A4 has and this machine has not, or has otherwise: its disks, its RDMA devices, MPI, files of gIB.
+"""What an A4 pod has and this machine lacks: disks, RDMA devices, MPI, files of gIB.
 
 Programs here answer as they would in the pod. Everything else in a shell of the pod is this machine's.
 """
@@ -72,7 +72,7 @@ def programs(folder: Path, place: Place) -> dict[str, str]:
 
 
 def write_root(folder: Path, place: Place) -> None:
-    """Write the files that only the pod has, below ``folder/.root``, and what it has mounted."""
+    """Write the pod's own files below ``folder/.root``, including its mounts."""
     root = folder / ".root"
     if any(where == "/usr/local/gib" for *_, where in disks(place)):
         _write(root, _GIB_FILE, _GIB_SCRIPT)

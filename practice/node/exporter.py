@@ -1,4 +1,4 @@
-"""The DCGM exporter of a practice node: readings of its GPUs as Prometheus reads them, by pod, on port 9400.
+"""The DCGM exporter of a practice node: Prometheus metrics of its GPUs by pod, on port 9400.
 
 They are those that nvidia-smi in the pods tells, so that both ways of asking agree. Names and labels are those of the
 exporter that GKE runs: DCGM_FI_DEV_…{gpu,UUID,pci_bus_id,device,modelName,Hostname,container,namespace,pod}.
@@ -49,7 +49,7 @@ _METRICS = (
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A pod with GPUs of the node; the first of them comes first on the node."""
+    """A pod that uses GPUs of the node; tenants get GPU indexes in order."""
 
     namespace: str
     pod: str
@@ -62,7 +62,7 @@ class Tenant:
 
 
 def tenants(kubelets: Kubelets, node: str) -> list[Tenant]:
-    """Return the pods that have GPUs of a node, in the order in which they came."""
+    """Return the pods that use GPUs of a node, oldest first."""
     found = []
     for pod in kubelets.storage.list(PODS):
         spec, meta = pod["spec"], pod["metadata"]
@@ -131,7 +131,7 @@ def _reading(node: str, tenant: Tenant, gpu: int, row: list[str]) -> _Reading:
 async def answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, write: Callable[[], Awaitable[str]]
 ) -> None:
-    """Answer one HTTP request: the page, or that there is no other."""
+    """Answer one HTTP request with the metrics page, or 404."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     path = head.split()[1].partition("?")[0]
     found = path == "/metrics"

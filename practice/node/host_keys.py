@@ -1,4 +1,4 @@
-"""Keys of the pods' SSH servers: of their release, from the Secret that they mount, else one of the whole cluster."""
+"""SSH host keys of practice pods: from the Secret of their release, else one key for the whole cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class HostKeys:
-    """Of all pods."""
+    """The SSH host keys of all pods."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -36,7 +36,7 @@ class HostKeys:
         return self.mounted(namespace, pod).get("host_key") or self._of_cluster
 
     def public(self, namespace: str, pod: str) -> str:
-        """Its public half, "type base64"."""
+        """The public half of a pod's host key, "type base64"."""
         public = load_pem_private_key(self.private(namespace, pod).encode(), password=None).public_key()
         return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 

@@ -1,4 +1,4 @@
-"""What can be seen inside a practice pod beside its stand-ins: /proc of the training, NCCL's status, RDMA devices.
+"""The observable inside of a practice pod: /proc of the training, NCCL's RAS status, RDMA devices.
 
 Shells of the pod find them by A4_PROC and A4_RDMA, because /proc and /sys are this machine's.
 """
@@ -70,12 +70,12 @@ def variables(folder: Path) -> dict[str, str]:
 
 
 def stuck_gpu(place: Place) -> int:
-    """Return the local rank that hangs: the second, so that its neighbours can be told from it."""
+    """Return the local rank that hangs: the second, so that its neighbours differ from it."""
     return min(1, place.gpus - 1)
 
 
 def write_innards(folder: Path, place: Place, doing: str) -> None:
-    """Write them as they are while the pod does that: idle, test, train, nccl or data."""
+    """Write these files for what the pod is doing: idle, test, train, nccl or data."""
     _write_rdma(folder / ".rdma")
     proc = folder / ".proc"
     shutil.rmtree(proc, ignore_errors=True)
@@ -99,18 +99,18 @@ def write_innards(folder: Path, place: Place, doing: str) -> None:
 
 
 def write_ras(folder: Path, place: Place, doing: str) -> None:
-    """Write what NCCL says of itself while the pod does that."""
+    """Write NCCL's RAS status for what the pod is doing."""
     (folder / ".bin" / "ras").write_text(_status(place, doing))
     (folder / ".bin" / "ras_counts").write_text(_counts(place, doing))
 
 
 def ranks_of(place: Place, doing: str) -> int:
-    """Return how many processes of the pod are ranks while it does that."""
+    """Return how many processes of the pod are ranks while it does `doing`."""
     return 1 if doing == "test" and alone(place) else place.gpus
 
 
 def starter(place: Place) -> str:
-    """Return the program of MPI that starts the pod's ranks."""
+    """Return the MPI program that starts the pod's ranks."""
     return "orted" if place.rank else "mpirun"
 
 
@@ -126,7 +126,7 @@ def _settings(place: Place) -> list[str]:
 
 
 def _write_test(proc: Path, place: Place) -> None:
-    """Write the processes of an NCCL test: its ranks busy on the CPU, and what of MPI started them."""
+    """Write the processes of an NCCL test: busy ranks and their MPI launchers."""
     if not alone(place):
         argv = [starter(place), *(["--allow-run-as-root", "bash"] if not place.rank else ["-mca", "ess", "env"])]
         _write_process(proc, LAUNCHER, 1, argv, {}, "S", "do_sys_poll", 3)

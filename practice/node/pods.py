@@ -1,4 +1,4 @@
-"""Pods as the API server reaches them: their logs, shells in folders of their own, and their ports."""
+"""Runs pods for the API server: their logs, exec in folders of their own, and ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PodRuntime:
-    """What stands behind log, exec and port-forward."""
+    """Serves log, exec and port-forward of the API server."""
 
     def __init__(self, kubelets: Kubelets, folder: Path) -> None:
         self._kubelets = kubelets

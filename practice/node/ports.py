@@ -28,7 +28,7 @@ DRIVE = "a4-lab/"
 
 
 class Ports:
-    """Answers for the ports of all pods."""
+    """Connects to ports of all pods."""
 
     def __init__(self, shells: Shells, storage: Storage) -> None:
         self._shells = shells
@@ -62,7 +62,7 @@ class Ports:
         return self._shells.kubelets.registries.has_sshd(image)
 
     def _exports(self, namespace: str, pod: str) -> str:
-        """The node whose GPUs that pod tells of; empty if it is no exporter."""
+        """The node whose GPUs that pod exports; empty if it is no DCGM exporter."""
         spec = self._storage.get(PODS, namespace, pod)["spec"]
         return str(spec["nodeName"]) if exporter.IMAGE in spec["containers"][0].get("image", "") else ""
 
@@ -84,7 +84,7 @@ class Ports:
         return await asyncio.open_connection(sock=ours)
 
     def _stand_in(self, namespace: str, pod: str, port: int) -> int:
-        """Port of this machine that stands for the pod's; 0 if none does."""
+        """The local port that stands for the pod's port; 0 if there is none."""
         notes = self._storage.get(PODS, namespace, pod)["metadata"].get("annotations") or {}
         text = notes.get(f"{DRIVE}port-{port}", "")
         return int(text) if text.isdecimal() else 0
@@ -102,7 +102,7 @@ class Ports:
         return paramiko.ECDSAKey.from_private_key(io.StringIO(self._host_keys.private(namespace, pod)))
 
     def _keys_let_in(self, namespace: str, pod: str, place: ShellPlace) -> list[str]:
-        """Public keys: given at launch, the one by which pods of a release reach each other, and those put there."""
+        """Public keys accepted by the pod's sshd: given at launch, of its release, and installed later."""
         import paramiko
 
         keys = [place.env.get("SSH_PUBLIC_KEY", "")]

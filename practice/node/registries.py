@@ -1,4 +1,4 @@
-"""The image registries of the world, as far as recipes pull from them and builds push into them; nodes know them."""
+"""The image registries of the practice world, from which nodes pull and to which builds push."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NOT_ON_HUB = (
 
 
 class Registries:
-    """What can be pulled."""
+    """The images that can be pulled."""
 
     def __init__(self) -> None:
         self.hidden: set[str] = set()  # names that nobody may see who is not logged in there
@@ -55,12 +55,12 @@ class Registries:
             self.push(image)
 
     def push(self, image: str, digest: str = "") -> None:
-        """An image comes in under its tag, and under its digest."""
+        """Add an image by its tag and by its digest."""
         name, mark = split(image)
         self._held.setdefault(name, set()).update({mark, digest} - {""})
 
     def cuda(self, image: str) -> str | None:
-        """Version of CUDA in an image, "" where it does not say; None if there is no such image."""
+        """The CUDA version of an image, "" if it has none; None if there is no such image."""
         found = self._found(*split(image))
         return self.old if found and self.old else found
 
@@ -79,7 +79,7 @@ class Registries:
         return tags.get(mark) if tags or not named else named[1]
 
     def why_not(self, image: str) -> str:
-        """Why a node cannot pull it, in the words of containerd; "" if it can."""
+        """Why a node cannot pull the image, as containerd words it; "" if it can."""
         name, mark = split(image)
         full = whole_name(name)
         host, _, path = full.partition("/")

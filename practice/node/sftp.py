@@ -1,4 +1,4 @@
-"""Files of a pod over SFTP: the same that its shell sees. Relative paths begin in the pod's folder."""
+"""Files of a pod over SFTP, as its shell sees them; relative paths begin in the pod's folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _code(error: OSError) -> int:
 
 
 def _told(work: Callable[[], object]) -> int:
-    """Do it; SFTP's word for how that went."""
+    """Perform an operation and return SFTP's status code."""
     try:
         work()
     except OSError as error:
@@ -31,7 +31,7 @@ def _told(work: Callable[[], object]) -> int:
 
 
 class _File(SFTPHandle):
-    """An open file, read and written at any place."""
+    """An open file with random access."""
 
     def __init__(self, descriptor: int, flags: int) -> None:
         super().__init__(flags)
@@ -39,14 +39,14 @@ class _File(SFTPHandle):
         self._appends = bool(flags & os.O_APPEND)
 
     def read(self, offset: int, length: int) -> bytes | int:
-        """Bytes from a place."""
+        """Read bytes at an offset."""
         try:
             return os.pread(self._descriptor, length, offset)
         except OSError as error:
             return _code(error)
 
     def write(self, offset: int, data: Buffer) -> int:
-        """Bytes to a place."""
+        """Write bytes at an offset."""
 
         def write() -> None:
             left, at = memoryview(data).cast("B"), offset
@@ -68,7 +68,7 @@ class _File(SFTPHandle):
 
 
 def _change(target: int | Path, attr: SFTPAttributes) -> None:
-    """Size, mode and times; who owns a file is left alone, for in the pod all are root's."""
+    """Change size, mode and times; the owner is ignored, as in the pod all files are root's."""
     if attr.st_size is not None:
         os.truncate(target, attr.st_size)
     if attr.st_mode is not None:
@@ -86,7 +86,7 @@ class PodFiles(paramiko.SFTPServerInterface):
         return self._folder / path
 
     def canonicalize(self, path: str) -> str:
-        """Absolute, without dots."""
+        """The absolute path without dots."""
         return os.path.normpath(self._path(path))
 
     def list_folder(self, path: str) -> list[SFTPAttributes] | int:
@@ -108,7 +108,7 @@ class PodFiles(paramiko.SFTPServerInterface):
             return _code(error)
 
     def open(self, path: str, flags: int, attr: SFTPAttributes) -> SFTPHandle | int:
-        """A file, made if that was asked for."""
+        """Open a file, creating it if requested."""
         try:
             mode = attr.st_mode & 0o7777 if attr.st_mode is not None else 0o644
             return _File(os.open(self._path(path), flags | os.O_CLOEXEC, mode), flags)
@@ -119,14 +119,14 @@ class PodFiles(paramiko.SFTPServerInterface):
         return _told(self._path(path).unlink)
 
     def rename(self, oldpath: str, newpath: str) -> int:
-        """Rename, but over nothing."""
+        """Rename, unless the target exists."""
         target = self._path(newpath)
         if target.exists():
             return int(SFTP_FAILURE)
         return _told(lambda: self._path(oldpath).rename(target))
 
     def posix_rename(self, oldpath: str, newpath: str) -> int:
-        """Rename, over what may be there."""
+        """Rename, replacing an existing target."""
         return _told(lambda: self._path(oldpath).replace(self._path(newpath)))
 
     def mkdir(self, path: str, attr: SFTPAttributes) -> int:
@@ -152,10 +152,10 @@ class PodFiles(paramiko.SFTPServerInterface):
 
 
 class Sftp(SFTPServer):
-    """The subsystem, which ends like a program: with an exit code."""
+    """The SFTP subsystem, which ends with an exit code like a program."""
 
     def finish_subsystem(self) -> None:
-        """Say that it went well, before the channel is closed: a client hears nothing after that."""
+        """Send exit code 0 before the channel is closed: a client hears nothing after that."""
         with suppress(OSError, EOFError):  # the client has gone
             if self.sock is not None:
                 self.sock.send_exit_status(0)

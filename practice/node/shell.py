@@ -53,7 +53,7 @@ class ShellPlace:
 
 
 class Shells:
-    """Starts commands for pods and ends them all at the end."""
+    """Starts commands in pods, and ends them all at shutdown."""
 
     def __init__(self, kubelets: Kubelets, folder: Path) -> None:
         self.kubelets = kubelets
@@ -83,7 +83,7 @@ class Shells:
 
     @staticmethod
     def login(place: ShellPlace) -> ShellPlace:
-        """Where a session of sshd runs: of the container's environment it has only what ~/.ssh/environment says."""
+        """The environment of an sshd session: only what ~/.ssh/environment contains."""
         env = {name: place.env[name] for name in _LOGIN if name in place.env}
         env |= {"LOGNAME": "root", "SHELL": "/bin/bash"}
         with contextlib.suppress(FileNotFoundError):
@@ -92,7 +92,7 @@ class Shells:
         return replace(place, env=env)
 
     def _tmux_folder(self, folder: Path) -> Path:
-        """Where a pod's tmux has its socket: a short path, for sockets may have no long one."""
+        """The folder of the pod's tmux socket, with a path short enough for a socket."""
         found = self._folder / ".tmux" / hashlib.sha256(str(folder).encode()).hexdigest()[:8]
         found.mkdir(parents=True, exist_ok=True, mode=0o700)
         return found
@@ -189,7 +189,7 @@ class Shells:
 
 
 def _share_environment(folder: Path, env: dict[str, str]) -> None:
-    """Do as the launchers do: sshd gives the job's environment to what it starts, but for values of several lines."""
+    """Write the job's environment to ~/.ssh/environment as the launchers do, without multi-line values."""
     private = folder / ".ssh"
     private.mkdir(mode=0o700)
     lines = (f"{name}={value}\n" for name, value in env.items() if "\n" not in value and name not in ("HOME", "PATH"))
@@ -198,7 +198,7 @@ def _share_environment(folder: Path, env: dict[str, str]) -> None:
 
 
 def _is_shell(argv: list[str]) -> bool:
-    """Whether a command line is a shell to type into, not one command."""
+    """Whether a command line is an interactive shell."""
     name = argv[0].rpartition("/")[2]
     return name in ("sh", "bash", "dash", "zsh") and not any(part == "-c" for part in argv[1:])
 
@@ -230,7 +230,7 @@ async def _type(master: int, stdin: asyncio.StreamReader) -> None:
 
 
 async def _show(master: int, write: Callable[[int, bytes], Awaitable[None]]) -> None:
-    """Copy what the terminal shows, until its last program has gone."""
+    """Copy the terminal's output until its last program has ended."""
     os.set_blocking(master, False)
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

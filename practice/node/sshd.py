@@ -50,16 +50,16 @@ class SshServer(paramiko.ServerInterface):
         self.folder = place.folder
 
     def get_allowed_auths(self, username: str) -> str:
-        """Keys only."""
+        """Allow public keys only."""
         return "publickey"
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
-        """Let in whoever has one of the keys that the pod takes at this moment."""
+        """Accept the keys that the pod has at this moment."""
         known = {part for each in self._keys() for part in each.split()[1:]}
         return AUTH_SUCCESSFUL if key.get_base64() in known else AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        """Sessions; forwarded ports are asked for by the next."""
+        """Accept sessions; forwarded ports are handled by the next method."""
         return OPEN_SUCCEEDED if kind == "session" else OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
     def check_channel_direct_tcpip_request(
@@ -74,7 +74,7 @@ class SshServer(paramiko.ServerInterface):
         return OPEN_SUCCEEDED
 
     def check_channel_env_request(self, channel: paramiko.Channel, name: bytes, value: bytes) -> bool:
-        """Take no variables, like an sshd that was not told to."""
+        """Accept no variables, like an sshd without AcceptEnv."""
         return False
 
     def check_channel_pty_request(
@@ -94,7 +94,7 @@ class SshServer(paramiko.ServerInterface):
     def check_channel_window_change_request(
         self, channel: paramiko.Channel, width: int, height: int, pixelwidth: int, pixelheight: int
     ) -> bool:
-        """Give the terminal another size."""
+        """Resize the terminal."""
         sizes = self._sizes.get(channel.get_id())
         if sizes is not None:
             self._loop.call_soon_threadsafe(sizes.put_nowait, (width, height))
@@ -132,7 +132,7 @@ class SshServer(paramiko.ServerInterface):
 
 
 def _receive(channel: paramiko.Channel, stdin: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
-    """Bring what the client types to the event loop."""
+    """Pass the client's input to the event loop."""
     with contextlib.suppress(OSError, RuntimeError):  # the client has gone, or the event loop is over
         while data := channel.recv(_BUFFER):
             loop.call_soon_threadsafe(stdin.feed_data, data)
@@ -155,7 +155,7 @@ def serve_ssh(
 
 
 def _carry_forwarded(transport: paramiko.Transport, server: SshServer) -> None:
-    """Join every channel of a forwarded port with the connection that was made for it."""
+    """Connect every forwarded channel with its local connection."""
     while transport.is_active():
         channel = transport.accept(1.0)
         target = server.forwarded.pop(channel.get_id(), None) if channel is not None else None

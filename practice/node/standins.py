@@ -1,4 +1,4 @@
-"""Programs that a pod has and this machine may lack: small scripts that print what was recorded on a real one."""
+"""Imitations of programs that pods have and this machine may lack: scripts that print recorded output."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ _TRAINING = frozenset({"train", "train-json"})
 
 
 def doing_of(place: Place) -> str:
-    """Return what the pod's program does at the moment: idle, test, train, nccl or data (it hangs there)."""
+    """Return what the pod's program is doing: idle, test, train, nccl or data (the last two hang)."""
     known = place.room.facts.get("steps", {})
     steps = known.get(place.rank)
     if _tests(known.get(place.rank if alone(place) else 0)):
@@ -116,17 +116,17 @@ def doing_of(place: Place) -> str:
 
 
 def _tests(steps: Steps | None) -> bool:
-    """Return whether these are at the step in which nccl-tests run: those of the first pod tell of all."""
+    """Return whether the first pod's steps show that nccl-tests are running."""
     return steps is not None and steps.open == "all-reduce"
 
 
 def sick_gpu(place: Place) -> int | None:
-    """Return the local rank whose GPU has a fault: the fourth, where there are as many."""
+    """Return the local rank whose GPU has a fault: the fourth, if there are as many."""
     return min(3, place.gpus - 1) if f"{SICK} {place.rank}" in place.room.facts else None
 
 
 def write_state(folder: Path, place: Place) -> None:
-    """Tell the stand-ins what the pod's program does at the moment, and which GPU is sick."""
+    """Write for the imitations what the pod's program is doing, and which GPU has a fault."""
     doing, sick = doing_of(place), sick_gpu(place)
     (folder / ".bin" / "sick").write_text("" if sick is None else str(sick))
     known = folder / ".bin" / "doing"
@@ -170,7 +170,7 @@ echo '[127.0.0.1]:2222 {key}'
 
 
 def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
-    """Write the stand-ins into ``folder/.bin``, which comes first in the pod's PATH.
+    """Write the imitations into ``folder/.bin``, which comes first in the pod's PATH.
 
     In the pod one is root, whose home is ``folder``, and its SSH server shows ``host_key`` ("type base64").
     """
@@ -231,7 +231,7 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
 
 
 def uuid_of(node: str, gpu: int) -> str:
-    """Return the name that a GPU of a node has for the driver."""
+    """Return the driver's UUID for a GPU of a node."""
     mark = hashlib.sha256(f"{node} {gpu}".encode()).hexdigest()
     return f"GPU-{mark[:8]}-{mark[8:12]}-{mark[12:16]}-{mark[16:20]}-{mark[20:32]}"
 

@@ -1,4 +1,4 @@
-"""`mpirun` and nccl-tests as typed in a shell of a practice pod: names of hosts, or a table that says what it is.
+"""Imitations of `mpirun` and nccl-tests for commands typed in a shell of a practice pod.
 
 `python -m practice.node.typed ROOT GPUS RANK PROGRAM ARGUMENT...`; ROOT is the folder with the pod's own files.
 """
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
 
 
 def _hosts(root: Path, words: list[str]) -> list[tuple[str, int]]:
-    """The hosts of the host file named, with their slots."""
+    """The hosts in the host file named by the arguments, with their slots."""
     named = next((after for word, after in pairwise(words) if word.endswith("hostfile")), "")
     path = root / named.removeprefix("/") if named else root / "nowhere"
     path = path if path.is_file() else Path(named or "/nowhere")
@@ -60,7 +60,7 @@ def _hosts(root: Path, words: list[str]) -> list[tuple[str, int]]:
 
 
 def _test(program: str, words: list[str], hosts: list[str], each: int) -> int:
-    """Print the table of a test; `hosts` has one name a rank, and each rank has so many GPUs."""
+    """Print the table of a test; `hosts` has one name per rank, and each rank has `each` GPUs."""
     ranks = len(hosts) * each
     if program != "all_reduce_perf":
         _complain(f"practice cluster: there is no table of {program} here; all_reduce_perf has one")

@@ -1,4 +1,4 @@
-"""The objects of the practice cluster: what kinds there are, where they are kept, how they are versioned and patched.
+"""The objects of the practice cluster: kinds, storage, versions and patches.
 
 Knows no HTTP: the API and the controllers are both written on top of this.
 """

@@ -1,4 +1,4 @@
-"""The same object in another version: Kueue's v1beta1 beside v1beta2, and events.k8s.io events beside core ones."""
+"""Converts objects between versions: Kueue's v1beta1 and v1beta2, events.k8s.io and core events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PRIORITY_SOURCES = {
 
 
 def to_v1beta1(obj: Object) -> Object:
-    """Return a Kueue object stored as v1beta2 in the fields of v1beta1."""
+    """Convert a stored Kueue object (v1beta2) to v1beta1."""
     obj = copy_of(obj)
     obj["apiVersion"] = "kueue.x-k8s.io/v1beta1"
     spec, status = obj.get("spec", {}), obj.get("status", {})
@@ -36,7 +36,7 @@ def to_v1beta1(obj: Object) -> Object:
 
 
 def from_v1beta1(obj: Object) -> Object:
-    """Return a Kueue object sent as v1beta1 in the fields of v1beta2, which is what is stored."""
+    """Convert a Kueue object sent as v1beta1 to v1beta2, which is stored."""
     obj = copy_of(obj)
     obj["apiVersion"] = "kueue.x-k8s.io/v1beta2"
     spec, status = obj.get("spec", {}), obj.get("status", {})
@@ -68,7 +68,7 @@ def _cluster_queue_from_v1beta1(spec: Object) -> None:
 
 
 def to_events_api(obj: Object) -> Object:
-    """Return a core Event as events.k8s.io/v1 names its fields."""
+    """Convert a core Event to events.k8s.io/v1."""
     obj = copy_of(obj)
     obj["apiVersion"] = "events.k8s.io/v1"
     for old, new in _EVENT_FIELDS.items():
@@ -77,7 +77,7 @@ def to_events_api(obj: Object) -> Object:
 
 
 def from_events_api(obj: Object) -> Object:
-    """Return an events.k8s.io/v1 Event as the core group names its fields, which is what is stored."""
+    """Convert an events.k8s.io/v1 Event to the core group's, which is stored."""
     obj = copy_of(obj)
     obj["apiVersion"] = "v1"
     for old, new in _EVENT_FIELDS.items():

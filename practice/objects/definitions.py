@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of the custom kinds that are served, so that tools that look for them find them."""
+"""The CustomResourceDefinitions of the served custom kinds, for tools that look for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which fields of an object somebody owns: sets of paths, as managedFields writes them (FieldsV1)."""
+"""Sets of owned fields as paths, and their format in managedFields (FieldsV1)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ INTERIOR = object()  # the value of a node that has nodes below it
 
 
 def nodes_of(obj: Any) -> dict[FieldPath, Any]:
-    """Return every node of an object with its value: fields, list items, and INTERIOR for what they are in."""
+    """Return every node of an object by path: values of fields and list items, INTERIOR for containers."""
     return dict(_walk(obj, (), ()))
 
 
 def fields_of(nodes: dict[FieldPath, Any]) -> FieldSet:
-    """Return what an applied object sets: its leaves, and the items of its map-like lists."""
+    """Return the fields that an applied object sets: its leaves, and items of map-like lists."""
     return frozenset(steps for steps, value in nodes.items() if value is not INTERIOR or steps[-1][:2] in ("k:", "v:"))
 
 
@@ -101,7 +101,7 @@ def _read(nested: Any, steps: FieldPath) -> Iterator[FieldPath]:
 
 
 def written(steps: FieldPath) -> str:
-    """Return a path as error texts write it: ``.spec.containers[name="c"].image``."""
+    """Format a path as in error texts: ``.spec.containers[name="c"].image``."""
     text = ""
     for step in steps:
         kind, _, name = step.partition(":")

@@ -1,4 +1,4 @@
-"""What happened to the objects of each kind, kept for a while so that a watch can start in the past."""
+"""The recent events of each kind, so that a watch can start in the past."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change of one object; ``version`` is the resourceVersion it got, ``previous`` what was there before."""
+    """A change of one object; ``version`` is its new resourceVersion, ``previous`` the old object."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     resource: Resource
@@ -34,14 +34,14 @@ class History:
         self._forgotten: dict[Resource, int] = {}
 
     def add(self, event: Event) -> None:
-        """Keep one event, and forget the oldest of its kind when there are too many."""
+        """Add an event, dropping the oldest of its kind if there are too many."""
         events = self._events.setdefault(event.resource, deque())
         events.append(event)
         if len(events) > self.size:
             self._forgotten[event.resource] = events.popleft().version
 
     def since(self, resource: Resource, version: int, newest: int) -> list[Event]:
-        """Return the events after ``version``; ApiError 410 when some are forgotten, 504 when none exists yet."""
+        """Return the events after ``version``; ApiError 410 if some were dropped, 504 if it is in the future."""
         if version > newest:
             text = f"Too large resource version: {version}, current: {newest}"
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
@@ -56,7 +56,7 @@ class History:
         return list(newer)[::-1]
 
     def forget(self, newest: int) -> None:
-        """Forget everything: a watch from any version before ``newest`` is refused."""
+        """Drop all events: watches from versions before ``newest`` are refused."""
         self._events.clear()
         self._forgotten.clear()
         self._oldest = newest

@@ -24,7 +24,7 @@ def merge_patch(target: Any, change: Any) -> Any:
 
 
 def json_patch(target: Object, operations: Any) -> Object:
-    """Return ``target`` after all operations; ApiError 422 when one does not apply, 400 when they are none."""
+    """Return ``target`` after all operations; ApiError 422 if one does not apply, 400 if they are invalid."""
     if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
         raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     root: Object = {"": target}
@@ -99,7 +99,7 @@ def _add(root: Object, path: list[str], value: Any) -> None:
 
 
 def _replace(root: Object, path: list[str], value: Any) -> None:
-    """Put a value in place of another; in a map it may be the first, as the API server's patch library has it."""
+    """Replace a value; in a map the key may be new, as in the API server's patch library."""
     place = _find(root, path[:-1])
     if isinstance(place, list):
         _take(root, path)

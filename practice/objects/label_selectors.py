@@ -1,4 +1,4 @@
-"""The grammar of label selectors: ``a=b, c in (d, e), !f``; what cannot be read is refused in the API's own words."""
+"""Parses label selectors: ``a=b, c in (d, e), !f``; errors are worded as the API's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def label_terms(text: str) -> list[Term]:
 
 
 class _Parser:
-    """Reads one selector from left to right."""
+    """Parses one selector."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [token for found in _TOKEN.findall(text) for token in _split(found)]
@@ -94,7 +94,7 @@ class _Parser:
 
 
 def _split(token: str) -> list[str]:
-    """Cut a run of signs such as ``=!`` into the longest ones there are."""
+    """Split a run of operators such as ``=!`` into the longest known ones."""
     if token in _SYMBOLS or not set(token) & set("=!<>"):
         return [token]
     head = token[:2] if token[:2] in _SYMBOLS else token[:1]

@@ -1,4 +1,4 @@
-"""How a write changes the metadata of an object: what stays, what counts up, and when it may go."""
+"""Metadata changes by a write: what is kept, what is incremented, and when an object may be deleted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def timestamp(seconds: float) -> str:
 
 
 def begin(resource: Resource, obj: Object, *, keep_status: bool) -> None:
-    """Give a new object what the API gives one: no status but its first, generation 1, no deletion."""
+    """Initialise a new object: no status except the initial one, generation 1, no deletion."""
     meta = obj["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
         meta.pop(name, None)
@@ -54,7 +54,7 @@ def begin(resource: Resource, obj: Object, *, keep_status: bool) -> None:
 
 
 def settle(resource: Resource, obj: Object) -> None:
-    """Bring an object into the form it is stored in: a secret's text as data, and what every reader counts on."""
+    """Normalise an object for storage: a Secret's stringData as data, and required fields."""
     if resource is SECRETS:
         obj.setdefault("type", "Opaque")
         for key, text in obj.pop("stringData", {}).items():
@@ -64,7 +64,7 @@ def settle(resource: Resource, obj: Object) -> None:
 
 
 def wish(obj: Object) -> Object:
-    """Return what an object asks for: all but metadata and status."""
+    """Return the desired state of an object: everything except metadata and status."""
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
 
 
@@ -90,7 +90,7 @@ def without_status(resource: Resource, old: Object, obj: Object) -> Object:
 
 
 def keep_identity(resource: Resource, new: Object, old: Object) -> None:
-    """Give the new object what a write may not change: uid, times, version, deletion."""
+    """Copy to the new object what a write may not change: uid, times, version, deletion."""
     meta, before = new["metadata"], old["metadata"]
     for name in ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp"):
         meta.pop(name, None)
@@ -104,21 +104,21 @@ def keep_identity(resource: Resource, new: Object, old: Object) -> None:
 
 
 def may_go(obj: Object) -> bool:
-    """Whether a deletion has begun and nothing holds the object any more."""
+    """Whether the object is being deleted and nothing holds it any more."""
     meta = obj["metadata"]
     waiting = meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds")
     return bool(waiting) and not is_held(obj)
 
 
 def is_held(obj: Object) -> bool:
-    """Whether a finalizer keeps an object: one of its metadata, or a namespace's own."""
+    """Whether a finalizer holds the object."""
     return bool(obj["metadata"].get("finalizers")) or (
         obj.get("kind") == "Namespace" and bool(obj.get("spec", {}).get("finalizers"))
     )
 
 
 def tidy(meta: Object) -> None:
-    """Drop what is empty from metadata, as the API never stores it."""
+    """Remove empty fields from metadata, which the API never stores."""
     for name in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "selfLink", "generateName"):
         if name in meta and not meta[name]:
             del meta[name]

@@ -1,4 +1,4 @@
-"""How lists and maps of the API merge: by which key an item is known, which are sets, which are replaced whole."""
+"""How lists and maps are merged: by merge key, as a set, or as a whole."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Path = tuple[str, ...]  # field names from the top of an object, without list it
 
 
 def list_keys(path: Path) -> tuple[str, ...]:
-    """Return the fields that name an item of the list at ``path``; empty when the list is no map of items."""
+    """Return the key fields of the list at ``path``; empty if it is not a map-like list."""
     name = path[-1] if path else ""
     if name == "ports":
         return (
@@ -55,7 +55,7 @@ def list_keys(path: Path) -> tuple[str, ...]:
 
 
 def strategic_key(path: Path) -> str:
-    """Return the one merge key strategic merge patch knows an item by; empty when the list is replaced."""
+    """Return the merge key of strategic merge patch; empty if the list is replaced."""
     keys = list_keys(path)
     return keys[0] if keys else ""
 
@@ -71,7 +71,7 @@ def is_atomic_map(path: Path) -> bool:
 
 
 def key_of(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...] | None:
-    """Return what names an item of a map-like list; None when it lacks a key, and is no such item."""
+    """Return the key of an item in a map-like list; None if it lacks a key field."""
     if not isinstance(item, dict):
         return None
     values = tuple(item.get(key, _DEFAULTS.get(key)) for key in keys)

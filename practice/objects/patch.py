@@ -1,4 +1,4 @@
-"""The dialects of PATCH, by content type."""
+"""The types of PATCH, by content type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APPLY = "application/apply-patch+yaml"
 
 
 def check_media(media: str, resource: Resource) -> None:
-    """Raise ApiError 415 for a dialect this kind does not take."""
+    """Raise ApiError 415 for a patch type that this kind does not support."""
     accepted = [JSON, MERGE, APPLY] if resource.custom else [JSON, MERGE, STRATEGIC, APPLY]
     if media not in accepted:
         text = "the body of the request was in an unknown format - accepted media types include: "
@@ -26,7 +26,7 @@ def check_media(media: str, resource: Resource) -> None:
 
 
 def apply(media: str, target: Object, body: Any, resource: Resource) -> Object:
-    """Return a changed copy of an object; server-side apply is not one of these."""
+    """Return a patched copy of an object; server-side apply is handled elsewhere."""
     if media == JSON:
         return json_patch(target, body)
     if not isinstance(body, dict):

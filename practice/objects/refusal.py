@@ -1,4 +1,4 @@
-"""What the API server says when it does not do as it was asked: an error that knows its Status object."""
+"""API errors: exceptions with their Status object."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ApiError(Exception):
         return self.message
 
     def to_status(self) -> Object:
-        """Return the Status object a client reads in place of its answer."""
+        """Return the Status object sent to the client."""
         body: Object = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -41,7 +41,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One field at fault: its path, what is wrong with it, and the kind of fault (FieldValueInvalid ...)."""
+    """One invalid field: path, message, and reason (FieldValueInvalid ...)."""
 
     field: str
     message: str
@@ -66,14 +66,14 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
-    """409 for a write against a version that is no longer the newest, or against a failed precondition."""
+    """409 for an outdated resourceVersion or a failed precondition."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     text = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
     return ApiError(409, "Conflict", text, _details(resource, name))
 
 
 def invalid(resource: Resource, name: str, causes: list[Cause]) -> ApiError:
-    """422 with one sentence that joins all causes, as the API server writes it."""
+    """422 with all causes joined in one message."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     sentences = [f"{cause.field}: {cause.message}" for cause in causes]
     joined = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
@@ -94,5 +94,5 @@ def forbidden(resource: Resource, name: str, why: str) -> ApiError:
 
 
 def expired(version: int, oldest: int) -> ApiError:
-    """410 for a resourceVersion whose events are no longer kept."""
+    """410 for a resourceVersion whose events were dropped."""
     return ApiError(410, "Expired", f"too old resource version: {version} ({oldest})")

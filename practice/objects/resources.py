@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resource:
-    """One kind as the API serves it; ``version`` is the one it is stored in, ``versions`` all that are served."""
+    """One API kind; ``version`` is the stored one, ``versions`` are all served ones."""
 
     group: str
     version: str
@@ -27,12 +27,12 @@ class Resource:
         return self.at(self.version)
 
     def at(self, version: str) -> str:
-        """Return the apiVersion of one served version: ``v1``, ``batch/v1``."""
+        """Return the apiVersion for a served version: ``v1``, ``batch/v1``."""
         return f"{self.group}/{version}" if self.group else version
 
     @property
     def qualified(self) -> str:
-        """The name error texts use: ``pods``, ``jobs.batch``."""
+        """The name in error texts: ``pods``, ``jobs.batch``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property

@@ -1,4 +1,4 @@
-"""Label and field selectors: text of a query in, a yes-or-no question about an object out."""
+"""Label and field selectors as predicates on objects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 def labels_match(text: str) -> Predicate:
-    """Return whether an object's labels fit a selector such as ``a=b,c in (d,e),!f``; ApiError 400 when unreadable."""
+    """Return a predicate for a label selector such as ``a=b,c in (d,e),!f``; ApiError 400 if invalid."""
     terms = label_terms(text)
 
     def matches(obj: Object) -> bool:
@@ -56,7 +56,7 @@ def labels_match(text: str) -> Predicate:
 
 
 def fields_match(text: str, resource: Resource) -> Predicate:
-    """Return whether an object's fields fit a selector such as ``spec.nodeName=n``; ApiError 400 for unknown fields."""
+    """Return a predicate for a field selector such as ``spec.nodeName=n``; ApiError 400 for unknown fields."""
     allowed = ("metadata.name", "metadata.namespace", *_FIELDS.get((resource.group, resource.kind), ()))
     terms: list[tuple[list[str], bool, str]] = []
     for part in text.split(","):

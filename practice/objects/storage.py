@@ -1,4 +1,4 @@
-"""The objects of the practice cluster: one place that reads, writes, counts versions and tells who listens."""
+"""The object store of the practice cluster: reads, writes, resource versions and change notification."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _FIRST_VERSION = 1000
 
 
 class Storage:
-    """All objects by kind, namespace and name. Stored objects are never changed, only replaced: do not mutate them."""
+    """All objects by kind, namespace and name. Stored objects are replaced, never changed: do not mutate them."""
 
     def __init__(self, now: Callable[[], float] = time.time, *, window: int = 5000, seed: int | None = None) -> None:
         self.admission: list[Admission] = []
@@ -91,15 +91,15 @@ class Storage:
         return [kept[key] for key in keys]
 
     def events_since(self, resource: Resource, version: int) -> Events:
-        """Return what happened after ``version``; ApiError 410 when that is no longer kept."""
+        """Return the events after ``version``; ApiError 410 if they were dropped."""
         return self._history.since(resource, version, self.version)
 
     def compact(self) -> None:
-        """Forget all past events, as etcd's compaction does."""
+        """Drop all past events, like etcd's compaction."""
         self._history.forget(self.version)
 
     def encoded(self, resource: Resource, obj: Object, form: str, make: Callable[[Object], Object]) -> bytes:
-        """Return the JSON of an object in one served form; made once for each stored version."""
+        """Return an object's JSON in one served form; cached per stored version."""
         meta = obj["metadata"]
         if self.find(resource, meta.get("namespace"), meta["name"]) is not obj:
             return msgspec.json.encode(make(obj))
@@ -110,7 +110,7 @@ class Storage:
         return found
 
     def subscribe(self, callback: Listener, *, first: bool = False) -> Callable[[], None]:
-        """Call ``callback`` at every change, at once; the returned function ends it.
+        """Call ``callback`` synchronously at every change; the returned function unsubscribes.
 
         ``first`` is for those who only pass it on: they hear before anybody acts on it, or fails to.
         """
@@ -189,7 +189,7 @@ class Storage:
         *,
         subresource: str = "",
     ) -> Object:
-        """Change an object in place, as it seems to ``change``, which gets a copy of the newest."""
+        """Apply ``change`` to a copy of the newest version and store it."""
         draft = copy_of(self.get(resource, namespace, name))
         change(draft)
         return self.update(resource, draft, subresource=subresource)
@@ -236,7 +236,7 @@ class Storage:
         return self._put("MODIFIED", resource, draft, old)
 
     def remove(self, resource: Resource, namespace: str | None, name: str) -> None:
-        """End a deletion that waited for the kubelet or a controller; finalizers still hold the object."""
+        """Finish a deletion that waited for kubelet or controller; finalizers still hold the object."""
         draft = copy_of(self.get(resource, namespace, name))
         if not draft["metadata"].get("finalizers"):
             self._drop(resource, draft)
@@ -285,7 +285,7 @@ class Storage:
         return obj
 
     def _deliver(self) -> None:
-        """Tell all listeners, in order: a listener that writes adds an event, it does not overtake one."""
+        """Notify listeners in order of events: a write by a listener is queued."""
         if self._delivering:
             return
         self._delivering = True

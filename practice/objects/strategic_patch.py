@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge that knows which lists are maps of items, and takes directives."""
+"""Strategic merge patch: merges map-like lists by key and follows directives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FROM_SET = "$deleteFromPrimitiveList/"
 
 
 def strategic_merge(target: Any, change: Any, path: Path = ()) -> Any:
-    """Return ``target`` with ``change`` merged in; ApiError 400 for a directive nobody knows."""
+    """Return ``target`` with ``change`` merged in; ApiError 400 for an unknown directive."""
     if not isinstance(change, dict):
         return change
     directive = change.get("$patch")
@@ -33,7 +33,7 @@ def strategic_merge(target: Any, change: Any, path: Path = ()) -> Any:
 
 
 def _direct(merged: dict[str, Any], change: dict[str, Any], path: Path) -> None:
-    """Follow the directives that name another field: members to take out of a set, then the order of a list."""
+    """Apply the directives on other fields: deleted set members, then list order."""
     for key, value in change.items():
         if key.startswith(_FROM_SET):
             name = key.removeprefix(_FROM_SET)
@@ -77,7 +77,7 @@ def _merge_list(target: list[Any], change: list[Any], path: Path) -> list[Any]:
 
 
 def _order(merged: dict[str, Any], name: str, order: list[Any], path: Path) -> None:
-    """Put a list's items into the wanted order; those it does not name stay behind what they stood behind."""
+    """Sort a list's items as requested; unnamed ones stay behind their predecessor."""
     items = merged.get(name)
     if not isinstance(items, list):
         return

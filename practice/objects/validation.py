@@ -1,4 +1,4 @@
-"""What an object must look like to be taken: names, labels, required and fixed fields, in the API's own words."""
+"""Validation of objects: names, labels, required and immutable fields, worded as by the API."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_create(resource: Resource, obj: Object) -> None:
 
 
 def check_update(resource: Resource, new: Object, old: Object, subresource: str) -> None:
-    """Raise ApiError 422 when a change makes an object wrong or touches what may not change."""
+    """Raise ApiError 422 for an invalid object or a change of an immutable field."""
     causes = list(_label_causes(new["metadata"]))
     if not subresource:
         causes += [*_spec_causes(resource, new), *_immutable_causes(resource, new, old)]
@@ -111,7 +111,7 @@ def _immutable_causes(resource: Resource, new: Object, old: Object) -> Iterator[
 
 
 def _fixed(spec: Object) -> Object:
-    """Return the part of a pod's spec that no update may touch."""
+    """Return the immutable part of a pod's spec."""
     kept = {key: value for key, value in spec.items() if key not in _MUTABLE_POD_SPEC}
     for group in ("containers", "initContainers"):
         if kept.get(group):

@@ -1,4 +1,4 @@
-"""What pods run: scripts of lines and pauses that print what the real programs print, from our own recordings.
+"""The programs of pods: scripts of lines and pauses that replay recorded output of real programs.
 
 A program never does the work it prints about, and says so in its first lines.
 """

@@ -1,4 +1,4 @@
-"""Which program a container runs: by the recipe its environment names, by its command, or by its name."""
+"""Chooses the program of a container: by the recipe in its environment, by command, or by name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def choose(argv: list[str], env: dict[str, str], *, init: bool) -> Program:
 
 
 def _steps(recipe: str, work: str, place: Place) -> int | None:
-    """Return how many iterations a recipe's training has, or rows its test; None: not known."""
+    """Return the number of iterations of a recipe's training, or of rows of its test; None if unknown."""
     if work == TEST:
         return nccl.rows(place)
     if work != TRAINING:
@@ -43,7 +43,7 @@ def _steps(recipe: str, work: str, place: Place) -> int | None:
 
 
 def _warned(name: str, recipe: Program) -> Program:
-    """Say first which of the faults that the job is told to have will not happen."""
+    """A program that first says which of the job's requested faults will not happen."""
 
     def program(place: Place) -> Iterator[Step]:
         own = stages.own_script_trains(place)

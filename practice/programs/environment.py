@@ -17,7 +17,7 @@ _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 class MissingReferenceError(Exception):
-    """A ConfigMap, Secret or key that a container refers to is not there: it cannot be created."""
+    """A ConfigMap, Secret or key that a container refers to does not exist, so it cannot be created."""
 
 
 def environment(pod: Object, container: Object, storage: Storage) -> dict[str, str]:

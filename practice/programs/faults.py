@@ -1,4 +1,4 @@
-"""Faults that a job is told to have, and its pace.
+"""Faults that a job is configured to have, and its pace.
 
 The opening scene says so by annotations of its pods; whoever launches a job, by variables: PRACTICE_FAULT=nan:118,
 PRACTICE_PACE=0.5. A fault is ``kind:step`` or ``kind:step:pod``, several are separated by commas, and ``@n`` behind one
@@ -61,7 +61,7 @@ class Fault:
 
 
 def faults(place: Place) -> tuple[Fault, ...]:
-    """Return the faults of this attempt of the job, in all its pods; `complaints` tells of what is none."""
+    """Return the faults of this attempt of the job in all its pods; `complaints` reports invalid ones."""
     read = (_FAULT.fullmatch(text) for text in _asked(_told(place)))
     return tuple(
         Fault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None)
@@ -82,7 +82,7 @@ def _attempt(place: Place) -> str:
 
 
 def work_of(recipe: str) -> str:
-    """Return what of it can have a fault: TRAINING, TEST, or nothing."""
+    """Return which kind of faults a recipe can have: TRAINING, TEST, or nothing."""
     if recipe in _TESTING:
         return TEST
     trains = recipe.startswith(("qwen3", "swift-")) and recipe not in _CONVERTING and recipe != "swift-export"
@@ -98,7 +98,7 @@ def complaints(text: str, work: str, *, steps: int | None, pods: int) -> list[st
 
 
 def complaints_of(place: Place, work: str, steps: int | None) -> list[str]:
-    """Return the same for what a pod was told."""
+    """Return why faults in a pod's environment will never happen, a sentence each."""
     return complaints(_told(place), work, steps=steps, pods=place.nodes)
 
 
@@ -144,7 +144,7 @@ def _asked(text: str) -> list[str]:
 
 
 def fault_at(place: Place, kind: str) -> int | None:
-    """Return the step at which a fault of a kind happens to this pod."""
+    """Return the step at which this pod has a fault of that kind; None if never."""
     for fault in faults(place):
         if fault.kind == kind and fault.rank in (None, place.rank):
             return fault.step
@@ -152,7 +152,7 @@ def fault_at(place: Place, kind: str) -> int | None:
 
 
 def pace(place: Place, usual: float) -> float:
-    """Return the seconds one step takes."""
+    """Return the duration of one step in seconds."""
     slow = slow_rank(place)
     longer = 1 / (1 - slow[1]) if slow is not None else 1.0
     try:

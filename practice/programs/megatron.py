@@ -1,4 +1,4 @@
-"""Megatron-LM pretraining: the iteration lines of the last rank, with the faults a scene asks for."""
+"""Megatron-LM pretraining: iteration lines of the last rank, including configured faults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def swift_iterations(place: Place) -> int:
 
 
 def train(place: Place) -> Iterator[Step]:
-    """Rank 0 starts up aloud, the last rank prints the iterations, the others their NCCL lines."""
+    """Rank 0 prints the start-up, the last rank the iterations, the others their NCCL lines."""
     # Fine-tuning on JSON data may follow on the other training.
     again = "train started" in place.room.facts.setdefault("trainings", {}).setdefault(place.rank, [])
     place.room.facts["trainings"][place.rank].append("train started")
@@ -46,7 +46,7 @@ def train(place: Place) -> Iterator[Step]:
 
 
 def train_swift(place: Place) -> Iterator[Step]:
-    """Train as ms-swift does, whose version decides how a line looks; how long an epoch is, is made up."""
+    """Train as ms-swift does, whose version selects the line format; epoch lengths are invented."""
     newer = int(place.env.get("A4_SWIFT_VERSION", "3.10.3").partition(".")[0]) >= 4
     yield from _training(place, "train", swift_iterations(place), _swift_4_line if newer else _swift_line)
 
@@ -126,7 +126,7 @@ def _iterations(place: Place, total: int, line: Line) -> Iterator[Step]:
 
 
 def _save_interval(place: Place) -> int:
-    """Return after how many iterations the weights are written."""
+    """Return the number of iterations between checkpoints."""
     return max(1, int(place.env.get("A4_SAVE_INTERVAL") or place.env.get("A4_SWIFT_SAVE_INTERVAL") or 1000))
 
 
@@ -138,7 +138,7 @@ def _checkpoint(place: Place, number: int) -> Iterator[Step]:
 
 
 def _memory(rank: int) -> str:
-    """Return what every pod's first rank tells once, after the first iteration."""
+    """Return the memory report that each pod's first rank prints after the first iteration."""
     kept, most = 61_204.7 + rank, 97_318.4 + rank
     return (
         f"[Rank {rank}] (after 1 iterations) memory (MB) | allocated: {kept:.2f} | max allocated: {most:.2f} |"
@@ -207,7 +207,7 @@ def _swift_norm(place: Place, loss: float | None) -> float:
 
 
 def _swift_losses(place: Place, loss: float | None) -> dict[str, float]:
-    """Return the loss, and for preference training what it rewards."""
+    """Return the loss, and for preference training the rewards."""
     shown = math.nan if loss is None else loss
     if "A4_SWIFT_BETA" not in place.env:
         return {"loss": shown}

@@ -1,4 +1,4 @@
-"""How a training goes wrong in each of its pods: what is printed, who waits for whom, and who ends."""
+"""Failures of trainings: what each pod prints, which ranks wait, and which exit."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _KILLED = 137
 
 
 def ends(place: Place) -> tuple[int, ...]:
-    """Return the steps at which a training stops, in every pod."""
+    """Return the steps at which a training stops in any pod."""
     return tuple(sorted(fault.step for fault in faults(place) if _counts(place, fault)))
 
 
 def mishap(place: Place, number: int) -> Iterator[Step]:
-    """Do what goes wrong at this step in this pod: usually nothing; otherwise the pod ends or waits for ever."""
+    """Yield the failure of this pod at this step: usually nothing; else it exits or waits for ever."""
     for fault in faults(place):
         if fault.step != number or not _counts(place, fault):
             continue

@@ -1,4 +1,4 @@
-"""nccl-tests all_reduce under mpirun, row by row: as recorded, or worked out where the job has two pods and more."""
+"""Nccl-tests all_reduce under mpirun, row by row: recorded rows, or calculated ones for two or more pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WRONG = 12  # values that are wrong in a row that is told to have some
 
 
 def size_in_bytes(text: str) -> int:
-    """Return what nccl-tests understands as a size: ``2M``, ``16G``, ``1048576``; ValueError otherwise."""
+    """Parse a size as nccl-tests does: ``2M``, ``16G``, ``1048576``; ValueError otherwise."""
     match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
     if match is None:
         raise ValueError(f"not a size: {text!r}")
@@ -31,17 +31,17 @@ def size_in_bytes(text: str) -> int:
 
 
 def alone(place: Place) -> bool:
-    """Return whether one process of the pod tests all of its GPUs, without mpirun."""
+    """Return whether one process of the pod tests all its GPUs, without mpirun."""
     return place.env.get("A4_RECIPE") == "nccl-one-pod"
 
 
 def measure(place: Place) -> Iterator[Step]:
-    """Print the tables of one run of all_reduce_perf: of all pods, or of this one's GPUs alone."""
+    """Print the tables of one run of all_reduce_perf, over all pods or this pod's GPUs."""
     yield from _tables(place, workers(place)[:1] if alone(place) else workers(place))
 
 
 def _tables(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
-    """One test, or as many as the scene asks for: its own test has to outlast a first look at the console."""
+    """Print one test, or repeat it as often as the scene says, so that it outlasts a first look at the console."""
     for _ in range(tests(place)):
         yield from _table(place, hosts)
 
@@ -79,7 +79,7 @@ def _table(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
 
 
 def _worked_out(place: Place, hosts: Sequence[str], sizes: list[int]) -> tuple[str, Sequence[str], list[str]] | None:
-    """What is said above the table, its header and its rows; None where the job has too few GPUs for it."""
+    """Return (lines above the table, header, rows), calculated; None if the job has too few GPUs."""
     ranks = len(hosts) * place.gpus
     if ranks < worked_out.FROM_RANKS:
         return None
@@ -90,14 +90,14 @@ def _worked_out(place: Place, hosts: Sequence[str], sizes: list[int]) -> tuple[s
 
 
 def _recorded(sizes: list[int], host: str) -> tuple[str, Sequence[str], list[str]]:
-    """The same of the recording, which has some sizes only."""
+    """Return (lines above the table, header, rows) from the recording, which has only some sizes."""
     note = f"this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster"
     rows = all_reduce_rows()
     return note, all_reduce_header(host), [rows[size] for size in sizes if size in rows]
 
 
 def rows(place: Place) -> int | None:
-    """Return how many rows a test prints; None where its sizes are none."""
+    """Return the number of rows of a test; None for invalid sizes."""
     try:
         return len(_sizes(place))
     except ValueError:
@@ -120,7 +120,7 @@ FACTOR = ("A4_NCCL_FACTOR", "2")  # variables that say what is measured, and wha
 
 
 def _with_settings(line: str, sizes: list[int], place: Place) -> str:
-    """Write the asked sizes and counts into the settings line; the machines stay as they are."""
+    """Put sizes and counts into the settings line."""
     if not line.startswith("# nThread"):
         return line
     line = re.sub(r"minBytes \d+ maxBytes \d+", f"minBytes {sizes[0]} maxBytes {sizes[-1]}", line)
@@ -130,7 +130,7 @@ def _with_settings(line: str, sizes: list[int], place: Place) -> str:
 
 
 def _average(rows: list[str]) -> str:
-    """Return the mean bus bandwidth of both halves of all rows; for a whole recorded table as it was recorded."""
+    """Return the mean bus bandwidth over both halves; for a complete recording the recorded value."""
     recorded = lines(NCCL_FILE)
     if rows == [line for line in recorded if line in rows] and len(rows) == sum(" float " in line for line in recorded):
         return next(line for line in recorded if line.startswith("# Avg bus")).partition(":")[2].strip()
@@ -139,6 +139,6 @@ def _average(rows: list[str]) -> str:
 
 
 def _spoilt(row: str) -> str:
-    """The row with wrong values in its out-of-place half."""
+    """Return the row with wrong values in its out-of-place half."""
     start, end = [found.span() for found in re.finditer(r"\S+", row)][8]
     return f"{row[: end - len(str(_WRONG))]}{_WRONG}{row[end:]}" if end - start == 1 else row

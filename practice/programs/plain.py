@@ -1,4 +1,4 @@
-"""Commands that are no recipe: echo, sleep, exit and the like are done; anything else is only named."""
+"""Simple commands such as echo, sleep and exit are executed; others are only printed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def installer(place: Place) -> Iterator[Step]:
 
 
 def command(place: Place) -> Iterator[Step]:
-    """Do a command line of a few simple commands."""
+    """Yield the steps of a command line of a few simple commands."""
     words = place.argv
     if len(words) >= 3 and words[0] in _SHELLS and words[1].startswith("-") and "c" in words[1]:
         parts = [part for part in re.split(r"[;\n]|&&", words[2]) if part.strip()]

@@ -1,4 +1,4 @@
-"""The launchers of the recipes as they were recorded: steps, lines and exit codes, with pauses instead of work."""
+"""Replays the launchers of recipes: steps, lines and exit codes, with pauses instead of work."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _VARIABLE = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 
 
 class Steps:
-    """The numbered progress lines of the launchers."""
+    """The numbered progress lines of a launcher."""
 
     def __init__(self) -> None:
         self._number = 0
         self.open = ""  # the step that has begun and not ended
 
     def begin(self, name: str) -> Say:
-        """Return the first line of a step that ends by itself."""
+        """Return the line that begins a step."""
         self._number += 1
         self.open = name
         return Say(f"step {self._number} {name}: run")
@@ -40,18 +40,18 @@ class Steps:
         return Say(f"step {self._number} {name}: done in {int(seconds)} s")
 
     def failed(self, name: str, code: int) -> Say:
-        """Return the last line of a step that went wrong."""
+        """Return the line for a failed step."""
         self.open = ""
         return Say(f"step {self._number} {name}: failed with exit code {code}")
 
     def skip(self, name: str, why: str) -> Say:
-        """Return the line of a step that is left out."""
+        """Return the line for a skipped step."""
         self._number += 1
         return Say(f"step {self._number} {name}: skip: {why}")
 
 
 def launched(recipe: str, programs: Mapping[str, Imitation]) -> Program:
-    """Return the program of a pod that the chart starts: the recorded steps, with imitations of what ran in them."""
+    """Return the program of a pod that the chart starts: recorded steps with imitations of what they run."""
 
     def program(place: Place) -> Iterator[Step]:
         steps = Steps()
@@ -83,7 +83,7 @@ def workers(place: Place) -> list[str]:
 
 
 def _has_nothing_to_do(recipe: str, place: Place) -> bool:
-    """Whether every step of the recipe that can be skipped is: its pods are for shells."""
+    """Return whether all skippable steps of the recipe are skipped, as for pods used by shells."""
     skips = launchers()["recipes"][recipe].get("skips")
     return bool(skips) and all(place.env.get(switch) == "true" for switch in skips)
 
@@ -108,7 +108,7 @@ def _recorded(recipe: str, place: Place, steps: Steps, programs: Mapping[str, Im
 
 @cache
 def _skips() -> dict[str, str]:
-    """Switches and their steps, of the recipes that were seen with all of them on; others have the same first steps."""
+    """Return switch -> step, from the recipes that were recorded with all switches on."""
     found: dict[str, str] = {}
     for recipe in launchers()["recipes"].values():
         found |= {switch: step for switch, step in recipe.get("skips", {}).items() if step in ("clone", "download")}
@@ -141,7 +141,7 @@ def _section(
 
 
 def _waits(line: str, step: str, place: Place) -> Iterator[Step]:
-    """Wait where the launcher does: for being found, for the same step of index 0, or for its end."""
+    """Yield the waiting of the launcher: for name resolution, for index 0's step, or for its end."""
     if line == "waiting for index 0":
         yield Meet(f"found {place.rank}" if step == "discovery" else f"{step} over")
     elif line == "waiting for index 0 to end":
@@ -150,7 +150,7 @@ def _waits(line: str, step: str, place: Place) -> Iterator[Step]:
 
 
 def _each(event: Mapping[str, str], place: Place) -> Iterator[Step]:
-    """Print a line for each pod; index 0 finds the others as soon as their sshd is there."""
+    """Print a line for each pod; index 0 finds the others when their sshd is up."""
     for index, name in enumerate(workers(place)):
         text = _filled(event["each"], place.env | {"POD": name, "HOST": name.partition(".")[0]})
         if text.startswith("pong"):
@@ -162,7 +162,7 @@ def _each(event: Mapping[str, str], place: Place) -> Iterator[Step]:
 
 
 def _arguments(place: Place) -> str:
-    """What the chart passes on to a person's own script."""
+    """Return the arguments that the chart passes to a person's own script."""
     launcher = next((at for at, part in enumerate(place.argv) if part.endswith("launchers/run.sh")), len(place.argv))
     return " ".join(place.argv[launcher + 1 :])
 

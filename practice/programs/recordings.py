@@ -1,4 +1,4 @@
-"""The recordings that programs replay: real output of real machines, with where it comes from."""
+"""The recordings that programs replay: output of real machines, with its origin."""
 
 from __future__ import annotations
 

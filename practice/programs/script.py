@@ -1,4 +1,4 @@
-"""The steps a program is made of, and what it knows of the place it runs in."""
+"""The steps of a program, and its view of its environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do something for a while that prints nothing."""
+    """Pause while doing something silent."""
 
     seconds: float
 
@@ -43,20 +43,20 @@ Step = Say | Wait | Meet | Exit
 
 
 class Room:
-    """What the pods of one attempt of a job know of each other."""
+    """Facts that the pods of one attempt of a job share."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     def post(self, fact: str, value: Any = True) -> None:
-        """Make something known, and let go on who waits for it."""
+        """Publish a fact and wake those who wait for it."""
         self.facts[fact] = value
         for call in self._waiting.pop(fact, []):
             call()
 
     def when(self, fact: str, call: Callable[[], None]) -> None:
-        """Call once the fact is known."""
+        """Call the function once the fact is known."""
         if fact in self.facts:
             call()
         else:
@@ -65,7 +65,7 @@ class Room:
 
 @dataclass
 class Place:
-    """Where a program runs: its environment, its pod, the pods beside it, and the time."""
+    """The context of a program: environment, pod, other pods, and time."""
 
     argv: list[str]
     env: dict[str, str]

@@ -1,4 +1,4 @@
-"""What the processes of a training run, and their stacks: those of Megatron-Patch, SWIFT, or a script of one's own.
+"""The processes and Python stacks of trainings: Megatron-Patch, SWIFT, or a person's own script.
 
 Made up, as the programs call each other: frames of functions below it, its step of training, and what called that.
 """
@@ -30,7 +30,7 @@ def model_parallel(place: Place) -> tuple[int, int, int]:
 
 
 def launched_by(place: Place) -> list[str]:
-    """Return the command line of torchrun in the pod, as far as the arguments of the program."""
+    """Return the command line of torchrun in the pod, up to the program's arguments."""
     torchrun = ["-m", "torch.distributed.run"] if _is_swift(place) else ["/usr/local/bin/torchrun"]
     return [PYTHON, *torchrun, f"--nproc_per_node={place.gpus}", *program(place)[2:]]
 
@@ -53,7 +53,7 @@ def program(place: Place) -> list[str]:
 
 
 def frames(place: Place, doing: str) -> list[str]:
-    """Return the frames below those of PyTorch, the innermost first, while it trains, waits in NCCL, or for data."""
+    """Return the stack frames above PyTorch's, innermost first, while training, waiting in NCCL or for data."""
     if not is_megatron(place):
         return [*_SCRIPT[doing], "<module> (train.py:212)"]
     swift = _is_swift(place)
@@ -77,7 +77,7 @@ def frames(place: Place, doing: str) -> list[str]:
 
 
 def _swift_callers(place: Place) -> list[str]:
-    """Until version 3 SWIFT calls Megatron's own loop; since 4 it has one."""
+    """Return SWIFT's frames: until version 3 it calls Megatron's loop, since 4 it has its own."""
     task, trainer = _task(place), "swift/megatron/trainers/base.py"
     newer = int(place.env.get("A4_SWIFT_VERSION", "3.10.3").partition(".")[0]) >= 4
     train, base = ("megatron/pipelines/train", "pipelines") if newer else ("megatron/train", "llm")

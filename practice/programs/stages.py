@@ -1,4 +1,4 @@
-"""What runs inside the launchers' steps: pauses instead of work, and the lines that the programs end with."""
+"""Imitations of what runs inside the launchers' steps: pauses, and the programs' last lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPT, TRAINS = "a4-practice/script", "trains"
 
 
 def work(what: str, seconds: float, then: Callable[[Place], Iterator[str]] | None = None) -> Imitation:
-    """Return a program that does nothing but say so; ``then``: its last lines."""
+    """Return an imitation that only prints what it is; ``then`` are its last lines."""
 
     def imitation(place: Place) -> Iterator[Step]:
         shown = [Say(line) for line in then(place)] if then is not None else []
@@ -30,7 +30,7 @@ def work(what: str, seconds: float, then: Callable[[Place], Iterator[str]] | Non
 
 
 def script(place: Place) -> Iterator[Step]:
-    """A person's own script; it is not run, unless the scene says that it trains."""
+    """Imitate a person's own script, which is not run; it trains only if the scene says so."""
     if own_script_trains(place):
         yield from ddp.training(place)
     else:
@@ -39,17 +39,17 @@ def script(place: Place) -> Iterator[Step]:
 
 
 def own_script_trains(place: Place) -> bool:
-    """Whether the scene says that a person's own script in this pod is a training."""
+    """Return whether the scene says that the person's own script in this pod trains."""
     return place.notes.get(SCRIPT) == TRAINS
 
 
 def size(place: Place) -> Iterator[Step]:
-    """The size of the weights, which is made up."""
+    """Print invented sizes of the weights."""
     yield Say(f"57G\t{place.env.get('A4_HF_FOLDER', '')}")
 
 
 def listing(place: Place) -> Iterator[Step]:
-    """Files with their sizes, which are made up."""
+    """Print files with invented sizes."""
     folder = place.env.get("A4_DATA_FOLDER") or f"{place.env.get('PAI_WORKSPACE_ROOT', '')}/evaluation"
     files = place.env.get("A4_DATA_FILES") or place.env.get("A4_EVAL_FILES", "")
     for number, address in enumerate(files.split(), 1):
@@ -58,19 +58,19 @@ def listing(place: Place) -> Iterator[Step]:
 
 
 def _converted(place: Place) -> Iterator[str]:
-    """Print what the conversion ends with on its first rank."""
+    """Yield the last lines of the conversion on its first rank."""
     if place.rank == 0:
         yield "practice cluster: the marker file would be written here; made up: conversion took 6 seconds"
 
 
 def _exported(place: Place) -> Iterator[str]:
-    """Print the result of the precision test, when it was asked for."""
+    """Yield the result of the precision test, if requested."""
     if place.env.get("A4_SWIFT_TEST", "true") == "true":
         yield "practice cluster: made up: mean_diff: 0.0004, max_diff: 0.0156 between the model and its conversion"
 
 
 def _evaluated(place: Place) -> Iterator[str]:
-    """Print lm-eval's table; its scores are those of guessing among four answers."""
+    """Yield lm-eval's table, with the scores of guessing among four answers."""
     yield "practice cluster: these scores are made up"
     yield "|   Tasks   |Version|Filter|n-shot|Metric|   |Value |   |Stderr|"
     yield "|-----------|------:|------|-----:|------|---|-----:|---|-----:|"

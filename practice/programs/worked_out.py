@@ -1,4 +1,4 @@
-"""The table of all_reduce_perf on more GPUs than were ever recorded: worked out from the published figures of A4."""
+"""Calculates the table of all_reduce_perf for more GPUs than were recorded, from published figures of A4."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def header(hosts: Sequence[str], gpus: int) -> list[str]:
 
 
 def rows(sizes: Sequence[int], ranks: int, chance: random.Random, slow_from: int | None = None) -> list[str]:
-    """Return a row for each size in bytes; from row number ``slow_from`` on the network is slow."""
+    """Return one row per size; from row number ``slow_from`` on the network is slow."""
     test = _near_one(chance)
     shares = [test * (SLOW if slow_from is not None and at >= slow_from else 1.0) for at in range(len(sizes))]
     return [_row(size, ranks, share, chance) for size, share in zip(sizes, shares, strict=True)]
@@ -53,7 +53,7 @@ def _half(size: int, ranks: int, share: float) -> str:
 
 
 def _microseconds(size: int, factor: float) -> float:
-    """Return how long the published bandwidth takes; below the smallest size time goes on straight as between two."""
+    """Return the time at the published bandwidth, extrapolated linearly below the smallest size."""
     busbw = expected_busbw(size)
     if busbw is not None:
         return size * factor / busbw / 1000
@@ -63,7 +63,7 @@ def _microseconds(size: int, factor: float) -> float:
 
 
 def _time(microseconds: float) -> str:
-    """Return a time as nccl-tests writes it, in seven characters."""
+    """Format a time as nccl-tests does, in seven characters."""
     digits = 2 if microseconds < 10_000 else 1 if microseconds < 100_000 else 0
     return f"{microseconds:7.{digits}f}"
 

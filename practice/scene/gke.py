@@ -1,4 +1,4 @@
-"""What GKE puts into a cluster: its drivers, its agents, the networks of the A4, and the operators' Deployments."""
+"""The objects that GKE adds to a cluster: drivers, agents, networks of an A4, operators' Deployments."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _AGENTS = (
 
 
 def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Object]]:
-    """Yield drivers, agents, networks, and a Deployment for each of the operators: namespace, name and image."""
+    """Yield drivers, agents, networks, and a Deployment per operator (namespace, name, image)."""
     yield NAMESPACES, {"metadata": {"name": MANAGED}, "spec": {"finalizers": ["kubernetes"]}}
     yield SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": MANAGED}}
     for name, modes in _DRIVERS.items():
@@ -58,7 +58,7 @@ def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Ob
 
 
 def exporters(storage: Storage) -> Iterator[Object]:
-    """Yield the pods of the DCGM exporter, if the cluster has it: for nodes with GPUs that are ready and have none."""
+    """Yield DCGM exporter pods for ready GPU nodes without one, if the cluster has the exporter."""
     owner = storage.find(DAEMONSETS, MANAGED, EXPORTER)
     if owner is None:
         return
@@ -85,13 +85,13 @@ def exporters(storage: Storage) -> Iterator[Object]:
 
 
 def start_exporters(storage: Storage) -> None:
-    """Start the exporter on machines that are ready and have none, as a DaemonSet does."""
+    """Create missing exporter pods, as a DaemonSet does."""
     for pod in list(exporters(storage)):
         storage.create(PODS, pod)
 
 
 def count_agents(storage: Storage) -> None:
-    """Have each DaemonSet say how many machines it is to run on, and on how many it does: those that are ready."""
+    """Update each DaemonSet's status: desired nodes and ready ones."""
     nodes = storage.list(NODES)
     for namespace, name, _, resource in _AGENTS:
         agent = storage.find(DAEMONSETS, namespace, name)
@@ -106,7 +106,7 @@ def _put(counts: Object, agent: Object) -> None:
 
 
 def install(storage: Storage, driver: str) -> None:
-    """Put a driver into the cluster, as GKE does when its add-on is switched on."""
+    """Add a driver to the cluster, as GKE does when its add-on is enabled."""
     if storage.find(CSIDRIVERS, "", driver) is None:
         storage.create(CSIDRIVERS, _driver(driver, "Persistent"))
 
@@ -124,7 +124,7 @@ def _workload(namespace: str, name: str, image: str) -> Object:
 
 
 def _counts(nodes: int, ready: int) -> Object:
-    """What a DaemonSet's status says of its nodes."""
+    """The status of a DaemonSet on these nodes."""
     return {
         "observedGeneration": 1,
         "desiredNumberScheduled": nodes,

@@ -1,4 +1,4 @@
-"""What is missing in the practice cluster when A4_PRACTICE_HARM names checks of the preflight: "P08,P27,P28"."""
+"""Removes things from the practice cluster so that checks named in A4_PRACTICE_HARM ("P08,P27") fail."""
 
 from __future__ import annotations
 
@@ -135,12 +135,12 @@ BY_ITSELF = frozenset({"P20"})
 
 
 def asked() -> list[str]:
-    """What is to be missing: ids of checks, in capitals."""
+    """Ids of the checks that are to fail, in capitals."""
     return [each.strip().upper() for each in os.environ.get(VARIABLE, "").split(",") if each.strip()]
 
 
 def harm_cluster(storage: Storage, account: Account, registries: Registries) -> None:
-    """Take away what was named: objects, rights of the administrator, images; what runs already goes on."""
+    """Remove the objects, permissions and images of the named checks; running jobs continue."""
     for name in asked():
         if name in _CLUSTER:
             _CLUSTER[name](storage)

@@ -1,4 +1,4 @@
-"""The JobSets of the scene, in the shape the console's own chart gives them."""
+"""The JobSets of the scene, shaped like those of the console's chart."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _pod(job: Job, nodes: int, gpus: int) -> Object:
 
 
 def _nccl(*, small: bool) -> dict[str, str]:
-    """What the chart sets for NCCL where nothing else is asked for."""
+    """Return the chart's default NCCL variables."""
     gib = "/usr/local/gib"
     values = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0,eth1", "NCCL_PLUGIN_PATH": f"{gib}/lib64"}
     if small:

@@ -1,4 +1,4 @@
-"""The machines of the scene: three node pools as GKE labels them, one machine with maintenance ahead, one faulty."""
+"""The nodes of the scene: three GKE node pools, with one node due for maintenance and one faulty."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAINTENANCE, FAULTY, STARTING = 13, 15, 3
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine to be: its pool, its number in it, and where it stands."""
+    """The description of a node: pool, number in the pool, and topology."""
 
     pool: str
     number: int
@@ -60,7 +60,7 @@ def name_of(machine: Machine) -> str:
 
 
 def another_node(pool: str, names: list[str], now: float) -> Object:
-    """Return the node of a machine that a pool gets now, beside those of these names; it is not ready yet."""
+    """Return a new node for a pool, with an unused name; it is not ready yet."""
     taken = {int(name.rpartition("-")[2]) for name in names}
     number = next(at for at in range(len(taken) + 1) if at not in taken)
     block = {RESERVED_POOL: f"blk-{number // 8}", SPOT_POOL: "blk-9", FLEX_POOL: "blk-7"}.get(pool, "")
@@ -194,7 +194,7 @@ def _status(machine: Machine, born: float, now: float, *, ready: bool) -> Object
 
 
 def make_ready(node: Object, now: float) -> None:
-    """Let a machine that starts become ready: its network is up."""
+    """Mark a starting node as ready."""
     changed = {each["type"]: each for each in _conditions(now, now, ready=True)}
     for found in node["status"]["conditions"]:
         new = changed[found["type"]]
@@ -204,7 +204,7 @@ def make_ready(node: Object, now: float) -> None:
 
 
 def _conditions(born: float, now: float, *, ready: bool) -> list[Object]:
-    """Return the conditions of a machine that came up, or that starts: it was never ready, and has no network yet."""
+    """Return the conditions of a ready node, or of one that is starting and has no network yet."""
     route = ("False", "RouteCreated", "NodeController create implicit route")
     found = [
         ("NetworkUnavailable", *(route if ready else ("True", "NoRouteCreated", "Node created without a route"))),

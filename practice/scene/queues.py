@@ -1,4 +1,4 @@
-"""What a cluster has before anyone starts a job: namespaces, priorities, flavors, queues."""
+"""The objects that exist before any job: namespaces, priority classes, flavors, queues."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TOPOLOGY = "gke-default"
 
 
 def bare() -> Iterator[tuple[Resource, Object]]:
-    """Yield what every cluster has, even an empty one."""
+    """Yield the objects that every cluster has, even an empty one."""
     for name in NAMES:
         yield NAMESPACES, {"metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}}
         yield SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": name}}

@@ -1,4 +1,4 @@
-"""The story of the scene: who started what when, told to the controllers in the order in which it happened."""
+"""The story of the scene: which jobs were started by whom and when, replayed by the controllers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _JOBS: tuple[tuple[float, Job], ...] = (
 
 
 def furnish(storage: Storage, *, opening: float, seed: int, faults: bool) -> None:
-    """Create what is there before the story: namespaces, queues and machines, with or without faulty ones."""
+    """Create the objects that precede the story: namespaces, queues and nodes, with or without faults."""
     for resource, obj in (*bare(), *gke(SYSTEM_PODS), *queues(), *volumes()):
         storage.create(resource, _dated(obj, opening), keep_status=True)
     for machine in machines():
@@ -101,7 +101,7 @@ def furnish(storage: Storage, *, opening: float, seed: int, faults: bool) -> Non
 
 
 def tell(storage: Storage, clock: Clock, opening: float) -> None:
-    """Set the alarms of the story: each job starts at its time, and each mishap comes."""
+    """Schedule the story: the start of each job, and each failure."""
     for minutes, job in _JOBS:
         clock.at(opening - minutes * _MINUTE, _starter(storage, job))
     clock.at(opening - 31 * _MINUTE, lambda: _lose_pod(storage, "team-b", "rag-eval"))
@@ -118,7 +118,7 @@ def _starter(storage: Storage, job: Job) -> Callable[[], None]:
 
 
 def _ask_for_machines(storage: Storage) -> None:
-    """Ask DWS for two machines, which it does not have for the next half hour."""
+    """Request two nodes from DWS, which has none for half an hour."""
     parameters = {"maxRunDurationSeconds": "86400"}
     spec = {"provisioningClassName": "queued-provisioning.gke.io", "parameters": parameters,
             "podSets": [{"count": 2, "podTemplateRef": {"name": "ppt-flex-sft-dws-prov-1-main"}}]}  # fmt: skip
@@ -128,7 +128,7 @@ def _ask_for_machines(storage: Storage) -> None:
 
 
 def _start_system(storage: Storage) -> None:
-    """Start the controllers that a cluster runs as pods of its own."""
+    """Start the controllers that run as pods."""
     for namespace, name, image in SYSTEM_PODS:
         labels = {"app.kubernetes.io/name": name, "control-plane": "controller-manager"}
         spec = {
@@ -149,7 +149,7 @@ def _finish_start(storage: Storage, clock: Clock) -> None:
 
 
 def _lose_pod(storage: Storage, namespace: str, jobset: str) -> None:
-    """Let a pod disappear as when its spot machine is taken away; its Job replaces it."""
+    """Delete a pod as if its spot node had been preempted; its Job replaces it."""
     for pod in storage.list(PODS, namespace):
         if pod["metadata"]["labels"].get("jobset.sigs.k8s.io/jobset-name") == jobset:
             with suppress(ApiError):  # gone in the meantime

@@ -1,1 +1,1 @@
-"""Kueue 0.18 in small modules: Workloads for Jobs and JobSets, what its rules decide, and what it all says."""
+"""Kueue 0.18: Workloads for Jobs and JobSets, admission by the library of its rules, and its messages."""

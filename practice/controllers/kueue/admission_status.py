@@ -1,4 +1,4 @@
-"""How the status of a Workload changes: quota reserved, admitted, evicted, sent back to the queue, finished."""
+"""Changes of a Workload's status: quota reserved, admitted, evicted, requeued, finished."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def mark(workload: Object, kind: str, status: bool, reason: str, message: str, n
 
 
 def reserve(workload: Object, admission: Object, required: frozenset[str], now: float, release: Release) -> None:
-    """Give it quota; with the checks that it needs there, and all of them ready, it is admitted."""
+    """Reserve quota; the Workload is admitted if it needs no checks or all are ready."""
     workload.setdefault("status", {})["admission"] = admission
     workload["status"].pop("resourceRequests", None)
     text = f"Quota reserved in ClusterQueue {admission['clusterQueue']}"
@@ -40,7 +40,7 @@ def reserve(workload: Object, admission: Object, required: frozenset[str], now: 
 
 
 def sync_admitted(workload: Object, now: float, release: Release) -> None:
-    """Bring the Admitted condition in step with the quota reservation and the admission checks."""
+    """Update the Admitted condition from quota reservation and admission checks."""
     reserved, admitted = has_quota(workload), is_true(workload, "Admitted")
     ready = not open_checks(checks_of(workload))
     if (reserved and ready) == admitted:
@@ -57,7 +57,7 @@ def sync_admitted(workload: Object, now: float, release: Release) -> None:
 
 
 def sync_checks(workload: Object, required: frozenset[str], now: float) -> None:
-    """List the checks that a Workload (a draft) needs, and no others; those that are new say nothing yet."""
+    """Set the list of checks that a Workload (a draft) needs; new ones are pending."""
     status = workload.setdefault("status", {})
     kept = [each for each in status.get("admissionChecks") or () if each["name"] in required]
     missing = required - {each["name"] for each in kept}
@@ -70,7 +70,7 @@ def sync_checks(workload: Object, required: frozenset[str], now: float) -> None:
 
 
 def _reset_checks(workload: Object, now: float) -> None:
-    """After an eviction every check is asked again."""
+    """Reset every check to pending after an eviction."""
     for each in workload["status"].get("admissionChecks") or ():
         before = each["state"]
         if before == "Pending":
@@ -88,7 +88,7 @@ def _reset_checks(workload: Object, now: float) -> None:
 
 
 def retry_at(workload: Object) -> float:
-    """When the last check that asks for a retry may be asked again, 0 when none says it."""
+    """When the last check in state Retry may be retried, 0 if there is none."""
     return max(
         (
             seconds_of(each["lastTransitionTime"]) + each["requeueAfterSeconds"]
@@ -100,14 +100,14 @@ def retry_at(workload: Object) -> float:
 
 
 def unreserve(workload: Object, reason: str, message: str, now: float, release: Release) -> None:
-    """Say why a Workload has no quota, and take it away if it had."""
+    """Record why a Workload has no quota, releasing it if it had any."""
     workload.setdefault("status", {}).pop("admission", None)
     mark(workload, "QuotaReserved", False, reason, message, now)
     sync_admitted(workload, now, release)
 
 
 def keep_requests(workload: Object, info: Workload) -> None:
-    """Write what a waiting Workload asks for into its status."""
+    """Write the requests of a waiting Workload into its status."""
     workload["status"]["resourceRequests"] = [
         {"name": item.name, "resources": {name: words(value) for name, value in sorted(item.requests.items())}}
         for item in info.pod_sets
@@ -129,7 +129,7 @@ def evict(workload: Object, reason: str, message: str, now: float, *, cause: str
 
 
 def requeued(workload: Object, reason: str, message: str, status: bool, now: float) -> None:
-    """Say whether a Workload is back in its queue."""
+    """Set whether a Workload is back in its queue."""
     mark(workload, "Requeued", status, reason, message, now)
 
 

@@ -1,4 +1,4 @@
-"""A topologyAssignment as the API has it: places compressed into slices with prefix, roots and suffix."""
+"""Encodes and decodes topologyAssignment: domains compressed into slices with prefix, roots and suffix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def encode(levels: Sequence[str], places: Sequence[Place]) -> Object:
-    """Return places as one slice."""
+    """Return domains as one slice."""
     counts = [pods for _, pods in places]
     columns = list(zip(*(values for values, _ in places), strict=True))
     same = len(set(counts)) == 1
@@ -26,7 +26,7 @@ def encode(levels: Sequence[str], places: Sequence[Place]) -> Object:
 
 
 def domains_of(assignment: Object) -> Iterator[Place]:
-    """Yield the places of an assignment."""
+    """Yield the domains of an assignment."""
     for one in assignment.get("slices") or ():
         counts = one["podCounts"]
         for at in range(one["domainCount"]):

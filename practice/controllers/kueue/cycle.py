@@ -1,4 +1,4 @@
-"""Kueue's scheduling cycle: whenever something changes, the heads of all queues are tried on one snapshot."""
+"""Kueue's scheduling cycle: after each change, the heads of all queues are tried on one snapshot."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _WIDE = (CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, TOPOLOGIES, COHORTS, NAMES
 
 
 class Admission(Controller):
-    """Lets the library of Kueue's rules decide, and writes down what it decides."""
+    """Runs the library of Kueue's rules and records its decisions."""
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
@@ -53,7 +53,7 @@ class Admission(Controller):
         self.storage.subscribe(self._notice)
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow nothing by key: one cycle looks at everything."""
+        """Follow nothing by key: one cycle handles everything."""
         return {}
 
     def reconcile(self, key: Key) -> None:
@@ -92,7 +92,7 @@ class Admission(Controller):
         self.look_again(_ANY)
 
     def _apply(self, decision: Decision, snapshot: Snapshot) -> bool:
-        """Do what was decided; return whether anybody was admitted or evicted."""
+        """Apply a decision; return whether it admitted or evicted a Workload."""
         match decision.verdict:
             case Verdict.ADMIT:
                 self._admit(decision, snapshot)
@@ -162,7 +162,7 @@ class Admission(Controller):
         self.queues.rest(obj, name, strict=strict, hopeless=hopeless)
 
     def _note(self, decision: Decision) -> None:
-        """Let a Workload say why it waits."""
+        """Record why a Workload waits."""
         now, release = self.clock.now(), read_release(self.storage)
 
         def change(draft: Object) -> None:

@@ -1,4 +1,4 @@
-"""Workloads of the API as the library of Kueue's rules takes them, and what is asked of them beside."""
+"""Converts Workload objects to the input of the library of Kueue's rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def read_workload(obj: Object, cluster_queue: str = "") -> Workload:
-    """A Workload with its totals: from its admission when it has one, else from its pod sets."""
+    """A Workload with its total requests: from its admission if it has one, else from its pod sets."""
     admission = obj.get("status", {}).get("admission")
     reserved = condition(obj, "QuotaReserved")
     return Workload(
@@ -118,7 +118,7 @@ def has_quota(obj: Object) -> bool:
 
 
 def checks_of(obj: Object) -> list[Check]:
-    """How the admission checks of a Workload stand."""
+    """The states of a Workload's admission checks."""
     listed = obj.get("status", {}).get("admissionChecks") or ()
     return [Check(each["name"], each["state"], each.get("message", "")) for each in listed]
 
@@ -128,7 +128,7 @@ def is_active(obj: Object) -> bool:
 
 
 def _queue_time(obj: Object) -> str:
-    """Return the time a Workload queues by: its creation, or when it was evicted to the back of its queue."""
+    """Return the time by which a Workload is ordered: its creation, or its eviction to the back of the queue."""
     evicted = condition(obj, "Evicted")
     if evicted is not None and evicted["status"] == "True" and evicted["reason"] in BACK_OF_QUEUE:
         return str(evicted["lastTransitionTime"])

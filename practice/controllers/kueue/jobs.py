@@ -1,4 +1,4 @@
-"""Jobs and JobSets under Kueue: a Workload for each, started when it is admitted, stopped when it is evicted."""
+"""Manages Jobs and JobSets for Kueue: creates their Workloads, starts and stops them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class ManagedJobs(Controller):
         return self._leaving[uid]
 
     def _clear(self, workload: Object, evicted: Object) -> None:
-        """Free the quota of an evicted Workload whose pods are gone."""
+        """Release the quota of an evicted Workload whose pods have ended."""
         now, reason, text = self.clock.now(), evicted["reason"], evicted["message"]
         release = read_release(self.storage)
 
@@ -128,7 +128,7 @@ class ManagedJobs(Controller):
         self.storage.modify(WORKLOADS, *key_of(workload), change, subresource="status")
 
     def _one_workload(self, job: Object) -> Object | None:
-        """Return the Workload that fits the job; others are changed or deleted."""
+        """Return the Workload that matches the job; others are updated or deleted."""
         found = controlled(self.storage.list(WORKLOADS, job["metadata"]["namespace"]), job)
         matching = [item for item in found if same_shape(item, job)]
         rest = [item for item in found if item not in matching[:1]]
@@ -205,7 +205,7 @@ class ManagedJobs(Controller):
         self._say(job, "Stopped", text)
 
     def _give_back(self, job: Object, workload: Object) -> None:
-        """Tell how many pods of each pod set are done and need no quota any more."""
+        """Record how many pods of each pod set are done and need no quota any more."""
         rows = job.get("status", {}).get("replicatedJobsStatus") or () if self.resource is JOBSETS else ()
         done = {row["name"]: row["succeeded"] for row in rows if row.get("succeeded")}
         given = []
@@ -222,7 +222,7 @@ class ManagedJobs(Controller):
             )
 
     def _child(self, job: Object) -> bool:
-        """Whether a Job belongs to something Kueue manages; such a one must not run before its owner is admitted."""
+        """Whether a Job's owner is managed by Kueue, so that it may only run once that is admitted."""
         owner = controller_of(job)
         if owner is None or owner["kind"] != "JobSet":
             return False
@@ -248,7 +248,7 @@ class ManagedJobs(Controller):
 
 
 def release_orphan(storage: Storage, workload: Object, now: float) -> None:
-    """Declare a Workload without owner finished, so that its quota is free; let it go once it is being deleted."""
+    """Finish a Workload without owner to free its quota, and let its deletion proceed."""
     key = key_of(workload)
     if not deleting(workload) and not is_true(workload, "Finished"):
         text = "The workload's owner no longer exists"
@@ -260,7 +260,7 @@ def release_orphan(storage: Storage, workload: Object, now: float) -> None:
 
 
 def _outcome(job: Object) -> tuple[bool, str] | None:
-    """Return whether a finished job succeeded, and its last words."""
+    """Return (succeeded, message) of a finished job; None if it has not finished."""
     for kind, good in (("Completed", True), ("Complete", True), ("Failed", False)):
         found = condition(job, kind)
         if found is not None and found["status"] == "True":
@@ -269,7 +269,7 @@ def _outcome(job: Object) -> tuple[bool, str] | None:
 
 
 def _active(job: Object) -> bool:
-    """Whether pods of the job are still there."""
+    """Whether pods of the job still exist."""
     if job["kind"] == "Job":
         return bool(job.get("status", {}).get("active"))
     rows = job.get("status", {}).get("replicatedJobsStatus") or ()

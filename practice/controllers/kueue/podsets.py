@@ -1,4 +1,4 @@
-"""Jobs and JobSets as Kueue sees them: pod sets with counts and topology wishes, and what admission adds to them."""
+"""Converts between Jobs or JobSets and pod sets, and applies what admission adds to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def queue_name(job: Object) -> str:
 
 
 def templates(job: Object) -> Iterator[tuple[str, Object, int, Object]]:
-    """Yield name, pod template, pod count and the labels of ranks (as topologyRequest fields) of each pod set."""
+    """Yield (name, pod template, pod count, topologyRequest fields with rank labels) of each pod set."""
     if job["kind"] == "Job":
         spec = job["spec"]
         yield "main", spec["template"], _pods(spec), {"podIndexLabel": words.COMPLETION_INDEX}
@@ -80,7 +80,7 @@ def workload_name(job: Object) -> str:
 
 
 def same_shape(workload: Object, job: Object) -> bool:
-    """Whether a Workload still describes its job: same pod sets, counts and requests."""
+    """Whether a Workload still matches its job: same pod sets, counts and requests."""
     wanted = list(templates(job))
     there = workload["spec"]["podSets"]
     if len(wanted) != len(there):
@@ -95,12 +95,12 @@ def same_shape(workload: Object, job: Object) -> bool:
 
 
 def may_be_smaller(job: Object) -> bool:
-    """Whether a Job may run with fewer pods than it asks for."""
+    """Whether a Job accepts partial admission."""
     return bool(job["kind"] == "Job" and words.MIN_PARALLELISM in annotations_of(job))
 
 
 def assigned_counts(workload: Object) -> dict[str, int]:
-    """How many pods of each pod set were admitted, of those that may be fewer."""
+    """Admitted pod counts of pod sets with partial admission."""
     admission = workload.get("status", {}).get("admission") or {}
     reducible = {item["name"] for item in workload["spec"]["podSets"] if "minCount" in item}
     listed = admission.get("podSetAssignments") or ()
@@ -156,7 +156,7 @@ def merge_info(template: Object, info: Object) -> None:
 
 
 def restore(template: Object, pod_set: Object) -> None:
-    """Take off a pod template (a draft) what admission had added: back to what the Workload remembers."""
+    """Remove from a pod template (a draft) what admission had added, by means of the Workload."""
     original = pod_set["template"]
     before, meta = original.get("metadata") or {}, template.setdefault("metadata", {})
     for name in ("labels", "annotations"):

@@ -1,4 +1,4 @@
-"""The waiting Workloads, queue by queue, in the order in which they are tried."""
+"""The waiting Workloads of each queue in the order of trying."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Queues:
-    """Which Workloads wait where; the ones tried in vain rest until something changes."""
+    """The waiting Workloads; those tried in vain are set aside until something changes."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
@@ -34,7 +34,7 @@ class Queues:
         self._blocked.clear()
 
     def forget(self, key: Key) -> None:
-        """A Workload left the queue."""
+        """Remove a Workload from its queue."""
         self._resting.pop(key, None)
         self._sticky.discard(key)
 
@@ -44,12 +44,12 @@ class Queues:
         return str(queue["spec"].get("clusterQueue", "")) if queue is not None else ""
 
     def waiting(self, name: str) -> list[Object]:
-        """Return all Workloads that wait for a ClusterQueue, first to be tried first."""
+        """Return the Workloads that wait for a ClusterQueue, in the order of trying."""
         found = [obj for obj in self._storage.list(WORKLOADS) if self._waits(obj) and self.cluster_queue(obj) == name]
         return sorted(found, key=lambda obj: (key_of(obj) not in self._sticky, read_workload(obj).order()))
 
     def heads(self) -> list[Workload]:
-        """Return the Workload to try next of every active ClusterQueue."""
+        """Return the next Workload of every active ClusterQueue."""
         found = []
         for queue in self._storage.list(CLUSTERQUEUES):
             name = queue["metadata"]["name"]
@@ -62,7 +62,7 @@ class Queues:
         return found
 
     def rest(self, obj: Object, name: str, *, strict: bool, hopeless: bool) -> None:
-        """Put a Workload of a ClusterQueue aside that was tried in vain."""
+        """Set aside a Workload that was tried in vain."""
         if strict:
             self._blocked.add(name)
             return
@@ -71,16 +71,16 @@ class Queues:
             self._hopeless.setdefault(name, set()).add(read_workload(obj, name).shape())
 
     def stay_first(self, key: Key, name: str) -> None:
-        """A Workload waits for those it preempts, and its ClusterQueue with it."""
+        """Keep a Workload at the head while its preemption targets end."""
         self._sticky.add(key)
         self._blocked.add(name)
 
     def unblock(self, name: str) -> None:
-        """Something new waits in a ClusterQueue: look at its head again."""
+        """Try the head of a ClusterQueue again after something new joined."""
         self._blocked.discard(name)
 
     def _first(self, waiting: list[Object], name: str) -> Workload | None:
-        """Return the first that is worth a try."""
+        """Return the first Workload worth trying."""
         hopeless = self._hopeless.get(name, set())
         for obj in waiting:
             if self._resting.get(key_of(obj)) == _look(obj):
@@ -104,7 +104,7 @@ class Queues:
 
 
 def _look(obj: Object) -> str:
-    """Return what, when it changes, makes a resting Workload worth another try."""
+    """Return a key that changes when a set-aside Workload is worth another try."""
     status = obj.get("status", {})
     parts = [condition(obj, "Evicted"), condition(obj, "Requeued"), status.get("reclaimablePods")]
     return f"{key_of(obj)} {obj['metadata'].get('generation')} {parts}"

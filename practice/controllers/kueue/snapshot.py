@@ -1,4 +1,4 @@
-"""The objects of the practice cluster as the snapshot that the library of Kueue's rules decides on."""
+"""Converts the practice cluster's objects to a snapshot for the library of Kueue's rules."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
-    """All queues and what holds their quota; with `places` the nodes of flavors that have a topology too."""
+    """All queues and the holders of their quota; with `places` also nodes of flavors with a topology."""
     flavors = [_flavor(obj) for obj in storage.list(RESOURCEFLAVORS)]
     cohorts = [
         Cohort(obj["metadata"]["name"], obj["spec"].get("parentName") or "", _quotas(obj), _weight(obj))
@@ -59,7 +59,7 @@ def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
 
 
 def _configuration(storage: Storage) -> Object:
-    """Kueue's own; a change counts at once."""
+    """Kueue's configuration; changes take effect at once."""
     found = storage.find(CONFIGMAPS, "kueue-system", "kueue-manager-config") or {}
     text = (found.get("data") or {}).get("controller_manager_config.yaml")
     return yaml.safe_load(text) or {} if text else {}
@@ -74,7 +74,7 @@ def _fair_sharing(storage: Storage) -> tuple[str, ...]:
 
 
 def read_release(storage: Storage) -> Release:
-    """The version that the image of Kueue's manager names, if there is one, and its gates."""
+    """The Kueue version and feature gates according to its manager's image, if there is one."""
     manager = storage.find(DEPLOYMENTS, "kueue-system", "kueue-controller-manager")
     image = manager["spec"]["template"]["spec"]["containers"][0]["image"] if manager else ""
     named = re.search(r":v0\.(\d+)\.", image)
@@ -165,7 +165,7 @@ def _usable(node: Object) -> bool:
 
 
 def _used_by_others(storage: Storage) -> dict[str, Amounts]:
-    """Return what pods that Kueue does not place by topology use, by node."""
+    """Return the usage per node of pods that Kueue does not place by topology."""
     used: dict[str, Amounts] = {}
     for pod in storage.list(PODS):
         node = pod["spec"].get("nodeName")

@@ -1,4 +1,4 @@
-"""What ClusterQueues, LocalQueues and cohorts say of themselves: active or why not, used, borrowed, waiting."""
+"""The status of ClusterQueues, LocalQueues and cohorts: active, used, borrowed, pending."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _ALL: Key = ("", "queues")
 
 
 class QueueStatus(Controller):
-    """Counts everything at once, whenever a Workload or a queue changes."""
+    """Recounts everything whenever a Workload or a queue changes."""
 
     def __init__(self, plane: ControlPlane, queues: Queues) -> None:
         super().__init__(plane)
         self._queues = queues
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        """Follow Workloads, queues, and what queues refer to."""
+        """Follow Workloads, queues, and the objects that queues refer to."""
         followed = (WORKLOADS, CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, TOPOLOGIES, ADMISSIONCHECKS)
         return {resource: lambda _: [_ALL] for resource in followed}
 
@@ -111,7 +111,7 @@ class QueueStatus(Controller):
         return is_true(self.storage.get(ADMISSIONCHECKS, "", name), "Active")
 
     def _activity(self, queue: Object) -> tuple[bool, str, str]:
-        """Return whether a ClusterQueue admits anything, and the reason and sentence for it."""
+        """Return (whether a ClusterQueue admits, reason, message)."""
         if deleting(queue):
             return False, "Terminating", "Can't admit new workloads; clusterQueue is terminating"
         spec = queue["spec"]

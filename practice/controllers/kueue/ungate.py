@@ -1,4 +1,4 @@
-"""The topology ungater: pods of an admitted Workload get the node they are meant for, rank by rank."""
+"""The topology ungater: assigns nodes to the pods of an admitted Workload by rank."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TopologyUngater(Controller):
-    """Takes the topology gate off pods and writes the node selector of their place."""
+    """Removes the topology gate from pods and sets the node selector of their domain."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow gated pods and their Workloads."""
@@ -76,7 +76,7 @@ class TopologyUngater(Controller):
 
 
 def _rank(pod: Object, request: Object, count: int) -> int:
-    """Return the number of a pod within its pod set, -1 when its labels do not say."""
+    """Return a pod's number within its pod set, -1 if its labels do not show it."""
     marks = labels_of(pod)
     index = marks.get(request.get("podIndexLabel", ""))
     group = marks.get(request["subGroupIndexLabel"]) if "subGroupIndexLabel" in request else "0"

@@ -1,4 +1,4 @@
-"""The Workload controller: what queues, their stop policies and deactivation mean for a Workload."""
+"""The Workload controller: applies queues' stop policies, deactivation, checks and requeuing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Workloads(Controller):
         self._evict(workload, "Deactivated", text, cause=cause)
 
     def _waits_for_retry(self, workload: Object) -> bool:
-        """Whether a check or an eviction named a time before which nothing happens: till then quota is kept as well."""
+        """Whether a check or an eviction set a time to wait for, until which quota is kept."""
         again, before, now = status.retry_at(workload), status.requeue_at(workload), self.clock.now()
         if again > max(now, before):
             moment = {"requeueAt": stamp(again)}
@@ -85,7 +85,7 @@ class Workloads(Controller):
         return max(again, before) > now
 
     def _requeue(self, workload: Object) -> bool:
-        """Put a Workload back into its queue when what kept it out is over."""
+        """Put a Workload back into its queue if the obstacle is over; return whether it was."""
         again = condition(workload, "Requeued")
         if again is None or again["status"] == "True":
             return False
@@ -111,7 +111,7 @@ class Workloads(Controller):
         return True
 
     def _sync_checks(self, workload: Object) -> bool:
-        """List the checks of its queue, and admit it once all of them are ready; whether anything has changed."""
+        """Update the checks of its queue, and admit it when all are ready; return whether anything changed."""
         _, cluster = self._queues(workload)
         if cluster is None:
             return False
@@ -135,7 +135,7 @@ class Workloads(Controller):
         return True
 
     def _obey_checks(self, workload: Object) -> bool:
-        """Whether a check refuses it: then it loses its quota, for good or until it is tried again."""
+        """Evict a Workload that a check refuses; return whether one did."""
         checks = checks_of(workload)
         state = fatal_state(checks)
         if state is None or is_true(workload, "Evicted"):
@@ -152,7 +152,7 @@ class Workloads(Controller):
         return True
 
     def _check_queues(self, workload: Object) -> None:
-        """Evict when a queue is drained."""
+        """Evict if a queue is drained."""
         if is_true(workload, "Evicted"):
             return
         for queue, kind in zip(self._queues(workload), ("LocalQueue", "ClusterQueue"), strict=True):
@@ -175,7 +175,7 @@ class Workloads(Controller):
         self._say(workload, "Warning", reason, f"The maximum execution time ({limit}s) exceeded")
 
     def _explain(self, workload: Object) -> None:
-        """Say why a Workload cannot even be tried."""
+        """Record why a Workload cannot be tried at all."""
         local, cluster = self._queues(workload)
         name = local_queue_of(workload)
         reason = text = ""
