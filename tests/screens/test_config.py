@@ -13,7 +13,7 @@ from console.metrics.alarm_rules import AlarmKind
 from console.settings import Settings
 from screens.__main__ import main
 from screens.config import all_problems, applies, fill, known_names
-from screens.pages.jobs import JobsScreen
+from screens.pages.jobs import JobsScreen, JobTable
 from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar
@@ -52,6 +52,26 @@ async def test_start_page_theme_keys_and_columns_are_the_persons() -> None:
         assert app.theme == "a4-dark"
         await pilot.press("t")
         assert app.theme == "solarized-light"
+
+
+async def test_columns_of_ones_own_without_room_are_named() -> None:
+    names = "JOB", "NAMESPACE", "OWNER", "RECIPE", "STATE", "PODS", "GPUS", "ATTEMPT", "QUEUE", "STATUS", "AGE"
+    write(f'start = "jobs"\n[lists.jobs]\ncolumns = {json.dumps(names)}\n')
+    async with console(size=(80, 24)) as (app, pilot, _):
+        assert isinstance(app.screen, JobsScreen)
+        await until(pilot, lambda: "No room for " in toasts(app))
+        shown = text_of(app.screen.table).split("\n")[0]
+        hidden = [name for name in names if name not in shown]
+        assert hidden
+        assert f"No room for {', '.join(hidden)}: make the terminal wider" in toasts(app)
+        app.clear_notifications()
+        await pilot.resize_terminal(400, 50)
+
+        def titles() -> str:
+            return text_of(app.screen.query_one(JobTable)).split("\n")[0]
+
+        await until(pilot, lambda: all(name in titles() for name in names))
+        assert "No room for" not in toasts(app)
 
 
 async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_told_with_its_line() -> None:

@@ -116,6 +116,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self._painter: RowPainter[RowT] = RowPainter(self)
         self._painted: dict[int, Strip] = {}
         self._own = ListConfig()
+        self._hidden: list[str] = []  # titles of chosen columns that had no room when it was last reported
         self._declared: Sequence[Column[Any]] = ()
         self.set_columns(self.COLUMNS)
         if self.SORTED_BY:
@@ -136,6 +137,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         chosen = [shown[title] for title in self._own.columns if title in shown]
         self._painter.set_columns(chosen or list(shown.values()))
         self._painter.measure(list(self.listing.rows.values()))
+        self._report_hidden()
         self.refresh()
 
     def configure(self, own: ListConfig) -> None:
@@ -145,6 +147,21 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self._own = own
         self.set_columns(self._declared)
         self.sort_by(own.sort or self.SORTED_BY, descending=own.descending)
+
+    def _report_hidden(self) -> None:
+        """Say which of the columns that the person has chosen have no room."""
+        if not self._own.columns or not self.size.width:
+            return
+        room = {column.title for column, _ in self._painter.columns_now()}
+        wanted = {column.title for column in self._painter.columns}
+        hidden = [title for title in self._own.columns if title in wanted and title not in room]
+        if hidden and hidden != self._hidden:
+            self.notify(
+                f"No room for {', '.join(hidden)}: make the terminal wider, or choose fewer columns in config.toml.",
+                title=f"Columns of {self.LIST}",
+                severity="warning",
+            )
+        self._hidden = hidden
 
     # rows
 
@@ -170,6 +187,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
             self._point(0)
         if grew or stale_before != self._painter.stale:
             self._painter.lay_out()
+            self._report_hidden()
             self.refresh()
         elif self.listing.changes or not rows:
             self.repaint_changed()
@@ -310,6 +328,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
     def on_resize(self) -> None:
         """Adapt the column widths; the cursor stays in view."""
         self._painter.lay_out()
+        self._report_hidden()
         self._painted.clear()
         self._settle()
         self.refresh()
