@@ -157,7 +157,7 @@ def _used_bar(line: QueueLine, width: int) -> Cell:
 
 def _free(line: QueueLine) -> Cell:
     """Free quota in total, and per flavor if there are several."""
-    total = Span(f"{line.account.free:,}", "ok" if line.account.free else "faint")
+    total = Span(f"{line.account.free:>4,}", "ok" if line.account.free else "faint")
     parts = ", ".join(f"{name} {free:,}" for name, free in line.flavors)
     return [total, Span(f" ({parts})", "dim")] if len(line.flavors) > 1 else total
 
@@ -235,7 +235,7 @@ QUEUES: Layout[QueueLine] = Layout(
         fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.sum_text),
         Column("FREE", _free, "free",
                "GPUs that are free now, borrowing included, of all its flavors together: a workload gets those of one",
-               lambda line: line.account.free, least=4, most=32, right=True),
+               lambda line: line.account.free, least=4, most=32),
         fact("flavors", "flavor -> the part of free that it has", lambda line: dict(line.flavors)),
         fact("maximum", "GPUs its workloads could ever have at once", lambda line: line.account.total),
         Column("RUN", lambda line: _number(line.queue.admitted), "admitted", "admitted workloads",

@@ -114,11 +114,17 @@ class QueuesScreen(PanedScreen):
     def show_fleet(self, fleet: Fleet) -> None:
         lines = [queue_line(queue, fleet) for _, queue in sorted(fleet.cluster_queues.items())]
         self.cluster_queues.show_rows({(line.queue.name,): line for line in lines}, fleet.links.get("clusterqueues"))
-        doors: dict[RowKey, LocalQueue] = dict(sorted(fleet.local_queues.items()))
-        self.local_queues.show_rows(doors, fleet.links.get("localqueues"))
-        rows: dict[RowKey, WorkloadLine] = {line.workload.key: line for line in self._lines(fleet)}
+        narrowed = self.app.only_namespace
+        local: dict[RowKey, LocalQueue] = dict(sorted(fleet.local_queues.items()))
+        if narrowed:
+            local = {key: queue for key, queue in local.items() if queue.namespace == narrowed}
+        self.local_queues.show_rows(local, fleet.links.get("localqueues"))
+        every = list(self._lines(fleet))
+        rows: dict[RowKey, WorkloadLine] = {
+            line.workload.key: line for line in every if narrowed in {"", line.workload.namespace}
+        }
         self.workloads.show_rows(rows, fleet.links.get("workloads"))
-        self._tell_queue(rows.values())
+        self._tell_queue(rows.values(), sum(line.position > 0 for line in every if line.workload.key not in rows))
         self._tell_reason()
         self.pane.renew()
 
@@ -138,7 +144,7 @@ class QueuesScreen(PanedScreen):
 
     def _lines(self, fleet: Fleet) -> Iterable[WorkloadLine]:
         """Yield the workloads that wait or hold quota; deactivated ones do neither."""
-        for line in workload_lines(fleet, self.app.only_namespace or None, self.app.whose):
+        for line in workload_lines(fleet, None, self.app.whose):
             if line.workload.state is not WorkloadState.DEACTIVATED and self._wanted(line.workload, line.queue):
                 jobset = fleet.jobset_by_uid.get(line.workload.owner_uid)
                 health = line_of(self.app, jobset, fleet).health if jobset and not line.position else None
@@ -151,12 +157,15 @@ class QueuesScreen(PanedScreen):
             return self.only == (cluster_queue,)
         return self.only == (workload.namespace, workload.queue)
 
-    def _tell_queue(self, lines: Iterable[WorkloadLine]) -> None:
+    def _tell_queue(self, lines: Iterable[WorkloadLine], elsewhere: int) -> None:
+        """Show the sums of these workloads; `elsewhere` wait in namespaces that are not shown, but count above."""
         every = list(lines)
         waiting = [line for line in every if line.position]
         where = "all queues" if self.only is None else " / ".join(self.only)
         words = f"{wording.count(len(waiting), 'workload')} waiting for {sum(line.gpus for line in waiting):,} GPUs, "
         words += f"{len(every) - len(waiting):,} running on {sum(line.gpus for line in every if not line.position):,}"
+        if self.app.only_namespace:
+            words = f"in {self.app.only_namespace}: {words}; {elsewhere:,} more waiting in other namespaces"
         if self.only is not None and len(self.only) == 1:
             words += f"; GPUs of quota, all flavors together: {queue_account(self.app.fleet, self.only[0]).sum_text}"
         back = [Span("   esc shows all queues", "faint")] if self.only else []

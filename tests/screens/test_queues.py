@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload
@@ -14,7 +15,7 @@ from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.queues import QueuesScreen
 from screens.wording import Span
 from tests.fakes import FakeSession, fleet_of, live_links
-from tests.screens.press import console, focus, screen_text, toasts, until
+from tests.screens.press import console, focus, screen_text, text_of, toasts, until
 from tests.screens.queue_scene import queue_scene
 
 
@@ -64,7 +65,7 @@ def test_the_figures_of_a_row_add_up() -> None:
     line = QueueLine(ClusterQueue("a4", cohort="lab"), QuotaAccount(48, 24, 40, 64, 0, 16, 0))
     cells = {column.title: column.cell(line) for column in QUEUES.columns if column.title}
     shown = [cells[title] for title in ("TO BORROW", "LENT", "FREE")]
-    assert [each.text for each in shown if isinstance(each, Span)] == ["16", "0", "40"], "48 + 16 - 0 - 24 = 40"
+    assert [each.text.strip() for each in shown if isinstance(each, Span)] == ["16", "0", "40"], "48 + 16 - 0 - 24 = 40"
     assert list(cells)[2:6] == ["GPUS USED / QUOTA", "TO BORROW", "LENT", "FREE"]
 
 
@@ -131,6 +132,39 @@ async def test_without_rows_it_says_why(link: WatchStatus, words: str) -> None:
     async with console(session) as (app, pilot, _):
         await pilot.press("2")
         await until(pilot, lambda: words in screen_text(app))
+
+
+async def test_free_gpus_stand_under_their_title_and_one_namespace_has_the_sums_of_its_rows() -> None:
+    fleet = queue_scene()
+    moved = next(each for each in fleet.workloads.values() if each.owner_name == "dpo-b")
+    elsewhere = structs.replace(moved, namespace="team-b", owner_uid="")
+    workloads = {each.key: each for each in (*fleet.workloads.values(), elsewhere) if each is not moved}
+    queue = LocalQueue("team-b", "a4", "a4")
+    queues = {**fleet.local_queues, queue.key: queue}
+    session = FakeSession(replace(fleet, workloads=workloads, local_queues=queues))
+    async with console(session, size=(200, 40)) as (app, pilot, _):
+        await pilot.press("2")
+        screen = app.screen
+        assert isinstance(screen, QueuesScreen)
+        await until(pilot, lambda: "dpo-b" in screen_text(app))
+        titles, *rows = text_of(screen.cluster_queues).split("\n")
+        left = titles.index("FREE")
+        free = [row[left : left + 4] for row in rows if row.strip()]
+        assert free
+        assert all(cell == f"{int(cell):>4}" for cell in free)
+        every = len(screen.workloads.shown)
+        app.only_namespace = "team-b"
+        screen.show_fleet(app.fleet)
+        await pilot.pause()
+        shown = screen.workloads.listing.rows
+        assert all(row.workload.namespace == "team-b" for row in shown.values())
+        assert 0 < len(shown) < every
+        waiting = sum(row.position > 0 for row in shown.values())
+        caption = "".join(span.text for span in screen.caption.runs)
+        assert f"in team-b: {waiting} workload" in caption
+        pending = sum(each.is_waiting for each in session.fleet.workloads.values())
+        assert f"; {pending - waiting} more waiting in other namespaces" in caption
+        assert {key[0] for key in screen.local_queues.shown} == {"team-b"}
 
 
 async def test_stale_rows_stay() -> None:
