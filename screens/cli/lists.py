@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotAllowed, NotFound
+from console.kube.objects.jobset import JobState
 from console.kube.snapshot import WatchState
 from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, flag, json_flag
@@ -73,9 +74,13 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
     if options.command == "jobs":
         from screens.columns.jobs import job_lines
 
-        jobs = (each for each in fleet.jobsets.values() if namespace in {None, each.namespace})
+        jobs = [each for each in fleet.jobsets.values() if namespace in {None, each.namespace}]
+        waits = any(each.state is JobState.PENDING for each in jobs)
+        if waits:  # when they start depends on what runs, wherever that is
+            jobs += [each for each in fleet.jobsets.values() if not each.finished and each not in jobs]
         glances, _ = await asyncio.gather(_glances(session, jobs), session.watch.me())
-        lines = job_lines(fleet, namespace, session.watch.whose, glances)
+        starts = await session.measures.expected_starts() if waits else {}
+        lines = job_lines(fleet, namespace, session.watch.whose, glances, starts)
         rows: list[Any] = [
             line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
         ]

@@ -361,12 +361,37 @@ def _share_done(line: JobLine) -> float:
 
 
 def job_lines(
-    fleet: Fleet, namespace: str | None, whose: Callable[[str], str], glances: Mapping[str, JobProgress] | None = None
+    fleet: Fleet,
+    namespace: str | None,
+    whose: Callable[[str], str],
+    glances: Mapping[str, JobProgress] | None = None,
+    starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
 ) -> Iterable[JobLine]:
-    """The jobs, newest first; `glances`: their progress by uid."""
+    """The jobs, newest first; `glances`: their progress by uid; `starts`: the starts of waiting workloads, by their keys."""
     for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
         if namespace in {None, job.namespace}:
-            yield JobLine(job, fleet, (glances or {}).get(job.uid), owner=whose(job.owner))
+            workload = fleet.workload_of(job) if starts else None
+            start = starts.get(workload.key) if starts and workload is not None else None
+            yield JobLine(job, fleet, (glances or {}).get(job.uid), owner=whose(job.owner), start=start)
+
+
+def _progress_json(line: JobLine) -> dict[str, Any] | None:
+    glance = line.glance
+    if glance is None:
+        return None
+    return {"step": glance.step, "total": glance.total, "loss": glance.loss, "size": glance.size, "busbw": glance.busbw}
+
+
+def _seconds_left(line: JobLine) -> float | None:
+    runs = line.jobset.state in {JobState.STARTING, JobState.RUNNING}
+    return line.glance.eta if line.glance and runs and line.health.state not in NO_STEPS else None
+
+
+def _start_json(line: JobLine) -> dict[str, Any] | None:
+    start = line.start
+    if start is None or line.jobset.state is not JobState.PENDING:
+        return None
+    return {"at": start.at or None, "after": start.after, "latest": start.latest, "unknown": start.unknown}
 
 
 def health_json(health: Health) -> dict[str, str]:
@@ -391,7 +416,7 @@ def _pods_json(line: JobLine) -> list[dict[str, Any]]:
 
 JOBS: Layout[JobLine] = Layout(
     WAIT_KINDS[0],
-    WAIT_KINDS[1:],
+    (*WAIT_KINDS[1:], "topologies"),
     job_lines,
     (
         Column("JOB", lambda line: Span(line.jobset.name, line.ink or "strong"), "name", "the JobSet",
@@ -422,7 +447,13 @@ JOBS: Layout[JobLine] = Layout(
         fact("max_restarts", "restarts allowed", lambda line: line.jobset.max_restarts),
         Column("QUEUE", lambda line: Span(line.jobset.queue or "─", "dim"), "queue", "its LocalQueue",
                lambda line: line.jobset.queue, least=5, most=14, drop=6, sort=True),
-        Column("PROGRESS", progress_cell, width=23, drop=3, sort=_share_done, down=True),
+        Column("PROGRESS", progress_cell, "progress",
+               "by the end of its log: step, total, loss (the last number), of a test size and busbw; null: not known",
+               _progress_json, width=23, drop=3, sort=_share_done, down=True),
+        fact("seconds_left", "until its last step, by its pace; null: it does not run, stalled, or it is not known",
+             _seconds_left),
+        fact("expected_start", "of a job that waits: at (seconds since the epoch; null: it cannot be known), after, "
+             "latest and unknown as a4 forecast has them; null of any other", _start_json),
         Column("TREND", trend_cell, "trend",
                "loss over the steps that were read, or GB/s over the sizes of a test, in at most 8 means",
                lambda line: list(line.glance.trend) if line.glance else [], width=8, drop=8),

@@ -188,6 +188,10 @@ def test_why_jobs_and_training_say_the_same_of_steps_that_take_longer(a4: Comman
     told = next(filter(lambda each: each["why"], (a4.json("why", "llama-70b") for _ in range(5))))
     assert row["why"] == told["why"] == words
     assert row["state"] == told["state"] == "running"
+    assert 4060 < row["progress"]["step"] < row["progress"]["total"] == 10_000
+    assert row["seconds_left"] > 3600
+    (waits,) = (each for each in a4.json("jobs")["items"] if each["name"] == "dpo-b")
+    assert (waits["expected_start"]["after"], waits["progress"]) == ("llama-70b", None)
     _, said, _ = a4.run("why", "llama-70b")
     assert said == f"llama-70b runs, but {words}.\na4 training llama-70b shows its steps.\n"
 

@@ -23,8 +23,12 @@ from console.kube.objects.workload import PodSet, Workload
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_measures import JobMeasures
+from console.metrics.job_progress import JobProgress
+from console.scheduling.expected_starts import ExpectedStart
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, layout_of, print_rows
+from screens.columns.column import as_json
+from screens.columns.jobs import JOBS, JobLine
 from screens.wording import BAD, OK, Span, bar, plain_text
 from tests.fakes import FakeSession, fleet_of
 from tests.fakes_watch import monitor
@@ -58,8 +62,8 @@ def fleet() -> Fleet:
 
 KEYS = {
     "jobs": (
-        "category created finished gpus health max_restarts mine name namespace next owner phase pods queue "
-        "ranks recipe removed restarts state trend why"
+        "category created expected_start finished gpus health max_restarts mine name namespace next owner phase pods "
+        "progress queue ranks recipe removed restarts seconds_left state trend why"
     ),
     "nodes": (
         "block cordoned created fault_reports faults free gpus host jobs last_busbw machine_type "
@@ -188,6 +192,23 @@ async def test_a_wait_for_the_end_tells_each_alarm_once(fleet: Fleet, capsys: py
     said += capsys.readouterr().err
     assert said.count(f"{runs.name}: ▲ nan: loss is NaN since step 20 (last good 10.58 at 19). a4 training") == 1
     assert said.count(f"{runs.name}: ▲ gpu: Xid 79.") == 1
+
+
+def test_what_the_screen_shows_of_progress_and_start_is_in_the_json_of_jobs(fleet: Fleet) -> None:
+    runs = next(each for each in fleet.jobsets.values() if each.state is JobState.RUNNING)
+    waits = next(each for each in fleet.jobsets.values() if each.state is JobState.PENDING)
+    start = ExpectedStart(fleet.at + 600, "llama-70b", latest=True)
+    glance = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
+    rows = [JobLine(runs, fleet, glance, start=start), JobLine(waits, fleet, None, start=start), JobLine(runs, fleet)]
+    keys = "progress", "seconds_left", "expected_start"
+    told = [{key: row[key] for key in keys} for row in as_json(JOBS.columns, rows)]
+    assert told == [
+        {"progress": {"step": 40, "total": 100, "loss": 0.25, "size": None, "busbw": None}, "seconds_left": 180.0,
+         "expected_start": None},
+        {"progress": None, "seconds_left": None, "expected_start": {
+            "at": fleet.at + 600, "after": "llama-70b", "latest": True, "unknown": ""}},
+        {"progress": None, "seconds_left": None, "expected_start": None},
+    ]  # fmt: skip
 
 
 def test_sentences_come_last_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
