@@ -246,12 +246,46 @@ def _no_keys(loaded: Loaded, keys: tuple[str, ...], path: tuple[str | int, ...])
             yield Problem(loaded.where(*path), f"{said} {_KEYS_ALLOWED}", path)
 
 
+def _page_name(page: type[DOMNode]) -> str:
+    return re.sub(r"(?<=.)(?=[A-Z])", " ", page.__name__.removesuffix("Screen")).lower()
+
+
+def _uses_of(loaded: Loaded, known: Known, problems: Sequence[Problem]) -> list[dict[str, Any]]:
+    """On which pages each command of one's own has its key: those that are about all that it names."""
+    refused = {each.path[1] for each in problems if each.path[:1] == ("commands",) and len(each.path) > 1}
+    found: list[dict[str, Any]] = []
+    for number, command in _numbered_commands(loaded).items():
+        if number in refused:
+            continue
+        keys = set(keys_of(command.key))
+        pages = [
+            _page_name(page)
+            for page in known.pages
+            if set(command.uses) <= page.SUBJECT and not keys & _taken(page, known.app, loaded.config).keys()
+        ]
+        line = loaded.where("commands", number, "command")
+        found.append({"line": line, "name": command.name, "key": command.key, "uses": list(command.uses),
+                      "pages": sorted(pages)})  # fmt: skip
+    return found
+
+
+def _print_checked(loaded: Loaded, known: Known, problems: Sequence[Problem]) -> None:
+    """Print where commands that name an object have their key, and whether the file is right."""
+    for use in _uses_of(loaded, known, problems):
+        if use["uses"]:
+            about = " and ".join(f"{{{each}}}" for each in use["uses"])
+            where = f"on {', '.join(use['pages'])}: other pages are not about {about}"
+            print_line(f"{loaded.path}:{use['line']}: {use['key']} ({use['name']}) is {where}.")
+    if not problems:
+        there = "is right" if loaded.text is not None else "is not there: everything is at its default"
+        print_line(f"{loaded.path} {there}.")
+
+
 def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known: Known) -> str:
     """Key clashes as text: "x is Stop (job), x is Delete (pod, pods)"."""
     by_use: dict[tuple[str, str], dict[str, None]] = {}
     for key, what, place in clashes:
-        name = re.sub(r"(?<=.)(?=[A-Z])", " ", place.__name__.removesuffix("Screen")).lower()
-        by_use.setdefault((key, what), {})[name] = None
+        by_use.setdefault((key, what), {})[_page_name(place)] = None
     return ", ".join(
         f"{key} is {what} ({'every page' if len(names) == len(known.pages) else ', '.join(sorted(names))})"
         for (key, what), names in by_use.items()
@@ -338,15 +372,15 @@ def show_config(options: ConfigOptions) -> int:
     if options.json:
         wrong = [{"line": each.line, "problem": each.text} for each in problems]
         in_force = {} if options.what == "check" else {"settings": settings}
-        print_json({"file": str(loaded.path), "exists": loaded.text is not None, **in_force, "problems": wrong})
+        uses = {"commands": _uses_of(loaded, known, problems)} if options.what == "check" else {}
+        print_json({"file": str(loaded.path), "exists": loaded.text is not None, **in_force, "problems": wrong, **uses})
     else:
         if options.what != "check":
             _print_in_force(loaded, settings)
         for each in problems:
             print_line(f"{loaded.path}:{each.line}: {each.text}")
-        if options.what == "check" and not problems:
-            there = "is right" if loaded.text is not None else "is not there: everything is at its default"
-            print_line(f"{loaded.path} {there}.")
+        if options.what == "check":
+            _print_checked(loaded, known, problems)
     return BadInput.exit_code if problems and options.what == "check" else 0
 
 

@@ -367,7 +367,7 @@ def job_lines(
     glances: Mapping[str, JobProgress] | None = None,
     starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
 ) -> Iterable[JobLine]:
-    """The jobs, newest first; `glances`: their progress by uid; `starts`: the starts of waiting workloads, by their keys."""
+    """The jobs, newest first; `glances`: their progress by uid; `starts`: by the key of the waiting workload."""
     for job in sorted(fleet.jobsets.values(), key=lambda each: (-each.created, each.key)):
         if namespace in {None, job.namespace}:
             workload = fleet.workload_of(job) if starts else None

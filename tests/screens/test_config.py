@@ -126,6 +126,21 @@ def test_what_a_cluster_calls_its_objects_is_one_word_of_the_shell() -> None:
     assert not applies(own, {"pod": "p", "job": ""})
 
 
+def test_a_check_says_on_which_pages_a_command_has_its_key(capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(
+        '[[commands]]\nkey = "f8"\nname = "Describe"\ncommand = "kubectl describe pod {pod}"\n'
+        '[[commands]]\nkey = "f10"\nname = "Nodes"\ncommand = "kubectl get nodes"\n'
+    )
+    assert main(["config", "check"]) == 0
+    said = f"{file}:4: f8 (Describe) is on job, node, pod, pods: other pages are not about {{pod}}.\n{file} is right.\n"
+    assert capsys.readouterr().out == said
+    assert main(["config", "check", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["commands"]
+    assert (first["key"], first["uses"], first["pages"]) == ("f8", ["pod"], ["job", "node", "pod", "pods"])
+    assert set(first["pages"]) < set(second["pages"])
+    assert "jobs" in second["pages"]
+
+
 def test_names_that_do_not_exist_are_told_with_what_there_is() -> None:
     write(
         'theme = "draculaa"\n[keys]\n"table.filtr" = "f12"\n[lists.jobz]\n[lists.pods]\nsort = "AGES"\n'
