@@ -28,6 +28,7 @@ from screens.pages.images import ImagesScreen
 from screens.pages.job import JobScreen
 from screens.pages.launch import LaunchScreen
 from screens.pages.storage import StorageScreen
+from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import screen_text, toasts, until
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ async def practised(
 def world_of(cluster: PracticeCluster) -> PracticeGoogle:
     assert cluster.google is not None
     return cluster.google.world
+
+
+def files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def shows(app: ConsoleApp, words: str, *, there: bool = True) -> bool:
@@ -286,6 +291,41 @@ async def test_into_the_folders_of_a_bucket_and_back_and_a_copy(
         assert len(list((tmp_path / "datasets").iterdir())) == 12
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, StorageScreen))
+
+
+async def test_names_of_objects_with_escapes_and_climbing_ones_stay_text_and_inside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    climbing = ("../../outside", "/etc/outside", "//etc/outside", "a/../../outside", "x" * 700)
+    names = [*(f"{number} {each}" for number, each in enumerate(PAYLOADS.values())), *climbing]
+    target = tmp_path / "in/here"
+    target.mkdir(parents=True)
+    async with practised(monkeypatch) as (app, pilot, cluster):
+        await pilot.press("B")
+        await until(pilot, lambda: isinstance(app.screen, StorageScreen) and app.screen.table.row is not None)
+        for name in names:
+            world_of(cluster).part(Vault).put(BUCKET, f"evil/{name}", b"x")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.is_mounted)
+        bucket = app.screen
+        assert isinstance(bucket, BucketScreen)
+        await until(pilot, lambda: bucket.table.row is not None)
+        bucket.table.move_to(("evil/",))
+        bucket.action_fetch()
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        app.screen.query_one(Input).value = str(target)
+        await pilot.press("enter")
+        await until(pilot, lambda: "evil/ is in" in toasts(app) and "was skipped" in toasts(app))
+        assert not RAW.search(screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: len(bucket.table.listing.rows) > len(PAYLOADS))
+        for key in ("home", *(["down"] * len(bucket.table.listing.rows)), "c", "question_mark"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert not RAW.search(screen_text(app)), key
+    brought = files_below(tmp_path)
+    assert len(brought) > len(PAYLOADS) / 2
+    assert all(path.is_relative_to(target / "evil") for path in brought)
 
 
 def test_of_a_long_path_the_end_is_shown() -> None:

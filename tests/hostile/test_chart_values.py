@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,10 +12,13 @@ import yaml
 from console.errors import BadInput
 from console.kube.nested_values import merge_values
 from console.launch.helm import BadValues
+from console.launch.plan_texts import PlanTexts
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, offline
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from console.kube.nested_values import Value
 
 BREAKOUTS = {
@@ -45,6 +50,7 @@ BREAKOUTS = {
     "tabs and control characters": "\tx\x07\x08\x1b\x7f\x9f\ufeff",
 }
 HARMLESS = "harmless"
+TEXTS = PlanTexts(CATALOGUE, offline().render)
 
 
 def texts(text: str) -> dict[str, Value]:
@@ -135,3 +141,39 @@ async def test_a_release_has_no_such_name(kind: str) -> None:
     plan = LaunchPlan("own-script", BREAKOUTS[kind], "team", {})
     with pytest.raises(BadInput):
         CATALOGUE.require_sound(plan)
+
+
+SHELL = {
+    "a command": "$(touch PWNT)",
+    "a command in backquotes": "`touch PWNT`",
+    "the end of a quote": "'; touch PWNT; '",
+    "the end of two quotes": '"; touch PWNT; "',
+    "the end of a line": "x\ntouch PWNT\n",
+    "the line goes on": "x\\\ntouch PWNT",
+    "a variable": "${IFS}$HOME",
+    "output": "x > PWNT & touch PWNT | touch PWNT",
+    "history": "!touch !! ^x^y",
+    "a comment": "x # touch PWNT",
+    "what Helm takes for grammar": "a,b=c.d[0]={e}",
+}
+
+
+@pytest.mark.parametrize("kind", [*BREAKOUTS, *SHELL])
+def test_a_shell_runs_nothing_of_the_helm_command(kind: str, tmp_path: Path) -> None:
+    """The command that is shown for pasting: `helm` gets each value as one word, and nothing else is run."""
+    text = {**BREAKOUTS, **SHELL}[kind]
+    helm = tmp_path / "helm"
+    helm.write_text('#!/bin/sh\nfor each in "$@"; do printf "%s\\0" "$each"; done > "$(dirname "$0")/said"\n')
+    helm.chmod(0o700)
+    command = TEXTS.command(LaunchPlan("own-script", "anna", "team", texts(text)))
+    for line in (command.inline, command.with_file):
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=tmp_path, env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "home"},
+            capture_output=True, check=False, timeout=30,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, b"")
+        said = (tmp_path / "said").read_text().split("\0")
+        assert said[:3] == ["install", "anna", str(CATALOGUE.chart)]
+        assert "--namespace" in said
+        assert {path.name for path in tmp_path.iterdir()} == {"helm", "said"}
+    assert yaml.safe_load(command.file_text)["env"] == {"PLANTED": text}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from console.errors import ConsoleError
 from practice.child import PracticeProcess
@@ -95,3 +99,36 @@ def test_in_the_foreground_it_prints_its_kubeconfig(tmp_path: Path) -> None:
         assert (tmp_path / "k" / "reader.kubeconfig").exists()
         process.terminate()
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_what_lets_somebody_in_is_the_persons_alone_and_goes_with_ctrl_c(how: signal.Signals) -> None:
+    """Its folder has a name that nobody guesses; it is served over TLS on this machine only."""
+    command, folders = [sys.executable, "-m", "practice", "--scene", "empty"], set()
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            kubeconfig = Path(process.stdout.readline().strip().partition("=")[2])
+            made = [kubeconfig.parent, *kubeconfig.parent.rglob("*")]
+            assert {path.name for path in made} >= {"kubeconfig", "reader.kubeconfig"}
+            assert {path.stat().st_mode & 0o077 for path in made if path.name.endswith("kubeconfig")} == {0}
+            assert kubeconfig.parent.stat().st_mode & 0o777 == 0o700
+            url = urlsplit(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
+            assert (url.scheme, url.hostname) == ("https", "127.0.0.1")
+            listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+            assert {line.split()[1] for line in listening.splitlines() if f":{url.port:04X} 0" in line[:40]} == {
+                f"0100007F:{url.port:04X}"
+            }
+            with socket.create_connection(("127.0.0.1", url.port or 0), 10) as plain:
+                plain.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+                with suppress(ConnectionError):
+                    assert b"HTTP/1.1 200" not in plain.recv(1000)
+            if os.geteuid() == 0:
+                for path in made:
+                    tried = subprocess.run(["head", "-c1", str(path)], user=65534, capture_output=True, check=False)
+                    assert (tried.returncode, tried.stdout) == (1, b""), path
+            folders.add(kubeconfig.parent)
+            process.send_signal(how)
+        assert process.returncode == 0
+        assert not kubeconfig.parent.exists()
+    assert len(folders) == 2

@@ -154,7 +154,10 @@ def test_a_shell_on_a_terminal_names_the_window_and_passes_its_code_on(kubeconfi
     assert b"llama-70b-workload-0-2" in shown
 
 
-def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Commands) -> None:
+def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Commands, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "kept").write_text("mine")
     code, out, _ = a4.run("exec", JOB, "2", "--", "sh", "-c", "mkdir -p old && printf 123 > old/tmp && pwd -P")
     assert code == 0
     place = f"{JOB}:2:{out.strip()}/old"
@@ -168,9 +171,20 @@ def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Comm
     code, _, err = a4.run("--read-only", "rm", place, "--yes")
     assert (code, "read-only" in err) == (3, True)
     assert a4.run("ls", place)[0] == 0, "it is still there"
-    code, _, err = a4.run("rm", f"{JOB}:2:/usr/share/is-not-there", "--yes")
-    assert (code, "run on your own machine" in err) == (2, True)
+    a4.run("exec", JOB, "2", "--", "sh", "-c", f"ln -sfn {mine} old/link && ln -sfn {mine}/kept old/file")
+    up = "/.." * (out.count("/") + 1)
+    for outside in (
+        "/usr/share/is-not-there",
+        f"{mine}/kept",
+        f"{mine}",
+        f"{out.strip()}{up}{mine}/kept",
+        f"{out.strip()}/old/link/kept",
+    ):
+        code, _, err = a4.run("rm", f"{JOB}:2:{outside}", "--yes")
+        assert (code, "run on your own machine" in err) == (2, True), outside
+    assert (mine / "kept").read_text() == "mine"
     code, out, _ = a4.run("rm", place, "--yes", "--json")
     assert (code, json.loads(out)["kind"]) == (0, "deleted")
+    assert (mine / "kept").read_text() == "mine", "links are not followed"
     code, _, err = a4.run("ls", place)
     assert (code, "There is no" in err) == (1, True)
