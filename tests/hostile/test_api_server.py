@@ -6,6 +6,7 @@ A new attack is a row of `BODIES` (what a request gets) or `LINES` (what a watch
 from __future__ import annotations
 
 import asyncio
+import random
 import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
@@ -104,6 +105,9 @@ BODIES: dict[str, Callable[..., object]] = {
     "nothing": body(b""),
     "a page of HTML": body(b"<html><body>login</body></html>"),
     "an unknown status": body(b"{}", status=299 + 400),
+    "too many requests, for ever": body(b"slow down", status=429, **{"Retry-After": "1"}),  # type: ignore[arg-type]
+    "random bytes": body(random.Random(1).randbytes(1 << 16)),
+    "only a failure of the server": body(b"", status=503),
 }
 
 
