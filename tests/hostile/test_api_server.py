@@ -105,7 +105,7 @@ BODIES: dict[str, Callable[..., object]] = {
     "nothing": body(b""),
     "a page of HTML": body(b"<html><body>login</body></html>"),
     "an unknown status": body(b"{}", status=299 + 400),
-    "too many requests, for ever": body(b"slow down", status=429, **{"Retry-After": "1"}),  # type: ignore[arg-type]
+    "too many requests, for ever": body(b"slow down", status=429, **{"Retry-After": "1"}),
     "random bytes": body(random.Random(1).randbytes(1 << 16)),
     "only a failure of the server": body(b"", status=503),
 }
