@@ -21,7 +21,7 @@ from console.errors import Unreadable
 from console.kube.objects.meta import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 MIN_POLLS = 100
 MIN_STEPS = 8  # times that operations were launched, and a rank was late
@@ -31,6 +31,10 @@ ABOVE_OTHERS = 3  # times as late as the usual rank
 BLOCKS, STUDENT = 20, 2.093
 """The polls are cut into that many blocks, whose means scatter; and Student's factor of 95 % for them."""
 NORMAL = 1.96
+MOST_FLAGS = 20_000_000  # of processes and polls together: those of 10,000 ranks in 2,000 polls
+
+LateOf = dict[int, dict[int, set[int]]]
+"""By the number of a process and of a poll: the communicators in which it was late."""
 
 
 class PolledProcess(msgspec.Struct, array_like=True, frozen=True):
@@ -53,10 +57,6 @@ class Poll(msgspec.Struct, array_like=True, frozen=True):
     took: float  # seconds in which the ranks were asked
     progress: int | None  # operations launched in all communicators; None: not told
     late: list[Late]
-
-    @property
-    def processes(self) -> frozenset[int]:
-        return frozenset(number for each in self.late for number, _ in each.processes)
 
 
 class _Told(msgspec.Struct):
@@ -179,8 +179,10 @@ def read_polls(said: bytes) -> RasPolls:
     except UNREADABLE as error:
         raise Unreadable("What the pod tells of NCCL cannot be parsed.") from error
     known = {each.number for each in processes}
-    if any(number not in known for poll in polls for number in poll.processes):
+    if any(number not in known for poll in polls for late in poll.late for number, _ in late.processes):
         raise Unreadable("What the pod tells of NCCL names processes that it does not describe.")
+    if len(known) < len(processes) or len(processes) * len(polls) > MOST_FLAGS:
+        raise Unreadable("What the pod tells of NCCL is of more processes than a job has.")
     return RasPolls(head.version, head.form, head.ranks, tuple(processes), tuple(polls), over)
 
 
@@ -200,8 +202,13 @@ def slow_ranks(read: RasPolls, step: float | None = None) -> SlowReport:
     # Ranks that are asked within an answer while others launch seem late by chance.
     least = max(LEAST_SHARE, 2 * asked * (sum(told) if told else MIN_STEPS) / seconds)
     in_bursts = step is not None and _in_bursts(polls, sum(told), seconds / step)
-    late = [_late(process, read, moved, told, in_bursts=in_bursts) for process in read.processes]
-    shares = sorted(each.share for each, _ in late)
+    late_of: LateOf = {}
+    for at, poll in enumerate(polls):
+        for each in poll.late:
+            for number, _ in each.processes:
+                late_of.setdefault(number, {}).setdefault(at, set()).add(each.communicator)
+    late = [_late(process, late_of, read, moved, told, in_bursts=in_bursts) for process in read.processes]
+    shares = sorted(rank.share for rank, _ in late)
     shares = [0.0] * (max(read.ranks, 2) - len(shares)) + shares
     judged = [_judge(each, times, least, _others(shares, each.share)) for each, times in late]
     judged.sort(key=lambda each: (not each.slow, -each.share))
@@ -255,10 +262,17 @@ def _others(shares: Sequence[float], own: float) -> float:
 
 
 def _late(
-    process: PolledProcess, read: RasPolls, moved: Sequence[bool | None], told: Sequence[bool], *, in_bursts: bool
+    process: PolledProcess,
+    late_of: LateOf,
+    read: RasPolls,
+    moved: Sequence[bool | None],
+    told: Sequence[bool],
+    *,
+    in_bursts: bool,
 ) -> tuple[LateRank, int]:
     """How late a process is, and how many times it was."""
-    flags = [process.number in poll.processes for poll in read.polls]
+    times_late = late_of.get(process.number, {})
+    flags = [at in times_late for at in range(len(read.polls))]
     share = statistics.fmean(flags)
     low, high = _band(flags, share)
     # Not the very next interval: the others may be amid a burst of launches.
@@ -269,7 +283,7 @@ def _late(
     times = sum(now and not before for before, now in zip([False, *flags], flags, strict=False))
     found = LateRank(
         process.rank, process.host, process.pid, process.gpu, share, low, high,
-        runs_ahead=ahead, up_to=not (in_bursts and expected >= 3), cause=_cause(process, read),
+        runs_ahead=ahead, up_to=not (in_bursts and expected >= 3), cause=_cause(process, times_late),
     )  # fmt: skip
     return found, times
 
@@ -279,17 +293,13 @@ def _judge(late: LateRank, times: int, least: float, others: float) -> LateRank:
     return replace(late, slow=stands_out and not late.runs_ahead, runs_ahead=stands_out and late.runs_ahead)
 
 
-def _cause(process: PolledProcess, read: RasPolls) -> str:
+def _cause(process: PolledProcess, times_late: Mapping[int, set[int]]) -> str:
     """Its host, if it is late in all of its communicators at once; counts of launches tell no other cause."""
     if process.communicators is None:
         return "not known"
-    late = [set(_late_in(poll, process.number)) for poll in read.polls if process.number in poll.processes]
+    late = times_late.values()
     everywhere = all(2 * sum(each in several for several in late) >= len(late) for each in process.communicators)
     return "host" if late and everywhere else "not known"
-
-
-def _late_in(poll: Poll, number: int) -> Iterator[int]:
-    return (each.communicator for each in poll.late if any(number == other for other, _ in each.processes))
 
 
 def _band(flags: Sequence[bool], share: float) -> tuple[float, float]:

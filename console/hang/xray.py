@@ -298,12 +298,12 @@ class HangProbe:
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
-                read = read_polls(await self._said(rank.pod, argv, script, seconds + LIMIT))
+                read = await asyncio.to_thread(read_polls, await self._said(rank.pod, argv, script, seconds + LIMIT))
             except ProgramFailed as error:
                 raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
             if read.polls:
                 break
-        report = placed(slow_ranks(read, step), lambda late: _place(late, every))
+        report = placed(await asyncio.to_thread(slow_ranks, read, step), lambda late: _place(late, every))
         report = replace(report, job=name, at=time.time())
         self.slow_reports[namespace, name] = report
         return report

@@ -33,6 +33,7 @@ JOB = "llama-70b"
 IN_PODS = {
     "facts": ("facts", JOB, "0"),
     "hang": ("hang", JOB),
+    "slow": ("slow", JOB, "--seconds", "1"),
     "gpus": ("gpus", JOB),
     "gpus, nvidia-smi": ("gpus", JOB, "--source", "nvidia-smi"),
     "nccl-quick": ("nccl-quick", JOB, "0", "--limit", "6"),

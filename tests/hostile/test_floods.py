@@ -129,6 +129,10 @@ async def ask_stacks(cluster: Any, _: Pod) -> None:
     raise Unreadable(report.pods[0].failure)
 
 
+async def ask_ras(cluster: Any, _: Pod) -> None:
+    await HangProbe(cluster).slow("default", "train", seconds=1.0)
+
+
 async def ask_gpus(cluster: Any, _: Pod) -> None:
     board = await GpuReader(cluster).read_once("default", "train", source="nvidia-smi")
     assert not board.all_gpus
@@ -160,6 +164,7 @@ QUESTIONS = {
     "the first look of cp": ask_path,
     "facts": ask_facts,
     "hang": ask_stacks,
+    "slow": ask_ras,
     "gpus": ask_gpus,
     "nccl-quick": ask_nccl,
     "exec --all": ask_many,

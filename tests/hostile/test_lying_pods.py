@@ -149,6 +149,7 @@ COMMANDS = {
     "facts": ("facts", "train", "0"),
     "exec --all": ("exec", "train", "--all", "--", "true"),
     "hang": ("hang", "train"),
+    "slow": ("slow", "train", "--seconds", "1"),
     "gpus": ("gpus", "train"),
     "doctor": ("doctor", "train", "0"),
 }

@@ -218,6 +218,24 @@ def test_junk_of_a_pod_is_named_as_such(said: bytes) -> None:
         read_polls(said)
 
 
+def test_more_processes_than_any_job_has_are_refused() -> None:
+    process = "".join(f'{{"process":[{number},"h",1,1,null,null]}}\n' for number in range(3000))
+    with pytest.raises(Unreadable, match="more processes than a job has"):
+        read_polls((process + "[0.1,0.1,1,[]]\n" * 10_000).encode())
+
+
+def test_a_thousand_ranks_of_which_many_are_late_now_and_then_are_judged() -> None:
+    chance, late = random.Random(3), 411
+    lines = ['{"version":"2.28.9","form":"json","ranks":1024}']
+    lines += [f'{{"process":[{number},"10.0.0.{number // 8}",7,{number % 8},{number},[0]]}}' for number in range(1024)]
+    for at in range(1500):
+        often = {late: 0.4} if at % 4 == 0 else {}  # after a launch of the others
+        behind = [[each, 1] for each in range(1024) if chance.random() < often.get(each, 0.005)]
+        lines.append(json.dumps([at * 0.02, 0.002, at // 4 * 24, [[0, 1024, behind]]]))
+    report = slow_ranks(read_polls("\n".join(lines).encode()), 0.08)
+    assert [each.rank for each in report.slow] == [late]
+
+
 def serve_once(answer: str) -> tuple[socket.socket, list[bytes]]:
     """A service that answers one question as NCCL does, and closes."""
     door, asked = socket.create_server(("127.0.0.1", 0)), list[bytes]()
