@@ -123,6 +123,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     CHANGES_CLUSTER: ClassVar[frozenset[str]] = frozenset()
     """Actions that change the cluster: in read-only mode they are gone from keys, key line and palette."""
     KINDS: ClassVar[tuple[str, ...]] = ()  # kinds this screen stands on: its freshness is theirs
+    OPENS: ClassVar[str] = ""  # name of the page that a row of a table opens, about that row
 
     SUBJECT: ClassVar[frozenset[str]] = frozenset({"context", "namespace"})
     """What commands of one's own may name here, see `subject`."""
@@ -367,6 +368,11 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
             event.stop()
             if event.input is self.focused:  # else it tells of letters typed before the line was left
                 self.query_one(FilterLine).table.filter_by(event.value)
+
+    @on(ResourceTable.Opened)
+    def _open_row(self, event: ResourceTable.Opened) -> None:
+        if self.OPENS:
+            self.app.open_page(self.OPENS, *event.key)
 
     @on(ResourceTable.Changed)
     def _tell_filter(self, event: ResourceTable.Changed) -> None:

@@ -48,6 +48,7 @@ def heading(pool: Pool) -> tuple[Span, ...]:
 class FleetScreen(PoolsScreen):
     CSS_PATH = "fleet.tcss"
     KINDS = ("nodes", "pods")
+    OPENS = "pool"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "app.focus_next", "Floor / pools", id="fleet.other", tooltip="Between the list and the floor"),
         Binding("a", "google", "All pools", id="fleet.google",
@@ -167,10 +168,6 @@ class FleetScreen(PoolsScreen):
             runs.append(Span(f"health scan {node.last_busbw:.0f} GB/s  ", "dim"))
         taints = [taint for taint in node.taints if not taint.startswith("nvidia.com/gpu")]
         return [*runs, Span(f"taints {', '.join(taints)}" if taints else "", "dim")]
-
-    @on(ResourceTable.Opened)
-    def _open_pool(self, event: ResourceTable.Opened) -> None:
-        self.app.open_page("pool", *event.key)
 
     @on(FloorMap.Opened)
     def _open_node(self, event: FloorMap.Opened) -> None:

@@ -68,6 +68,7 @@ class JobsScreen(PanedScreen):
 
     CSS_PATH = "jobs.tcss"
     KINDS = ("jobsets", "pods", "workloads")
+    OPENS = "job"
     CHANGES_CLUSTER = frozenset({"stop", "shell", "launch"})
     SUBJECT = PanedScreen.SUBJECT | {"job"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -151,11 +152,6 @@ class JobsScreen(PanedScreen):
             glyph, Span(f" {line.jobset.name}", "strong"), state,
             Span(f"  {sentence or place_words(line)}"), Span(f"  {own}", "dim"),
         )  # fmt: skip
-
-    @on(ResourceTable.Opened)
-    def open_job(self, event: ResourceTable.Opened) -> None:
-        event.stop()
-        self.app.open_page("job", *event.key)
 
     def action_log(self) -> None:
         self.action_tab("log")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, on
+from textual import getters
 from textual.binding import Binding, BindingType
 
 from console.scheduling.topology import host
@@ -16,7 +16,6 @@ from screens.pages.pods import PodTable
 from screens.widgets.pane import Fact, Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
-from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, clock, duration, moment, sentence
 
 if TYPE_CHECKING:
@@ -92,6 +91,7 @@ class PodsHere(PodTable):
 class NodeScreen(NodeActions, PodActions):
     CSS_PATH = "node.tcss"
     KINDS = ("nodes", "pods", "events")
+    OPENS = "pod"
     OF_CLUSTER = True
     CHANGES_CLUSTER = NodeActions.CHANGES_CLUSTER | PodActions.CHANGES_CLUSTER
     SUBJECT = PodActions.SUBJECT
@@ -144,7 +144,3 @@ class NodeScreen(NodeActions, PodActions):
 
     def action_node_yaml(self) -> None:
         NodeActions.action_yaml(self)
-
-    @on(ResourceTable.Opened)
-    def _open_pod(self, event: ResourceTable.Opened) -> None:
-        self.app.open_page("pod", *event.key)

@@ -91,6 +91,7 @@ class NodepoolsScreen(PoolSizes):
 
     crumb = "node pools"
     KINDS = ("nodes",)
+    OPENS = "pool"
     OF_CLUSTER = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "read", "Read again", id="nodepools.read", tooltip="Ask Google again"),
@@ -150,8 +151,3 @@ class NodepoolsScreen(PoolSizes):
             if each.over and each.error and now - each.started < LATELY
         ]
         self.progress.show(rows)
-
-    @on(ResourceTable.Opened)
-    def _open(self, event: ResourceTable.Opened) -> None:
-        event.stop()
-        self.app.open_page("pool", *event.key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import getters, on
+from textual import getters
 
 from console.yielding import keys_soon
 from screens.columns.pods import PODS
@@ -80,6 +80,7 @@ class PodsScreen(PanedScreen, PodActions):
     """All pods, with a filter by typing."""
 
     KINDS = ("pods",)
+    OPENS = "pod"
     table = getters.query_one(AllPods)
     summary = getters.query_one(SummaryLine)
 
@@ -112,7 +113,3 @@ class PodsScreen(PanedScreen, PodActions):
     @property
     def pod_keys(self) -> list[Key]:
         return self.table.chosen
-
-    @on(ResourceTable.Opened)
-    def _open_pod(self, event: ResourceTable.Opened) -> None:
-        self.app.open_page("pod", *event.key)

@@ -52,6 +52,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
     DEFAULT_CSS = "PoolScreen #of-google { padding: 0 2; }"
     KINDS = ("nodes", "pods")
+    OPENS = "node"
     OF_CLUSTER = True
     CHANGES_CLUSTER = PoolSizes.CHANGES_CLUSTER | NodeActions.CHANGES_CLUSTER | {"report"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -154,10 +155,6 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         if closed is not self._cordoned or self.table.marks:
             self._cordoned = closed
             self.refresh_bindings()
-
-    @on(ResourceTable.Opened)
-    def _open_node(self, event: ResourceTable.Opened) -> None:
-        self.app.open_page("node", *event.key)
 
     # the report of a faulty host
 

@@ -53,6 +53,7 @@ class RunsScreen(PanedScreen):
     RunsScreen #told { dock: bottom; margin-bottom: 1; }
     """
     KINDS = ("jobsets", "pods")
+    OPENS = "run"
     CHANGES_CLUSTER = frozenset({"again"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "again", "Launch again", id="runs.again", tooltip="Open the launch form with these values"),
@@ -117,11 +118,6 @@ class RunsScreen(PanedScreen):
         row = self.table.row
         self.pane.renew()
         self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
-
-    @on(ResourceTable.Opened)
-    def open_run(self, event: ResourceTable.Opened) -> None:
-        event.stop()
-        self.app.open_page("run", *event.key)
 
     def action_again(self) -> None:
         """Open the launch form with the values of the selected run."""
