@@ -10,6 +10,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +29,7 @@ from screens.config import all_problems, applies, fill, known_names, theme_names
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.key_order import KeyOrderedApp
 from screens.palette import ActiveBindings, Palette, Places
+from screens.widgets.hint_line import FirstHints
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import JobColors
 
@@ -268,6 +270,11 @@ class ConsoleApp(KeyOrderedApp):
         async for fleet in session.watch.snapshots():
             self.fleet = fleet
             await asyncio.sleep(self.loaded.config.refresh - FASTEST)
+
+    @cached_property
+    def first_hints(self) -> FirstHints | None:
+        """Hints that were not seen; None where nobody looks at the screen."""
+        return None if self.is_headless else FirstHints()
 
     def job_ink(self, uid: str) -> str:
         """The colour of a job, the same on every screen; jobs share colours only if there are too many."""

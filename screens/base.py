@@ -21,6 +21,7 @@ from console.kube.snapshot import Fleet, WatchState
 from screens.config import keys_of, own_commands
 from screens.widgets.bars import READING, KeyBar, KeyHint, Title, TitleBar
 from screens.widgets.base import Abstract
+from screens.widgets.hint_line import HintLine
 from screens.widgets.line import OfSnapshot
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -115,7 +116,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", show=False, id="screen.back", key_display="esc",
-                tooltip="Close the alarm in the corner, drop the filter, then the marks, then go back"),
+                tooltip="Close the alarm in the corner, the hint, drop the filter, then the marks, then go back"),
         Binding("tab", "app.focus_next", "Next part", show=False, id="screen.next"),
         Binding("shift+tab", "app.focus_previous", "Previous part", show=False, id="screen.previous"),
         Binding("ctrl+c,super+c", "screen.copy_text", "Copy selected text", show=False, system=True, id="screen.copy"),
@@ -158,6 +159,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     def tick(self) -> None:
         self._show_title()
+        self._show_hint()
         for table in self.query(ResourceTable):
             table.repaint_changed()
 
@@ -171,6 +173,27 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         self._show_title()
         self.show_fleet(self.app.fleet)
         self._trouble_changed()
+
+    def _show_hint(self) -> None:
+        """A hint that this person has not seen, on a line of its own above the keys."""
+        hints = self.app.first_hints
+        hint = hints.next(type(self).__name__) if hints is not None else None
+        if hints is None or hint is None or self.query(HintLine):
+            return
+        bindings = [each.binding for each in self.active_bindings.values() if each.enabled]
+        keys = {each.id: self.app.get_key_display(each) for each in bindings if each.id}
+        if text := hints.take(hint, keys):
+            self.mount(HintLine(text, markup=False), before=self.query_one(KeyBar))
+            self.run_worker(hints.save, thread=True, group="hints")
+
+    def close_hint(self) -> bool:
+        """Take the hint away; whether there was one."""
+        shown = self.query(HintLine)
+        shown.remove()
+        return bool(shown)
+
+    def on_screen_suspend(self) -> None:
+        self.close_hint()
 
     def on_screen_resume(self) -> None:
         """Show the current snapshot, which hidden pages do not follow; if slow, after the key is handled."""
@@ -414,8 +437,8 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     # the way back, hints and tabs
 
     def action_back(self) -> None:
-        """Close the toasts of alarms, then drop the filter, then the marks; with none of them, close the page."""
-        if self.app.close_alarms():
+        """Close the toasts of alarms, the hint, the filter, then the marks; with none of them, close the page."""
+        if self.app.close_alarms() or self.close_hint():
             return
         table = self.focused if isinstance(self.focused, ResourceTable) else None
         if table is not None and (table.filter_text or table.marks):
