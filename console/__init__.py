@@ -4,6 +4,7 @@ Each package knows only those named after it:
 
 - `session`: one connection from login to logout: the door to a cluster for screens and commands.
 - `preflight`: checks of the cluster and the Google project before a launch.
+- `checkpoints`: saved states of runs in pods and buckets: which are complete.
 - `google`: clusters, node pools, builds, images and storage; only `google.api` imports Google's libraries.
 - `hang`: where every process of a hanging job is: stacks, NCCL's RAS service, advice.
 - `attach`: ways into running pods: `ssh`, `tunnel`, `files`, and commands in many ranks.

@@ -296,6 +296,10 @@ class CloudStorage:
             async for each in found:
                 yield each
 
+    async def read(self, place: GcsPlace, start: int, most: int) -> bytes:
+        """Bytes of an object; none if it has no more, or is not there."""
+        return await (await self._of()).text(place, start, most)
+
     async def fetch(
         self, place: GcsPlace, folder: Path, progress: Callable[[CopyProgress], None] = lambda _: None
     ) -> FetchReport:

@@ -271,5 +271,5 @@ class LogReader:
         found = checkpoint(line.text)
         if found is None or not self._tracks:
             return False
-        self._tracks[-1].add_checkpoint(found.step, line.time)
+        self._tracks[-1].add_checkpoint(found.step, line.time, found.place)
         return True

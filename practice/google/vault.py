@@ -91,7 +91,11 @@ class Vault:
         for iteration in (500, 1000, 1500):
             for rank in range(2):
                 name = f"{checkpoints}/iter_{iteration:07}/mp_rank_00_{rank:03}/model_optim_rng.pt"
-                self.put(BUCKET, name, chance.randbytes(300_000), moment=now - (2000 - iteration) * 10)
+                whole = (
+                    b"PK\3\4" + chance.randbytes(300_000 - 26) + b"PK\5\6" + bytes(18)
+                )  # as torch.save begins and ends
+                half = iteration == 1500 and rank
+                self.put(BUCKET, name, whole[:120_000] if half else whole, moment=now - (2000 - iteration) * 10)
         # The last one was being written when its job ended: the marker names the one before.
         self.put(BUCKET, f"{checkpoints}/latest_checkpointed_iteration.txt", b"1000", "text/plain", now - 9000)
         events = f"{_OUTPUT}/tensorboard/{RUN}_2026.11.20-09.12.44/events.out.tfevents.1795165964.qwen3-workload-0-1"

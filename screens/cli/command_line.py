@@ -59,6 +59,7 @@ HELP = {
     "nccl": "the NCCL tests of a job: bandwidth, verdict, beside the reference and your own past",
     "nccl-quick": "a short NCCL test inside a pod that runs, over its own GPUs",
     "training": "how far the training of a job is: loss, speed, time left, what happened",
+    "checkpoints": "saved states of a run: which are complete, and what would be lost if it ended now",
     "read": "the contents of a log: NCCL tests, steps of training, failures; needs no cluster",
     "forecast": "when waiting jobs would start, by the progress of what runs",
     "whatif": "who would start or be preempted if something were changed; changes nothing",
@@ -127,6 +128,8 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.gpus import COMMANDS
         case "nccl" | "nccl-quick" | "training":
             from screens.cli.measures import COMMANDS
+        case "checkpoints":
+            from screens.cli.checkpoints import COMMANDS
         case "read":
             from screens.cli.read import COMMANDS
         case "forecast":

@@ -174,7 +174,7 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
         yield begin
 
 
-async def _there(session: Session, place: RemotePath, container: str) -> tuple[Rank, ContainerCopies]:
+async def copies_of(session: Session, place: RemotePath, container: str) -> tuple[Rank, ContainerCopies]:
     if place.everywhere:
         raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
     rank = rank_named(session.fleet, session.namespace, place.job, place.rank)
@@ -186,7 +186,7 @@ async def _there(session: Session, place: RemotePath, container: str) -> tuple[R
 async def list_folder(place: RemotePath, options: Options, container: str) -> int:
     """Print a folder of a rank and its disk usage; returns 1 if something could not be read."""
     async with open_session(options, KINDS) as session:
-        rank, files = await _there(session, place, container)
+        rank, files = await copies_of(session, place, container)
         found = await files.listed(place.path)
     if options.json:
         told = asdict(found)
@@ -211,7 +211,7 @@ async def delete(options: RmOptions) -> int:
         raise BadInput(f"{options.place} is in no pod.", "Write JOB:POD:PATH or pod/NAME:PATH.")
     async with open_session(options, KINDS) as session:
         session.watch.connection_for_change(f"delete {place.path}")
-        rank, files = await _there(session, place, options.container)
+        rank, files = await copies_of(session, place, options.container)
         lines = [f"It goes from {where(rank, place.job)} with everything in it. This cannot be undone.",
                  "On a shared file system it is deleted for every pod."]  # fmt: skip
         if not (options.yes or await confirm(lines, f"Delete {place.path}?", "Add --yes.")):

@@ -135,6 +135,13 @@ async def test_buckets_their_folders_and_what_is_brought(tmp_path: Path, capsys:
         assert (found["region"], found["items"][0]["match"]) == ("us-central1", "same region")
         assert await run("ls", f"gs://{BUCKET}", "--json") == 0
         assert [each["name"] for each in said(capsys)["items"]] == ["datasets/", "logs/"]
+        assert await run("checkpoints", f"gs://{BUCKET}/logs", "--json") == 1
+        found = said(capsys)
+        states = [(each["step"], each["state"]) for each in found["items"]]
+        assert states == [(500, "complete"), (1000, "complete"), (1500, "incomplete")]
+        cut = "mp_rank_00_001/model_optim_rng.pt is cut off: the end of a file of torch.save is missing"
+        assert found["items"][2]["problems"] == [cut]
+        assert (found["last_complete"], found["notes"], found["gpu_hours_at_risk"]) == (1000, [], None)
         assert await run("get", f"gs://{BUCKET}/datasets", str(tmp_path)) == 0
         assert "12 files" in capsys.readouterr().out
         assert len(list((tmp_path / "datasets").iterdir())) == 12

@@ -139,7 +139,7 @@ class ContainerCopies:
 
     async def listed(self, path: str) -> PodFolder:
         """The contents of a folder in the container, and how full its disk is."""
-        return await self._exec().listed(path)
+        return await self.by_commands().listed(path)
 
     async def delete(self, path: str) -> None:
         """Delete a file or a folder in the container; raises as `PodFiles.delete`."""
@@ -149,9 +149,10 @@ class ContainerCopies:
                 f"{path} is not deleted: pods of the practice cluster run on your own machine.",
                 f"Only files in {practice} can be deleted.",
             )
-        await self._exec().delete(path)
+        await self.by_commands().delete(path)
 
-    def _exec(self) -> PodFiles:
+    def by_commands(self) -> PodFiles:
+        """The container's files, listed and read by commands in it."""
         from console.attach.files.pod_files import PodFiles
         from console.kube.exec import start_process
 
@@ -163,7 +164,7 @@ class ContainerCopies:
     async def _opened(self) -> AsyncIterator[PodFiles]:
         from console.attach.files.pod_files import SftpFiles
 
-        files = self._exec()
+        files = self.by_commands()
         async with AsyncExitStack() as stack:
             if self._way is CopyMethod.EXEC:
                 yield files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -202,6 +202,20 @@ class PodFiles:
         async with aclosing(self._bytes(argv, None, f"read {path}", path)) as pieces:
             async for data in pieces:
                 yield data
+
+    async def ends(self, folder: str, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
+        """So many bytes of the beginning of each file below a folder, or of its end; zeros where it has fewer."""
+        listed = b"".join(f"{size}\0./{path}\0".encode() for path, size in wanted.items())
+        words = (folder, str(len(listed)), "tail" if tail else "head")
+        what = f"read files below {folder}"
+        out, _ = await self._run(scripts.ENDS, *words, stdin=listed, what=what, path=folder, limit=LISTING)
+        if len(out) != sum(wanted.values()):
+            raise Unreadable(f"Could not {what} in {self.where}: {len(out):,} bytes came.", "Try again.")
+        found, at = {}, 0
+        for path, size in wanted.items():
+            found[path] = out[at : at + size]
+            at += size
+        return found
 
     async def _bytes(
         self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False

@@ -206,6 +206,7 @@ class TrainingRun:
         self.finished = False
         self.goes_on = True  # whether its job runs
         self.checkpoints: list[RunEvent] = []
+        self.saved_to = ""  # folder that the last checkpoint was saved to, as the log says
         self.restarts: list[RunEvent] = []
         self.earlier: RunPosition | None = None  # what lines from before those that were read say of a lost loss
         self.endings: tuple[RunEvent, ...] = ()  # evictions, preemptions and failures, by their time
@@ -337,8 +338,9 @@ class TrainingRun:
             words = f"from {back.last:,} back to {back.first:,}"
             self.restarts.append(RunEvent(RunEventKind.RESTART, float(back.first), time, words))
 
-    def add_checkpoint(self, step: int | None, time: float) -> None:
-        """Record a saved checkpoint, of the last step unless one is given."""
+    def add_checkpoint(self, step: int | None, time: float, place: str = "") -> None:
+        """Record a saved checkpoint, of the last step unless one is given, and the folder that it lies in."""
+        self.saved_to = place or self.saved_to
         number = float(step) if step is not None else self.numbers[-1] if len(self) else None
         if number is not None and all(mark.step != number for mark in self.checkpoints[-4:]):
             self.checkpoints.append(RunEvent(RunEventKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))

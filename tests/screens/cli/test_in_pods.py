@@ -188,3 +188,23 @@ def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Comm
     assert (mine / "kept").read_text() == "mine", "links are not followed"
     code, _, err = a4.run("ls", place)
     assert (code, "There is no" in err) == (1, True)
+
+
+def test_checkpoints_of_a_folder_in_a_pod(a4: Commands) -> None:
+    packed = Path(__file__).parents[2] / "fixtures/checkpoints.tar.gz"
+    cut = "saved/ck/dcp/step-200/.metadata"
+    make = f"mkdir -p saved && tar xzf {packed} -C saved && truncate -s 9 {cut} && touch -d @1795400000 {cut} && pwd -P"
+    code, out, _ = a4.run("exec", JOB, "1", "--", "sh", "-c", make)
+    assert code == 0
+    place = f"{JOB}:1:{out.strip()}/saved"
+    code, out, _ = a4.run("checkpoints", place, "--json")
+    found = json.loads(out)
+    assert (code, found["kind"], len(found["items"]), found["gpu_hours_at_risk"] > 0) == (1, "checkpoints", 7, True)
+    wrong = [(each["path"], each["problems"]) for each in found["items"] if each["state"] != "complete"]
+    assert wrong == [("ck/dcp/step-200", [".metadata: It is damaged or cut off."])]
+    code, out, _ = a4.run("checkpoints", f"{place}/ck/megatron")
+    assert (code, "The last complete one is step 200, " in out, "would be lost" in out) == (0, True, True)
+    code, _, err = a4.run("checkpoints", f"{place}/nowhere")
+    assert (code, "There is no" in err) == (1, True)
+    code, _, err = a4.run("checkpoints", "no-such-job")
+    assert (code, "no-such-job" in err) == (1, True)

@@ -351,15 +351,20 @@ _SAVED = (
 _SOMEWHERE = re.compile(r"(?i)finished saving the checkpoint|saved checkpoint (?:to|in) ")
 
 
+_PLACE = re.compile(r"(?i)\b(?:to|in) (/[^\s'\"]{1,400}|gs://[^\s'\"]{1,400})")
+
+
 class Saved(NamedTuple):
     step: int | None  # None: the line does not say of which step; it is the last one
+    place: str = ""  # folder that it was saved to, as the line says; empty: the line does not say
 
 
 def checkpoint(text: str) -> Saved | None:
     """The saved checkpoint that a line reports; None if it reports none."""
     if "heckpoint" not in text:
         return None
+    place = found.group(1) if (found := _PLACE.search(text)) else ""
     for pattern in _SAVED:
         if found := pattern.search(text):
-            return Saved(int(found.group(1)))
-    return Saved(None) if _SOMEWHERE.search(text) else None
+            return Saved(int(found.group(1)), place)
+    return Saved(None, place) if _SOMEWHERE.search(text) else None

@@ -1,0 +1,365 @@
+"""Which saved states of a run are complete, judged by names, sizes and headers of their files; nothing is loaded.
+
+Formats: torch.distributed.checkpoint (DCP), Megatron's on top of it and its older one (`mp_rank_*`), Hugging Face with
+safetensors, which ms-swift writes too, and what torch.save wrote beside them. A file that is whole but holds wrong
+numbers is not noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from posixpath import basename, dirname
+from typing import TYPE_CHECKING, Any, Protocol
+
+from console.checkpoints.torch_metadata import LONGEST, needed_sizes
+from console.errors import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+POINTERS = ("latest_checkpointed_iteration.txt", "latest")
+"""Files beside checkpoints that name the one to go on from: Megatron's and DeepSpeed's."""
+STILL_WRITTEN = 300.0  # seconds since the last change of an incomplete checkpoint in which it may still be written
+LONGEST_JSON = 4 << 20
+LONGEST_HEADER = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
+_STEP = re.compile(r"(?i)(?:^|[^a-z])(?:iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
+_UNFINISHED = re.compile(r"(?i)^tmp[-_.]|\.tmp$|[-_.](?:incomplete|unfinished|partial)$")
+_WEIGHTS = re.compile(
+    r"(?:^|/)(?:\.metadata|[^/]+\.(?:distcp|safetensors)|pytorch_model[^/]*\.bin|model_optim_rng\.pt)$"
+)
+_ZIPPED = re.compile(r"\.(?:pt|pth|bin|ckpt)$")
+_FULL = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|distcp|json)$|(?:^|/)\.metadata$")
+_SHARD = re.compile(r"^(.*)-(\d{5})-of-(\d{5})(\.(?:safetensors|bin))$")
+_STATE = re.compile(
+    r"(?:^|/)(?:optimizer|scheduler|scaler|common|model_optim_rng|distrib_optim|training_args|rng_state(?:_\d+)?)"
+    r"\.(?:pt|pth|bin)$|(?:^|/)(?:trainer_state|config|metadata|args|adapter_config)\.json$"
+    r"|(?:^|/)(?:adapter_)?model\.safetensors$|(?:^|/)\.metadata$"
+)
+"""Files of a training state that each checkpoint of a run has, if one has it."""
+_NUMBERED = re.compile(r"^(.*(?:rng_state_|mp_rank_))(\d{1,5})((?:_\d+)*(?:/[^/]*)?(?:\.pth)?)$")
+_END_OF_ZIP = 22
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    path: str  # relative to the folder looked through
+    size: int  # bytes
+    modified: float  # seconds since the epoch
+
+
+class FileReader(Protocol):
+    async def heads(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
+        """So many bytes of the beginning of each file."""
+
+    async def tails(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
+        """So many bytes of the end of each file."""
+
+
+class CheckpointState(StrEnum):
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+    WRITING = "being written"
+    UNKNOWN = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    path: str  # of its folder, relative to the one looked through; empty for that one itself
+    format: str
+    step: int | None  # as its folder is called; None if that names none
+    state: CheckpointState
+    bytes: int
+    files: int
+    modified: float  # when the last of its files was written
+    problems: tuple[str, ...] = ()  # what is wrong, or why it cannot be told
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All checkpoints below a folder, oldest step first."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    notes: tuple[str, ...] = ()  # what is wrong with the files that name the latest checkpoint
+
+    @property
+    def last_complete(self) -> Checkpoint | None:
+        return next((each for each in reversed(self.checkpoints) if each.state is CheckpointState.COMPLETE), None)
+
+
+async def survey(
+    files: Sequence[StoredFile], reader: FileReader, now: float, name: str = "", folders: Iterable[str] = ()
+) -> Survey:
+    """Judge the checkpoints among these files; `name` is that of the folder looked through, `folders` those in it."""
+    homes = _homes(files, name, folders)
+    contents = await _read(homes, files, reader)
+    usual = _usual_files(homes)
+    found = [_judged(path, held, contents, usual.get(path, set()), now, name) for path, held in homes.items()]
+    found.sort(key=lambda each: (dirname(each.path), -1 if each.step is None else each.step, each.modified))
+    return Survey(tuple(found), tuple(_pointer_notes(found, files, contents)))
+
+
+def _homes(files: Sequence[StoredFile], name: str, folders: Iterable[str]) -> dict[str, dict[str, StoredFile]]:
+    """Files of each checkpoint by their path in its folder."""
+    all_of: dict[str, dict[str, StoredFile]] = defaultdict(dict)
+    with_weights: set[str] = set()
+    for file in files:
+        home = _home(file.path, name)
+        if home is None:
+            continue
+        inside = file.path[len(home) :].lstrip("/")
+        all_of[home][inside] = file
+        if _WEIGHTS.search(file.path):
+            with_weights.add(home)
+    families = {dirname(home) for home in with_weights if _step(home, name) is not None}
+    for folder in folders:
+        if dirname(folder) in families and _STEP.search(basename(folder)):
+            all_of.setdefault(folder, {})
+    return {
+        home: held
+        for home, held in all_of.items()
+        if home in with_weights or (dirname(home) in families and _STEP.search(basename(home)))
+    }
+
+
+def _home(path: str, name: str) -> str | None:
+    """The folder of the checkpoint that a file belongs to, by its name or by what the file is."""
+    if _STEP.search(name):
+        return ""
+    at = path.find("/")
+    while at >= 0:
+        if _STEP.search(basename(path[:at])):
+            return path[:at]
+        at = path.find("/", at + 1)
+    return dirname(path) if _WEIGHTS.search(path) or basename(path) not in POINTERS else None
+
+
+def _step(home: str, name: str) -> int | None:
+    found = _STEP.search(basename(home) or name)
+    return int(found[1]) if found else None
+
+
+async def _read(
+    homes: Mapping[str, Mapping[str, StoredFile]], files: Sequence[StoredFile], reader: FileReader
+) -> dict[str, bytes]:
+    """Headers and small files by path; ends of files under the path and `!`."""
+    heads: dict[str, int] = {}
+    tails: dict[str, int] = {}
+    for file in (each for held in homes.values() for each in held.values()):
+        end = basename(file.path)
+        if end == ".metadata" and file.size <= LONGEST:
+            heads[file.path] = file.size
+        elif end.endswith(".json"):
+            heads[file.path] = min(file.size, LONGEST_JSON)
+        elif end.endswith(".safetensors"):
+            heads[file.path] = 8
+        elif _ZIPPED.search(end):
+            heads[file.path], tails[file.path] = 4, _END_OF_ZIP
+    for file in files:
+        if basename(file.path) in POINTERS:
+            heads[file.path] = min(file.size, 200)
+    found = dict(await reader.heads({path: size for path, size in heads.items() if size}))
+    longer = {
+        path: 8 + length
+        for path, head in found.items()
+        if path.endswith(".safetensors") and (length := int.from_bytes(head[:8], "little")) <= LONGEST_HEADER
+    }
+    found.update(await reader.heads(longer))
+    for path, data in (await reader.tails(tails)).items():
+        found[f"{path}!"] = data
+    return found
+
+
+def _usual_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, set[str]]:
+    """For each checkpoint the files of a training state that all others beside it have."""
+    families: dict[str, list[str]] = defaultdict(list)
+    for home in homes:
+        families[dirname(home)].append(home)
+    usual: dict[str, set[str]] = {}
+    for members in families.values():
+        of = {home: {path for path in homes[home] if _STATE.search(path) or _NUMBERED.match(path)} for home in members}
+        for home in members:
+            others = [held for other, held in of.items() if other != home and held]
+            usual[home] = set.intersection(*others) if others else set()
+    return usual
+
+
+def _judged(
+    home: str, held: Mapping[str, StoredFile], contents: Mapping[str, bytes], usual: set[str], now: float, name: str
+) -> Checkpoint:
+    problems: list[str] = []
+    unknown: list[str] = []
+    if _UNFINISHED.search(basename(home) or name):
+        problems.append("its name says that the save did not finish")
+    if not held:
+        problems.append("it is empty")
+    problems += [f"{path} is empty" for path, file in held.items() if not file.size and _FULL.search(path)]
+    for folder in sorted({dirname(path) for path in held}):
+        inside = {basename(path): file for path, file in held.items() if dirname(path) == folder}
+        _judge_dcp(folder, inside, contents, problems, unknown)
+        _judge_shards(folder, inside, contents, problems)
+    for path, file in held.items():
+        _judge_file(path, file, contents, problems, unknown)
+    gone = (usual - held.keys()) | _gaps(held)
+    problems += [f"{path} is missing" for path in sorted(gone) if not any(path in each for each in problems)]
+    modified = max((file.modified for file in held.values()), default=0.0)
+    if problems:
+        state = CheckpointState.WRITING if now - modified < STILL_WRITTEN else CheckpointState.INCOMPLETE
+    else:
+        state = CheckpointState.UNKNOWN if unknown else CheckpointState.COMPLETE
+    size = sum(file.size for file in held.values())
+    return Checkpoint(
+        home, _format(held), _step(home, name), state, size, len(held), modified, tuple(problems or unknown)
+    )
+
+
+def _format(held: Mapping[str, StoredFile]) -> str:
+    names = {basename(path) for path in held}
+    if any(each == ".metadata" or each.endswith(".distcp") for each in names):
+        return "Megatron torch_dist" if names & {"common.pt", "metadata.json"} else "torch DCP"
+    if "model_optim_rng.pt" in names:
+        return "Megatron torch"
+    if any(each.endswith(".safetensors") for each in names):
+        return "safetensors"
+    return "torch.save" if any(_ZIPPED.search(each) for each in names) else "not known"
+
+
+def _judge_dcp(
+    folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str],
+    unknown: list[str],
+) -> None:  # fmt: skip
+    shards = [each for each in inside if each.endswith(".distcp")]
+    metadata = inside.get(".metadata")
+    if metadata is None:
+        if shards:
+            problems.append(f"{_at(folder, '.metadata')} is missing: it is written last, so the save did not finish")
+        return
+    megatron = inside.keys() & {"common.pt", "metadata.json"}
+    if len(megatron) == 1:
+        problems.append(f"{_at(folder, min({'common.pt', 'metadata.json'} - megatron))} is missing")
+    if metadata.size > LONGEST:
+        unknown.append(f"{_at(folder, '.metadata')} has {metadata.size >> 20} MiB, at most {LONGEST >> 20} are read")
+        return
+    if not metadata.size:
+        return
+    try:
+        needed = needed_sizes(contents.get(metadata.path, b""))
+    except Unreadable as error:
+        problems.append(f"{_at(folder, '.metadata')}: {error.message}")
+        return
+    for path, size in needed.items():
+        file = inside.get(path)
+        if file is None:
+            problems.append(f"{_at(folder, path)} is missing")
+        elif file.size < size:
+            problems.append(f"{_at(folder, path)} has {file.size:,} of {size:,} bytes")
+
+
+def _judge_shards(
+    folder: str, inside: Mapping[str, StoredFile], contents: Mapping[str, bytes], problems: list[str]
+) -> None:
+    """Files that an index of Hugging Face names, or the numbers in their names announce."""
+    wanted: set[str] = set()
+    for name in inside:
+        if shard := _SHARD.match(name):
+            stem, _, count, end = shard.groups()
+            wanted |= {f"{stem}-{each:05}-of-{count}{end}" for each in range(1, min(int(count), 10_000) + 1)}
+            wanted.add(f"{stem}{end}.index.json")
+        if name.endswith(".index.json"):
+            table = _json(contents.get(inside[name].path, b""))
+            named = table.get("weight_map") if isinstance(table, dict) else None
+            wanted |= {each for each in named.values() if isinstance(each, str)} if isinstance(named, dict) else set()
+    problems += [f"{_at(folder, each)} is missing" for each in sorted(wanted - inside.keys())]
+
+
+def _judge_file(
+    path: str, file: StoredFile, contents: Mapping[str, bytes], problems: list[str], unknown: list[str]
+) -> None:
+    data = contents.get(file.path)
+    if not file.size or data is None:
+        return
+    if path.endswith(".json"):
+        if file.size <= LONGEST_JSON and _json(data) is None:
+            problems.append(f"{path} is no JSON: it is damaged or cut off")
+    elif path.endswith(".safetensors"):
+        _judge_safetensors(path, file, data, problems, unknown)
+    elif _ZIPPED.search(path) and data.startswith(b"PK\3\4"):
+        end = contents.get(f"{file.path}!", b"")
+        if not (end.startswith(b"PK\5\6") and len(end) == _END_OF_ZIP):
+            problems.append(f"{path} is cut off: the end of a file of torch.save is missing")
+
+
+def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[str], unknown: list[str]) -> None:
+    length = int.from_bytes(head[:8], "little")
+    if length + 8 > file.size:
+        problems.append(f"{path} has {file.size:,} bytes, its header alone {length + 8:,}")
+        return
+    if length > LONGEST_HEADER:
+        unknown.append(f"{path} has a header of {length >> 20} MiB, at most {LONGEST_HEADER >> 20} are read")
+        return
+    table = _json(head[8 : 8 + length])
+    if not isinstance(table, dict):
+        problems.append(f"{path} has a damaged header")
+        return
+    ends = [
+        each["data_offsets"][1]
+        for each in table.values()
+        if isinstance(each, dict) and isinstance(each.get("data_offsets"), list) and len(each["data_offsets"]) == 2
+    ]
+    size = 8 + length + max((each for each in ends if isinstance(each, int)), default=0)
+    if file.size != size:
+        problems.append(f"{path} has {file.size:,} of {size:,} bytes")
+
+
+def _gaps(held: Mapping[str, StoredFile]) -> set[str]:
+    """Files of ranks that are missing among numbered ones."""
+    numbers: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+    for path in held:
+        if found := _NUMBERED.match(path):
+            numbers[found[1], found[3], len(found[2])].add(int(found[2]))
+    return {
+        f"{before}{each:0{width}}{after}"
+        for (before, after, width), present in numbers.items()
+        for each in set(range(max(present))) - present
+        if len(present) > 1
+    }
+
+
+def _pointer_notes(
+    found: Sequence[Checkpoint], files: Sequence[StoredFile], contents: Mapping[str, bytes]
+) -> Iterable[str]:
+    for file in files:
+        folder = dirname(file.path)
+        beside = [each for each in found if each.step is not None and dirname(each.path) == folder and each.path]
+        if basename(file.path) not in POINTERS or not beside:
+            continue
+        said = contents.get(file.path, b"").decode("utf-8", "replace").strip()
+        number = re.fullmatch(r"(?:global_step)?(\d{1,12})", said)
+        if number is None:
+            if said != "release":
+                yield f"{file.path} names no step: {said[:40]!r}"
+            continue
+        step = int(number[1])
+        meant = next((each for each in beside if each.step == step), None)
+        last = max((each.step or 0 for each in beside if each.state is CheckpointState.COMPLETE), default=None)
+        if meant is None:
+            yield f"{file.path} names step {step}, which is not there"
+        elif meant.state in {CheckpointState.INCOMPLETE, CheckpointState.WRITING}:
+            yield f"{file.path} names step {step}, which is {meant.state}"
+        elif last is not None and last > step:
+            yield f"{file.path} names step {step}, but step {last} is complete"
+
+
+def _at(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _json(data: bytes) -> Any:
+    """What it says; None where it is no JSON."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,101 @@
+"""Checkpoints in a container's file system, read by one command at a time, or in a bucket."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import islice
+from posixpath import basename
+from typing import TYPE_CHECKING
+
+from console.attach.files.entries import EntryKind
+from console.checkpoints.judge import StoredFile, Survey, survey
+from console.errors import NotFound, Unreadable
+from console.google.storage import GcsPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from console.attach.files.pod_files import PodFiles
+    from console.google.storage import CloudStorage
+
+MAX_FILES = 100_000  # below the folder that is looked through
+MAX_READ = 256 << 20  # bytes of headers and small files that are read of all checkpoints together
+PART = 16 << 20  # bytes that one command in a container reads
+AT_ONCE = 16  # objects of a bucket that are read at the same time
+
+
+async def survey_container(files: PodFiles, folder: str, now: float) -> Survey:
+    """The checkpoints below a folder of a container. NotFound, NotAllowed, Unreachable."""
+    place = await files.stat(folder)
+    if not place.folder:
+        raise NotFound(f"There is no folder {folder} in {files.where}.")
+    entries, _ = await files.tree(place.path)
+    found = [StoredFile(each.path, each.size, each.modified) for each in entries if each.file]
+    folders = [each.path for each in entries if each.kind is EntryKind.FOLDER and each.path]
+    reader = _Batches(lambda wanted, tail: files.ends(place.path, wanted, tail=tail))
+    return await survey(_limited(found, folder), reader, now, basename(place.path), folders)
+
+
+async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float) -> Survey:
+    """The checkpoints below a folder of a bucket; NotFound where nothing is there."""
+    found: list[StoredFile] = []
+    async with aclosing(storage.tree(place)) as objects:
+        async for each in objects:
+            inside = each.name[len(place.folder) :]
+            if inside and not each.is_folder:
+                found.append(StoredFile(inside, each.bytes, each.updated))
+                _limited(found, str(place))
+    if not found:
+        raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
+    sizes = {each.path: each.size for each in found}
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def read(wanted: Mapping[str, int], tail: bool) -> dict[str, bytes]:
+        async def one(path: str, size: int) -> tuple[str, bytes]:
+            start = max(0, sizes[path] - size) if tail else 0
+            async with room:
+                return path, await storage.read(GcsPlace(place.bucket, place.folder + path), start, size)
+
+        return dict(await asyncio.gather(*(one(path, size) for path, size in wanted.items())))
+
+    return await survey(found, _Batches(read), now, basename(place.path.rstrip("/")))
+
+
+def _limited(found: list[StoredFile], where: str) -> list[StoredFile]:
+    if len(found) > MAX_FILES:
+        raise Unreadable(f"There are more than {MAX_FILES:,} files below {where}.", "Name a folder with fewer.")
+    return found
+
+
+@dataclass(slots=True)
+class _Batches:
+    """Reads in parts of limited size, and not more than all together may have."""
+
+    read: Callable[[Mapping[str, int], bool], Awaitable[dict[str, bytes]]]
+    left: int = MAX_READ
+
+    async def heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
+        return await self._all(wanted, tail=False)
+
+    async def tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
+        return await self._all(wanted, tail=True)
+
+    async def _all(self, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
+        self.left -= sum(wanted.values())
+        if self.left < 0:
+            raise Unreadable(
+                f"The headers of these checkpoints have more than {MAX_READ >> 20} MiB.", "Name a folder with fewer."
+            )
+        found: dict[str, bytes] = {}
+        rest = iter(wanted.items())
+        while part := dict(islice(rest, 1)):
+            size = sum(part.values())
+            for path, length in rest:
+                part[path] = length
+                size += length
+                if size > PART:
+                    break
+            found.update(await self.read(part, tail))
+        return found
