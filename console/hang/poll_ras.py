@@ -149,18 +149,19 @@ def read_counts(text: str) -> tuple[dict[Process, int], Behind]:
 
 
 class Teller:
-    """Prints what is learnt, each thing once."""
+    """Notes what is learnt, each thing once."""
 
     def __init__(self) -> None:
         self.comms: dict[str, int] = {}
         self.processes: dict[Process, int] = {}
         self.begun = False
-        self.printed = 0
+        self.lines: list[str] = []
+        self.length = 0
 
     def say(self, what: Any) -> None:
         line = json.dumps(what, separators=(",", ":"))
-        self.printed += len(line) + 1
-        sys.stdout.write(line + "\n")
+        self.length += len(line) + 1
+        self.lines.append(line)
 
     def tell(self, text: str, at: float, took: float) -> None:
         form = "json" if text.find("{", 0, 200) >= 0 else "text"
@@ -200,7 +201,7 @@ class Teller:
 
 def poll(seconds: float) -> None:
     teller, began, why = Teller(), time.monotonic(), ""
-    while time.monotonic() - began < seconds and teller.printed < LONGEST:
+    while time.monotonic() - began < seconds and teller.length < LONGEST:
         asked = time.monotonic()
         try:
             text = ask()
@@ -210,6 +211,7 @@ def poll(seconds: float) -> None:
             break
         time.sleep(max(OFTEN, DUTY * (time.monotonic() - asked)))
     teller.say({"over": why})
+    sys.stdout.write("\n".join(teller.lines) + "\n")  # at once: what drips is no answer of this script
 
 
 if __name__ == "__main__":

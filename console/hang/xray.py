@@ -298,7 +298,8 @@ class HangProbe:
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
-                read = await asyncio.to_thread(read_polls, await self._said(rank.pod, argv, script, seconds + LIMIT))
+                said = await self._said(rank.pod, argv, script, seconds + LIMIT, flow=FLOW)
+                read = await asyncio.to_thread(read_polls, said)
             except ProgramFailed as error:
                 raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
             if read.polls:

@@ -106,7 +106,7 @@ class SimulatedJob:
 
 
 def polled(
-    job: SimulatedJob, capsys: pytest.CaptureFixture[str], *, seconds: float = 7.0, every: float = 0.006,
+    job: SimulatedJob, *, seconds: float = 7.0, every: float = 0.006,
     form: str = "json",
 ) -> SlowReport:  # fmt: skip
     """What the answers of so many seconds tell, through what the script prints."""
@@ -115,11 +115,11 @@ def polled(
         teller.tell(job.answer(at) if form == "json" else job.text(at), at, 0.001)
         at += every * chance.uniform(0.9, 1.2)
     teller.say({"over": ""})
-    return slow_ranks(read_polls(capsys.readouterr().out.encode()), job.step)
+    return slow_ranks(read_polls("\n".join(teller.lines).encode()), job.step)
 
 
-def test_the_late_rank_is_named_with_the_share_that_the_others_wait(capsys: pytest.CaptureFixture[str]) -> None:
-    report = polled(SimulatedJob(16, {9: 0.07 * STEP}), capsys)
+def test_the_late_rank_is_named_with_the_share_that_the_others_wait() -> None:
+    report = polled(SimulatedJob(16, {9: 0.07 * STEP}))
     (late,) = report.slow
     assert (late.rank, late.host, late.gpu, late.cause, late.up_to) == (9, "10.0.0.1", 1, "host", False)
     assert late.low < 0.07 < late.high
@@ -132,71 +132,69 @@ def test_the_late_rank_is_named_with_the_share_that_the_others_wait(capsys: pyte
 
 @pytest.mark.parametrize("delay", [0.003, 0.010])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_of_two_ranks_a_delay_of_three_milliseconds_is_seen(
-    delay: float, rank: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_two_ranks_a_delay_of_three_milliseconds_is_seen(delay: float, rank: int) -> None:
     for seed in range(5):
-        report = polled(SimulatedJob(2, {rank: delay}, seed=seed), capsys)
+        report = polled(SimulatedJob(2, {rank: delay}, seed=seed))
         (late,) = report.slow
         assert late.rank == rank
         assert late.low < delay / STEP < late.high
 
 
 @pytest.mark.parametrize("world", [2, 8])
-def test_in_healthy_runs_no_rank_is_slow(world: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_healthy_runs_no_rank_is_slow(world: int) -> None:
     for seed in range(10):
-        report = polled(SimulatedJob(world, seed=seed), capsys)
+        report = polled(SimulatedJob(world, seed=seed))
         assert report.told
         assert report.slow == ()
         assert report.bound < 0.03
         assert report.words[0].startswith("No rank is slow: none is late for more than ")
 
 
-def test_hosts_that_run_ahead_tell_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_that_run_ahead_tell_nothing() -> None:
     """The rank is late by half of the time between two operations, and nobody waits for it."""
-    report = polled(SimulatedJob(4, {1: 0.012}, runs_ahead=True), capsys)
+    report = polled(SimulatedJob(4, {1: 0.012}, runs_ahead=True))
     assert report.slow == ()
     assert not report.told
     assert "rank 1 (GPU 1) often launches later" in report.words[0]
     assert "the hosts run ahead of the GPUs" in report.words[0]
 
 
-def test_a_lag_that_may_cost_nobody_anything_is_a_bound_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lag_that_may_cost_nobody_anything_is_a_bound_only() -> None:
     """Operations are launched one by one all over the step: the others may or may not wait for these 3 ms."""
-    report = polled(SimulatedJob(4, {1: 0.003}, runs_ahead=True), capsys)
+    report = polled(SimulatedJob(4, {1: 0.003}, runs_ahead=True))
     assert [(each.rank, each.up_to) for each in report.slow] == [(1, True)]
 
 
-def test_ranks_that_are_asked_one_after_the_other_are_not_late(capsys: pytest.CaptureFixture[str]) -> None:
-    report = polled(SimulatedJob(8, skew=0.001), capsys)
+def test_ranks_that_are_asked_one_after_the_other_are_not_late() -> None:
+    report = polled(SimulatedJob(8, skew=0.001))
     assert max(each.share for each in report.late) > 0.015
     assert report.slow == ()
 
 
-def test_a_rank_that_is_late_in_one_communicator_alone_has_no_known_cause(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rank_that_is_late_in_one_communicator_alone_has_no_known_cause() -> None:
     groups: dict[str, Sequence[int]] = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}
-    everywhere = polled(SimulatedJob(4, {2: 0.008}, groups=groups), capsys)
-    one_pair = polled(SimulatedJob(4, {2: 0.008}, groups=groups, only_in="c"), capsys)
+    everywhere = polled(SimulatedJob(4, {2: 0.008}, groups=groups))
+    one_pair = polled(SimulatedJob(4, {2: 0.008}, groups=groups, only_in="c"))
     assert [(each.rank, each.cause) for each in everywhere.slow] == [(2, "host")]
     assert [(each.rank, each.cause) for each in one_pair.slow] == [(2, "not known")]
 
 
 @pytest.mark.parametrize(("world", "rank"), [(2, 1), (8, 5)])
-def test_answers_in_text_name_the_late_rank_too(world: int, rank: int, capsys: pytest.CaptureFixture[str]) -> None:
-    report = polled(SimulatedJob(world, {rank: 0.010}), capsys, form="text")
+def test_answers_in_text_name_the_late_rank_too(world: int, rank: int) -> None:
+    report = polled(SimulatedJob(world, {rank: 0.010}), form="text")
     (late,) = report.slow
     assert (report.form, late.rank, late.cause, late.up_to) == ("text", rank, "not known", True)
     assert "the others wait up to " in report.words[0]
 
 
-def test_too_little_gives_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_little_gives_no_verdict() -> None:
     late = {1: 0.010}
-    few = polled(SimulatedJob(2, late), capsys, seconds=0.5)
+    few = polled(SimulatedJob(2, late), seconds=0.5)
     assert (few.slow, few.told) == ((), False)
     assert few.words[0].endswith("times only, 100 are needed.")
-    slowly = polled(SimulatedJob(2, {1: 1.0}, step=3.0), capsys, every=0.05)
+    slowly = polled(SimulatedJob(2, {1: 1.0}, step=3.0), every=0.05)
     assert "launched at 2 moments only in 7 s, 8 are needed; look longer" in slowly.words[0]
-    hung = polled(SimulatedJob(2, step=100.0), capsys)
+    hung = polled(SimulatedJob(2, step=100.0))
     assert hung.words[0].startswith("No verdict: NCCL launched nothing in 7 s. The job stands still (a4 hang")
     assert not any(each.told for each in (few, slowly, hung))
 
@@ -271,7 +269,7 @@ def test_a_service_that_is_none_ends_the_polls_with_a_reason(
     assert told["over"]
 
 
-def test_the_practice_cluster_answers_as_nccl_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_practice_cluster_answers_as_nccl_does() -> None:
     """The stand-in of ncclras, asked at moments of its own: rank 41 is late for 7 % of each step."""
     told: dict[str, object] = {
         "nodes": 8, "gpus": 8, "each": 1, "first": 1201, "launches": 24, "period": 2.8, "late": 41, "share": 0.07,
@@ -283,7 +281,7 @@ def test_the_practice_cluster_answers_as_nccl_does(capsys: pytest.CaptureFixture
         argv = ["awk", *(part for name, value in told.items() for part in ("-v", f"{name}={value}")), "-f", str(AWK)]
         done = subprocess.run(argv, capture_output=True, check=True, text=True)
         teller.tell(done.stdout, number * 0.17, 0.001)
-    report = slow_ranks(read_polls(capsys.readouterr().out.encode()), 2.8)
+    report = slow_ranks(read_polls("\n".join(teller.lines).encode()), 2.8)
     (late,) = report.slow
     assert (report.ranks, late.rank, late.host, late.pid, late.gpu, late.cause) == (64, 41, "10.0.0.6", 1202, 1, "host")
     assert late.low < 0.07 < late.high
