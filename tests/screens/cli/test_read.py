@@ -16,6 +16,7 @@ from console.metrics.log_results import LogReading
 from console.metrics.training.steps import Step, Steps
 from screens.__main__ import main
 from screens.cli.read import ReadingPrinter
+from tests.screens.cli.commands import loaded
 
 ROOT = Path(__file__).parents[3]
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -166,3 +167,7 @@ def test_a_pipe_is_read_while_it_is_written() -> None:
         process.stdin.close()
         assert "3 steps" in process.stdout.read().decode()
         assert process.wait(30) == 0
+
+
+def test_a_file_is_read_without_an_event_loop_or_its_30_ms() -> None:
+    assert "asyncio" not in loaded("read", str(FIXTURES.parent / "conftest.py"))
