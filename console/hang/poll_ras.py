@@ -6,7 +6,7 @@ Arguments: for how many seconds. It prints a line of JSON for each thing that it
     {"process": [0, "10.0.0.6", 1202, 1, 41, [0, 1]]}    number, host, pid, GPU, rank in the job, its communicators
     [0.31, 0.001, 4117, [[0, 2, [[0, 1]]]]]              when, seconds asked, operations, who is behind: communicator,
                                                          its size, and of each process by how many operations
-    {"over": ""}                                         why there are no more answers
+    {"over": "", "active": [0, 1]}                       why there are no more answers; communicators in use
 
 The rank in the job is the one in the communicator of all processes. Text, as NCCL prints it before 2.28.7, tells the
 operations of those alone who are not where most are. It stands alone, for Python 3.7 and newer, and changes nothing.
@@ -38,7 +38,7 @@ ASK = b"set format json\nverbose status\n"
 
 Process = Tuple[str, int, int]
 Behind = Dict[Process, int]
-Found = Tuple[Optional[int], List[Tuple[str, int, Behind]], Dict[str, Dict[Process, int]], Optional[float]]
+Found = Tuple[Optional[Dict[str, int]], List[Tuple[str, int, Behind]], Dict[str, Dict[Process, int]], Optional[float]]
 
 
 def address() -> tuple[str, int]:
@@ -79,8 +79,8 @@ def late(counts: dict[Any, int]) -> dict[Any, int]:
 
 
 def read_json(told: dict[str, Any]) -> Found:
-    """What an answer in JSON tells: operations altogether, who is behind, the members of each communicator."""
-    progress = 0
+    """What an answer in JSON tells: operations and members of each communicator, who is behind."""
+    progress = {}
     behind = []
     members: dict[str, dict[Process, int]] = {}
     for each in told["communicators"]:
@@ -89,7 +89,7 @@ def read_json(told: dict[str, Any]) -> Found:
             (rank["host"], rank["pid"], rank["nvml_dev"]): sum(rank["collective_counts"].values())
             for rank in each["ranks"]
         }
-        progress += max(counts.values(), default=0)
+        progress[name] = max(counts.values(), default=0)
         behind.append((name, each["size"], late(counts)))
         members[name] = {(rank["host"], rank["pid"], rank["nvml_dev"]): rank["rank"] for rank in each["ranks"]}
     return progress, behind, members, told["ras"]["collection_time_sec"]
@@ -155,6 +155,8 @@ class Teller:
         self.comms: dict[str, int] = {}
         self.processes: dict[Process, int] = {}
         self.begun = False
+        self.first: dict[str, int] = {}
+        self.active: set[int] = set()
         self.lines: list[str] = []
         self.length = 0
 
@@ -178,13 +180,20 @@ class Teller:
         if not self.begun:
             self.begun = True
             self.say({"version": version, "form": form, "ranks": size})
-        progress, behind, members, collecting = found
+        counts, behind, members, collecting = found
+        for name, count in (counts or {}).items():
+            if count != self.first.setdefault(name, count):
+                self.active.add(self.comm(name))
+        progress = sum(counts.values()) if counts is not None else None
         rows = [
             [self.comm(name), size, [[self.process(each, members, form), by] for each, by in sorted(several.items())]]
             for name, size, several in behind
             if several
         ]
         self.say([round(at, 4), round(took if collecting is None else collecting, 4), progress, rows])
+
+    def end(self, why: str) -> None:
+        self.say({"over": why, "active": sorted(self.active)})
 
     def comm(self, name: str) -> int:
         return self.comms.setdefault(name, len(self.comms))
@@ -210,7 +219,7 @@ def poll(seconds: float) -> None:
             why = getattr(error, "strerror", None) or str(error)
             break
         time.sleep(max(OFTEN, DUTY * (time.monotonic() - asked)))
-    teller.say({"over": why})
+    teller.end(why)
     sys.stdout.write("\n".join(teller.lines) + "\n")  # at once: what drips is no answer of this script
 
 

@@ -67,6 +67,7 @@ class _Told(msgspec.Struct):
     ranks: int = 0
     process: PolledProcess | None = None
     over: str | None = None
+    active: list[int] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class RasPolls:
     processes: tuple[PolledProcess, ...] = ()  # those that were ever late
     polls: tuple[Poll, ...] = ()
     over: str = ""  # why there are no more
+    active: frozenset[int] = frozenset()  # communicators in which something was launched meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class LateRank:
     high: float
     slow: bool = False  # others wait for it
     up_to: bool = False  # the others may wait for less than that: too little was seen of what they do meanwhile
+    partly: bool = False  # in some of its communicators only, as stages of a pipeline are
     runs_ahead: bool = False  # the others go on launching meanwhile: nobody need wait
     cause: str = "not known"
     pod_index: int | None = None
@@ -132,6 +135,13 @@ class SlowReport:
             return (self.problem,)
         if self.slow:
             return tuple(f"{_name(each)}: {_waits(each)}." for each in self.slow)
+        partly = [each for each in self.late if each.partly]
+        if partly:
+            more = f" and {len(partly) - 1} more" if len(partly) > 1 else ""
+            return (
+                f"No rank is slow: {_name(partly[0])}{more} launches later in some communicators only, "
+                "as stages of a pipeline do.",
+            )
         ahead = [each for each in self.late if each.runs_ahead]
         if ahead:
             more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
@@ -161,7 +171,7 @@ def _percent(share: float) -> str:
 
 def read_polls(said: bytes) -> RasPolls:
     """The answers in what the script printed; Unreadable if it is no such thing."""
-    head, over = _Told(), ""
+    head, over, active = _Told(), "", frozenset[int]()
     processes: list[PolledProcess] = []
     polls: list[Poll] = []
     try:
@@ -173,7 +183,7 @@ def read_polls(said: bytes) -> RasPolls:
             if told.process is not None:
                 processes.append(told.process)
             elif told.over is not None:
-                over = told.over
+                over, active = told.over, frozenset(told.active)
             else:
                 head = told
     except UNREADABLE as error:
@@ -183,7 +193,7 @@ def read_polls(said: bytes) -> RasPolls:
         raise Unreadable("What the pod tells of NCCL names processes that it does not describe.")
     if len(known) < len(processes) or len(processes) * len(polls) > MOST_FLAGS:
         raise Unreadable("What the pod tells of NCCL is of more processes than a job has.")
-    return RasPolls(head.version, head.form, head.ranks, tuple(processes), tuple(polls), over)
+    return RasPolls(head.version, head.form, head.ranks, tuple(processes), tuple(polls), over, active)
 
 
 def slow_ranks(read: RasPolls, step: float | None = None) -> SlowReport:
@@ -272,6 +282,7 @@ def _late(
 ) -> tuple[LateRank, int]:
     """How late a process is, and how many times it was."""
     times_late = late_of.get(process.number, {})
+    everywhere = _everywhere(process, times_late, read.active)
     flags = [at in times_late for at in range(len(read.polls))]
     share = statistics.fmean(flags)
     low, high = _band(flags, share)
@@ -283,23 +294,32 @@ def _late(
     times = sum(now and not before for before, now in zip([False, *flags], flags, strict=False))
     found = LateRank(
         process.rank, process.host, process.pid, process.gpu, share, low, high,
-        runs_ahead=ahead, up_to=not (in_bursts and expected >= 3), cause=_cause(process, times_late),
+        runs_ahead=ahead, up_to=not (in_bursts and expected >= 3),
+        cause="host" if everywhere else "not known", partly=everywhere is False,
     )  # fmt: skip
     return found, times
 
 
 def _judge(late: LateRank, times: int, least: float, others: float) -> LateRank:
     stands_out = times >= MIN_TIMES_LATE and late.low > max(least, ABOVE_OTHERS * others)
-    return replace(late, slow=stands_out and not late.runs_ahead, runs_ahead=stands_out and late.runs_ahead)
+    return replace(
+        late,
+        slow=stands_out and not late.runs_ahead and not late.partly,
+        runs_ahead=stands_out and late.runs_ahead,
+        partly=stands_out and late.partly,
+    )
 
 
-def _cause(process: PolledProcess, times_late: Mapping[int, set[int]]) -> str:
-    """Its host, if it is late in all of its communicators at once; counts of launches tell no other cause."""
+def _everywhere(process: PolledProcess, times_late: Mapping[int, set[int]], active: frozenset[int]) -> bool | None:
+    """Whether it is late in all communicators that it uses, so that its host is; None if these are not told.
+
+    The first stage of a pipeline is later than the last in what they have in common, and nothing is wrong with it.
+    """
     if process.communicators is None:
-        return "not known"
+        return None
     late = times_late.values()
-    everywhere = all(2 * sum(each in several for several in late) >= len(late) for each in process.communicators)
-    return "host" if late and everywhere else "not known"
+    own = [each for each in process.communicators if each in active]
+    return all(2 * sum(each in several for several in late) >= len(late) for each in own)
 
 
 def _band(flags: Sequence[bool], share: float) -> tuple[float, float]:

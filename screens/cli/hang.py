@@ -208,7 +208,8 @@ Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed,
 JSON: job, at, told (whether there is a verdict), words, problem (why there is none), version, form (json or
 text), ranks, polls, seconds, steps (times that operations were launched; null: not told), late (rank, host,
 pid, gpu, pod_index, node, share, low, high: of the step, 95 % confidence, slow, up_to: others may wait for
-less than the share, runs_ahead: the others launch meanwhile, cause: host, or not known), bound (share that no
+less than the share, partly: in some of its communicators only, runs_ahead: the others launch meanwhile,
+cause: host, or not known), bound (share that no
 other rank reaches).""",
     ),
 }

@@ -128,7 +128,9 @@ def judge(folder: Path) -> None:
 
     def verdict(read: RasPolls, step: float, seconds: float) -> SlowReport:
         polls = tuple(each for each in read.polls if each.at - read.polls[0].at <= seconds)
-        return slow_ranks(RasPolls(read.version, read.form, read.ranks, read.processes, polls, read.over), step)
+        return slow_ranks(
+            RasPolls(read.version, read.form, read.ranks, read.processes, polls, read.over, read.active), step
+        )
 
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     trials = json.loads((folder / "trials.json").read_text())
