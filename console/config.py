@@ -231,7 +231,7 @@ def _parse(text: str, problems: list[Problem]) -> dict[str, Any]:
 
 def _checked(value: Any, kind: Any, path: tuple[str | int, ...], text: str, problems: list[Problem]) -> Any:
     """Convert a value to the type, dropping and reporting invalid parts."""
-    bare, meta = _bare(kind)
+    bare, meta = _without_metadata(kind)
     origin = get_origin(bare)
     if isinstance(bare, type) and issubclass(bare, Struct):
         return _checked_struct(value, bare, path, text, problems)
@@ -291,7 +291,7 @@ def _wrong_pattern(pattern: str) -> str:
     return "" if "step" in groups else "has no group (?P<step>…), by which steps are counted."
 
 
-def _bare(kind: Any) -> tuple[Any, Meta | None]:
+def _without_metadata(kind: Any) -> tuple[Any, Meta | None]:
     """A type without its Annotated metadata, and the metadata."""
     if get_origin(kind) is Annotated:
         bare, meta, *more = get_args(kind)  # what is annotated twice has the bounds first

@@ -160,7 +160,7 @@ def _bindings_in(place: type[DOMNode]) -> list[Binding]:
 
 def own_commands(page: type[LiveScreen], app: type[DOMNode], config: Config) -> Iterator[tuple[int, OwnCommand]]:
     """The person's commands available on a page, by number: about its objects, with unused keys."""
-    taken = _taken(page, app, config) if config.commands else {}
+    taken = _keys_in_use(page, app, config) if config.commands else {}
     for number, command in enumerate(config.commands):
         keys = keys_of(command.key)
         if set(command.uses) <= page.SUBJECT and all(map(is_key, keys)) and not taken.keys() & set(keys):
@@ -168,7 +168,7 @@ def own_commands(page: type[LiveScreen], app: type[DOMNode], config: Config) -> 
         taken.update(dict.fromkeys(keys, command.name))
 
 
-def _taken(page: type[DOMNode], app: type[DOMNode], config: Config) -> dict[str, str]:
+def _keys_in_use(page: type[DOMNode], app: type[DOMNode], config: Config) -> dict[str, str]:
     """Key -> its meaning on a page, including default keys that the settings replaced."""
     own, taken = usable_keys(config), dict[str, str]()
     for each in _bindings_of(page, app):
@@ -231,7 +231,9 @@ def _commands(loaded: Loaded, known: Known) -> Iterator[Problem]:
                 yield Problem(loaded.where(*path), said, path)
         earlier.update(dict.fromkeys(keys, command.name))
         pages = [page for page in known.pages if set(command.uses) <= page.SUBJECT]
-        uses = [(page, key, taken) for page in pages for key, taken in _taken(page, known.app, loaded.config).items()]
+        uses = [
+            (page, key, taken) for page in pages for key, taken in _keys_in_use(page, known.app, loaded.config).items()
+        ]
         clashes = [(key, what, page) for page, key, what in uses if key in keys]
         if clashes:
             free = len({page for *_, page in clashes}) < len(pages)
@@ -261,7 +263,7 @@ def _uses_of(loaded: Loaded, known: Known, problems: Sequence[Problem]) -> list[
         pages = [
             _page_name(page)
             for page in known.pages
-            if set(command.uses) <= page.SUBJECT and not keys & _taken(page, known.app, loaded.config).keys()
+            if set(command.uses) <= page.SUBJECT and not keys & _keys_in_use(page, known.app, loaded.config).keys()
         ]
         line = loaded.where("commands", number, "command")
         found.append({"line": line, "name": command.name, "key": command.key, "uses": list(command.uses),

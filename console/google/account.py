@@ -335,7 +335,7 @@ async def reachable(cluster: GkeCluster, way: str = "") -> str:
         words = f"Cluster {cluster.name} cannot be reached through that endpoint: {missing}."
         raise BadInput(words, f"Enable it: `{enable}`.")
     for each, address in known.items():
-        if (not way or each == way) and await _answers(address):
+        if (not way or each == way) and await _is_reachable(address):
             return each
     if cluster.private and "dns" not in known:
         raise _private(cluster)
@@ -355,7 +355,7 @@ def _private(cluster: GkeCluster) -> Unreachable:
     )
 
 
-async def _answers(address: str) -> bool:
+async def _is_reachable(address: str) -> bool:
     parts = urlsplit(f"//{address}")
     try:
         async with asyncio.timeout(ANSWER):

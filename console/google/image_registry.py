@@ -87,7 +87,7 @@ class Registry:
         raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)
         manifest = _read(raw, _Manifest)
         if manifest.manifests:
-            one = _fitting(manifest.manifests)
+            one = _manifest_for_amd64(manifest.manifests)
             raw, digest = await self._get(wanted, f"manifests/{one.digest}", bearer)
             manifest = _read(raw, _Manifest)
         config = _Config()
@@ -207,7 +207,7 @@ def _refused(wanted: ImageReference, status: int) -> Refused:
     return Refused(f"The registry {wanted.host} answered {status}.", TRY_AGAIN, status=status)
 
 
-def _fitting(manifests: list[_Layer]) -> _Layer:
+def _manifest_for_amd64(manifests: list[_Layer]) -> _Layer:
     """The manifest for linux on amd64."""
     for each in manifests:
         if each.platform and (each.platform.get("os"), each.platform.get("architecture")) == ("linux", "amd64"):

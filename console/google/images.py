@@ -125,19 +125,19 @@ class Images:
         description = await asyncio.to_thread(build_context.description, plan.context.folder, plan.context.dockerfile)
         module = await loaded("console.google.api.build")
         module.message(plan, description)  # what is wrong with it is said before anything is sent
-        source = await self._sent(plan)
+        source = await self._upload_context(plan)
         build = await (await self._builds(plan.project, plan.location)).create(
             plan, description, source.bucket, source.path
         )
         await self._note([build])
         return build
 
-    async def _sent(self, plan: BuildPlan) -> GcsPlace:
+    async def _upload_context(self, plan: BuildPlan) -> GcsPlace:
         """Upload the packed context to the bucket that gcloud uses too; returns its path."""
         buckets = await self._buckets(plan.project)
         bucket = f"{plan.project.replace(':', '_').replace('.', '_')}_cloudbuild"
         try:
-            if not await self._owned(buckets, bucket):
+            if not await self._owns_bucket(buckets, bucket):
                 await buckets.create(bucket, "US" if plan.location == "global" else plan.location)
             name = f"source/{time.time():.3f}-{uuid.uuid4().hex}.tgz"
             with tempfile.TemporaryDirectory(prefix="a4-build-") as folder:
@@ -148,7 +148,7 @@ class Images:
             await buckets.close()
         return GcsPlace(bucket, name)
 
-    async def _owned(self, buckets: Buckets, name: str) -> bool:
+    async def _owns_bucket(self, buckets: Buckets, name: str) -> bool:
         """Whether the project owns the bucket, also for a login that may not list buckets."""
         try:
             return await buckets.owned(name)
@@ -164,13 +164,13 @@ class Images:
 
     async def builds(self, most: int = LATEST, project: str = "", location: str = "") -> tuple[Build, ...]:
         found = await (await self._builds(project, location)).latest(most)
-        await self._know(found)
+        await self._record_builds(found)
         return found
 
     async def look(self, number: str, project: str = "", location: str = "") -> Build:
         """One build; NotFound."""
         build = await (await self._builds(project, location)).build(number)
-        await self._know([build])
+        await self._record_builds([build])
         return build
 
     async def cancel(self, number: str, project: str = "", location: str = "") -> Build:
@@ -181,7 +181,7 @@ class Images:
         if found.over:
             raise Refused(f"Build {number} is over: {found.status}.", "There is nothing to cancel.")
         ended = await builds.cancel(number)
-        await self._know([ended])
+        await self._record_builds([ended])
         return ended
 
     async def log(
@@ -201,7 +201,7 @@ class Images:
             await asyncio.sleep(self.poll)
             build = await builds.build(number)
             over = build.over  # one more look: its last lines came before its end
-        await self._know([build])
+        await self._record_builds([build])
 
     async def _reader(self, build: Build) -> Callable[[], AsyncGenerator[BuildLine, None]]:
         stored = await self._buckets(build.project) if build.log_bucket else None
@@ -262,7 +262,7 @@ class Images:
     async def _note(self, builds: list[Build]) -> None:
         await asyncio.to_thread(build_context.record_builds, self._memory, builds)
 
-    async def _know(self, builds: Sequence[Build]) -> None:
+    async def _record_builds(self, builds: Sequence[Build]) -> None:
         """Record the state of builds that are recorded or have succeeded."""
         known = {each.build for each in await asyncio.to_thread(build_context.read_built_images, self._memory)}
         await self._note([each for each in builds if each.id in known or each.succeeded])
@@ -271,7 +271,7 @@ class Images:
         """The image choices: recently built ones, then those in `offer`, then those in the registry."""
         made = await asyncio.to_thread(build_context.read_built_images, self._memory)
         if any(each.under_way for each in made):
-            await self._see_after([each for each in made if each.under_way])
+            await self._refresh_recorded([each for each in made if each.under_way])
             made = await asyncio.to_thread(build_context.read_built_images, self._memory)
         about = dict(offer.about)
         names: dict[str, None] = {}
@@ -286,7 +286,7 @@ class Images:
                 about.setdefault(reference, "in the registry")
         return replace(offer, names=tuple(names), about=about, why="" if names else offer.why)
 
-    async def _see_after(self, made: Sequence[build_context.BuiltImage]) -> None:
+    async def _refresh_recorded(self, made: Sequence[build_context.BuiltImage]) -> None:
         """Update the recorded state of builds that were running; it stays if Google does not answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK):

@@ -108,7 +108,7 @@ class NodePools:
         self._cloud.check_may(f"resize node pool {pool}")
         if not 0 <= nodes <= MAX_NODES:
             raise BadInput(f"A node pool cannot have {nodes} nodes.", f"Give a number from 0 to {MAX_NODES:,}.")
-        gke, cluster, facts = await self._found(pool)
+        gke, cluster, facts = await self._find_pool(pool)
         if facts.queued or facts.flex_start:
             words = f"Node pool {pool} gets its machines from DWS, one request at a time; it cannot be resized."
             raise BadInput(words, "Launch a job into its queue.")
@@ -120,10 +120,10 @@ class NodePools:
         if not 0 <= least <= most <= MAX_NODES:
             hint = f"Give two numbers from 0 to {MAX_NODES:,}, the smaller first."
             raise BadInput(f"{least} to {most} nodes are not valid limits.", hint)
-        gke, cluster, _ = await self._found(pool)
+        gke, cluster, _ = await self._find_pool(pool)
         return await gke.scale_between(cluster, pool, least, most)
 
-    async def _found(self, pool: str) -> tuple[Gke, GkeCluster, GkePool]:
+    async def _find_pool(self, pool: str) -> tuple[Gke, GkeCluster, GkePool]:
         gke, cluster = await self._cloud.connected()
         facts = next((each for each in cluster.pools if each.name == pool), None)
         if facts is None:

@@ -170,10 +170,12 @@ def parse_ras(text: str) -> RasReport:
     most = max(read.counts)[1] if read.counts else max((each.operations or 0 for each in read.behind), default=None)
     behind = [each for each in read.behind if each.operations != most]
     behind.sort(key=lambda each: (each.operations or 0, each.rank or 0))
-    return RasReport(read.version, read.processes, tuple(read.groups), (*behind, *_named(read.missing)), most, text)
+    return RasReport(
+        read.version, read.processes, tuple(read.groups), (*behind, *_without_duplicates(read.missing)), most, text
+    )
 
 
-def _named(missing: list[RasRank]) -> list[RasRank]:
+def _without_duplicates(missing: list[RasRank]) -> list[RasRank]:
     """The missing processes without duplicates; one whose rank is known is listed by that rank."""
     ranks = {(each.pid, each.node) for each in missing if each.rank is not None}
     return list(dict.fromkeys(each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks))

@@ -34,12 +34,12 @@ def suspects(groups: Groups, ras: RasReport) -> set[Place]:
     total = sum(map(len, groups.values()))
     rest = {place for place in groups if not place[0].waits_for_ranks}
     waiting = total - sum(len(groups[place]) for place in rest)
-    told = _told(groups, ras, total)
+    told = _places_behind(groups, ras, total)
     if waiting == total:
         return told | {place for place in groups if _small(groups[place], total)}
     if waiting * 2 < total:
         many = _at_one_line(groups, total)
-        beside = {place for place in groups if place != many and _elsewhere(place, groups[place], total)}
+        beside = {place for place in groups if place != many and _stands_out(place, groups[place], total)}
         return told - {many} or beside if many else set()
     # Most wait for other ranks: those who do not are the ones they wait for, unless these only seem to compute.
     seeming = all(doing is Activity.COMPUTE for doing, _ in rest)
@@ -63,7 +63,7 @@ def left_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozense
     }
 
 
-def _told(groups: Groups, ras: RasReport, total: int) -> set[Place]:
+def _places_behind(groups: Groups, ras: RasReport, total: int) -> set[Place]:
     """Places of the ranks that NCCL reports as behind or not answering."""
     named = {odd.rank for odd in ras.odd if odd.rank is not None and odd.stays is not False}
     if not 0 < len(named) < total:
@@ -81,7 +81,7 @@ def _at_one_line(groups: Groups, total: int) -> Place | None:
     return many
 
 
-def _elsewhere(place: Place, members: Sequence[TracedProcess], total: int) -> bool:
+def _stands_out(place: Place, members: Sequence[TracedProcess], total: int) -> bool:
     """Whether a group stands out: it waits for something of its own, has ended, or computes while few others do."""
     if place[0] is Activity.UNKNOWN:
         return all(each.pid is None or each.state in HALTED for each in members)

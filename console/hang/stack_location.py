@@ -87,13 +87,13 @@ def locate_process(process: ProcessStacks) -> StackLocation:
 def locate_thread(thread: ThreadStack) -> StackLocation:
     """Where a thread is: its innermost call that is unambiguous, else the innermost that is recognised at all."""
     for frame in thread.frames:
-        if (found := _clearly(frame)) is not None:
+        if (found := _match_frame(frame)) is not None:
             own = _own_code(thread.frames) if found[0] is Activity.DATA else frame
             return StackLocation(*found, own or frame)
-    return _vaguely(thread)
+    return _fallback_location(thread)
 
 
-def _clearly(frame: Frame) -> tuple[Activity, str] | None:
+def _match_frame(frame: Frame) -> tuple[Activity, str] | None:
     call, file = _plain(frame), frame.file
     if _MEETING.search(call):
         return Activity.MEETING, "the rendezvous"
@@ -106,7 +106,7 @@ def _clearly(frame: Frame) -> tuple[Activity, str] | None:
     return None
 
 
-def _vaguely(thread: ThreadStack) -> StackLocation:
+def _fallback_location(thread: ThreadStack) -> StackLocation:
     """The location when no call is unambiguous: GPU, lock, other wait, or computation."""
     for frame in thread.frames:
         matched = _COLLECTIVES.fullmatch(_plain(frame))

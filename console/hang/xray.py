@@ -137,7 +137,7 @@ def write_new(place: Path, data: bytes) -> None:
         try:
             with os.fdopen(fd, "wb") as out:
                 out.write(data)
-            _name(beside, place)
+            _publish_file(beside, place)
         finally:
             Path(beside).unlink(missing_ok=True)
     except FileExistsError as error:
@@ -146,7 +146,7 @@ def write_new(place: Path, data: bytes) -> None:
         raise BadInput(f"{place} cannot be written: {error.strerror}.", "Choose another place.") from error
 
 
-def _name(beside: str, place: Path) -> None:
+def _publish_file(beside: str, place: Path) -> None:
     """Give a finished temporary file its final name unless that exists; renames it if hard links are not supported."""
     try:
         os.link(beside, place)
@@ -298,7 +298,7 @@ class HangProbe:
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
-                said = await self._said(rank.pod, argv, script, seconds + LIMIT, flow=FLOW)
+                said = await self._output_of(rank.pod, argv, script, seconds + LIMIT, flow=FLOW)
                 read = await asyncio.to_thread(read_polls, said)
             except ProgramFailed as error:
                 raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
@@ -332,13 +332,13 @@ class HangProbe:
             return error.message
 
     async def _probe(self, rank: Rank, *what: str) -> bytes:
-        """The probe's output from a pod; raises as `_said` does."""
+        """The probe's output from a pod; raises as `_output_of` does."""
         assert rank.pod is not None
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
-        return await self._said(rank.pod, argv, probe, LIMIT, flow=FLOW)
+        return await self._output_of(rank.pod, argv, probe, LIMIT, flow=FLOW)
 
-    async def _said(
+    async def _output_of(
         self, pod: Pod, argv: Sequence[str], stdin: bytes, limit: float, *, most: int = MOST, flow: float | None = None
     ) -> bytes:
         """A command's stdout; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
@@ -386,7 +386,7 @@ class HangProbe:
             async with room:
                 argv = ("sh", "-c", _COPY, "sh", str(len(program))) if program else ("sh", "-c", _INSTALL)
                 try:
-                    await self._said(pod, argv, program, INSTALL_LIMIT)
+                    await self._output_of(pod, argv, program, INSTALL_LIMIT)
                 except ConsoleError as error:
                     return error.message if program else f"{error.message}; and this machine's py-spy runs on no A4"
             return ""
@@ -417,7 +417,7 @@ class HangProbe:
             raise NotFound(f"Pod {process.pod} no longer runs.")
         argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
         try:
-            recorded = await self._said(pod, argv, b"", seconds + LIMIT, most=MAX_RECORDED)
+            recorded = await self._output_of(pod, argv, b"", seconds + LIMIT, most=MAX_RECORDED)
         except ProgramFailed as error:
             raise ProgramFailed(
                 f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code
@@ -433,7 +433,7 @@ class HangProbe:
         if pod is None or process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process.")
         script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
-        said = await self._said(pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", LIMIT)
+        said = await self._output_of(pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", LIMIT)
         return said.decode(errors="replace")
 
 

@@ -93,8 +93,8 @@ class HttpResponse:
         self._loop = asyncio.get_running_loop()
         self._silence = silence
         self._heard = self._loop.time()
-        self._timer = self._loop.call_at(self._heard + silence, self._look)
-        self._begun = False
+        self._timer = self._loop.call_at(self._heard + silence, self._check_silence)
+        self._has_begun = False
         self._over: asyncio.Future[pycurl.Curl] | None = None
         self._finished = False
         """Whether it has ended, and `_error` says how. `_over` is done a turn of the loop earlier."""
@@ -122,7 +122,7 @@ class HttpResponse:
         elif colon:
             self.headers[name.strip().lower()] = value.strip()
         elif self.status >= 200:  # below, another head follows
-            self._begun = True
+            self._has_begun = True
             self._wake()
 
     def _piece(self, piece: bytes) -> int | None:
@@ -151,11 +151,11 @@ class HttpResponse:
         self.deliver_held()
         self._wake()
 
-    def _look(self) -> None:
+    def _check_silence(self) -> None:
         """Whether it has said nothing for too long; an answer that is kept waiting cannot."""
         waits = self._silence if self._paused else self._heard + self._silence - self._loop.time()
         if waits > 0:
-            self._timer = self._loop.call_later(waits, self._look)
+            self._timer = self._loop.call_later(waits, self._check_silence)
         else:
             self._error = TimeoutError()
             self._of.mark_suspect()
@@ -173,7 +173,7 @@ class HttpResponse:
     # who reads
 
     async def wait_for_headers(self) -> None:
-        while not self._begun:
+        while not self._has_begun:
             await self._news()
 
     @property
@@ -195,7 +195,7 @@ class HttpResponse:
         """Yield the body in chunks as they arrive."""
         while True:
             if self._pieces:
-                piece = self._taken()
+                piece = self._take_buffered()
                 self._go_on()
                 yield piece
             elif self._is_over:
@@ -203,7 +203,7 @@ class HttpResponse:
             else:
                 await self._news()
 
-    def _taken(self) -> bytes:
+    def _take_buffered(self) -> bytes:
         pieces, self._pieces, self._held = self._pieces, [], 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -232,7 +232,7 @@ class HttpResponse:
         if self._to is None or not self._pieces or self._failed:
             return
         try:
-            self._to(self._taken())
+            self._to(self._take_buffered())
         except Exception as error:  # noqa: BLE001  # raised by `stream_to`, which waits for the end
             self._failed, self._error = True, error
             self._end()
@@ -264,7 +264,7 @@ def _connections() -> pycurl.AsyncCurlMulti:
     return made
 
 
-def _gives_up(fd: int, purpose: int) -> int:
+def _set_user_timeout(fd: int, purpose: int) -> int:
     """Set TCP_USER_TIMEOUT, if there is such an option: a dead connection would else last a quarter of an hour."""
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None:
@@ -302,7 +302,7 @@ class HttpConnections:
         """Send a request and wait for the response's status and headers. Raises Unreachable and BadKubeconfig."""
         try:
             with translate_errors(self.login, doing):
-                answer = await self._get(request, who, doing)
+                answer = await self._send_and_wait(request, who, doing)
         except Unreachable:
             self.mark_suspect()
             self._reached.clear()
@@ -315,13 +315,13 @@ class HttpConnections:
         if self.login.server.startswith("https:"):
             self._shares = None
 
-    async def _get(self, request: HttpRequest, who: Mapping[str, str], doing: str) -> HttpResponse:
+    async def _send_and_wait(self, request: HttpRequest, who: Mapping[str, str], doing: str) -> HttpResponse:
         first = self._shares is None and self._first is None and not request.goes_on
         if first:
             self._first = asyncio.get_running_loop().create_future()
         try:
-            shares = not first and await self._learned(who)
-            answer = await self._begun(request, who, doing, shares=shares)
+            shares = not first and await self._supports_http2(who)
+            answer = await self._start_request(request, who, doing, shares=shares)
             if first:
                 self._shares = answer.shares
             return answer
@@ -329,7 +329,9 @@ class HttpConnections:
             if first and self._first is not None:
                 self._first.set_result(None)
 
-    async def _begun(self, request: HttpRequest, who: Mapping[str, str], doing: str, *, shares: bool) -> HttpResponse:
+    async def _start_request(
+        self, request: HttpRequest, who: Mapping[str, str], doing: str, *, shares: bool
+    ) -> HttpResponse:
         headers = {**who, "Accept": request.accept}
         if request.body is not None:
             headers |= {"Content-Type": request.content, "Expect": ""}  # libcurl would ask first, and wait a second
@@ -389,13 +391,13 @@ class HttpConnections:
                 self._going_on = loop.call_later(rest_after(worked), self._pass_on)
                 return
 
-    async def _learned(self, headers: Mapping[str, str]) -> bool:
+    async def _supports_http2(self, headers: Mapping[str, str]) -> bool:
         """Whether the server supports HTTP/2; one probe request answers all callers."""
         if self._shares is None and self._first is not None:
             await asyncio.wait((self._first,), timeout=FIRST)
         if self._shares is None:
             if self._probe is None:
-                self._probe = asyncio.create_task(self._learn(headers), name="multiplex:probe")
+                self._probe = asyncio.create_task(self._probe_http2(headers), name="multiplex:probe")
                 self._probe.add_done_callback(self._probed)
             self._shares = await asyncio.shield(self._probe)
         return self._shares
@@ -405,7 +407,7 @@ class HttpConnections:
         if not probe.cancelled():
             probe.exception()  # whoever waits raises it; there may be nobody any more
 
-    async def _learn(self, headers: Mapping[str, str]) -> bool:
+    async def _probe_http2(self, headers: Mapping[str, str]) -> bool:
         """Probe for HTTP/2 with a request for /version, which every server answers at once, unlike a log."""
         curl = await self._prepare(f"{self.login.server}/version", headers)
         curl.setopt(pycurl.TIMEOUT_MS, int(1000 * CONNECT))
@@ -431,13 +433,13 @@ class HttpConnections:
     async def _prepare(self, url: str, headers: Mapping[str, str]) -> pycurl.Curl:
         curl = pycurl.Curl()
         try:
-            self._reach(curl, url, headers)
-            await self._trust(curl)
+            self._set_target(curl, url, headers)
+            await self._set_certificates(curl)
         except pycurl.error as error:
             raise (bad_address_error(self.login.server) if error.args[0] in _NO_URL else OSError(str(error))) from error
         return curl
 
-    def _reach(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str]) -> None:
+    def _set_target(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str]) -> None:
         """Set the URL, server name, proxy and headers of a request."""
         login, parts = self.login, urlsplit(url)
         if login.server_name and parts.scheme == "https":
@@ -455,7 +457,7 @@ class HttpConnections:
         curl.setopt(pycurl.TCP_KEEPALIVE, 1)
         curl.setopt(pycurl.TCP_KEEPIDLE, DEAD)
         curl.setopt(pycurl.TCP_KEEPINTVL, DEAD // 3)
-        curl.setopt(pycurl.SOCKOPTFUNCTION, _gives_up)
+        curl.setopt(pycurl.SOCKOPTFUNCTION, _set_user_timeout)
         curl.setopt(pycurl.BUFFERSIZE, 1 << 17)
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
@@ -464,7 +466,7 @@ class HttpConnections:
         if login.proxy.startswith("https:"):
             use_system_certificates(curl, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH)
 
-    async def _trust(self, curl: pycurl.Curl) -> None:
+    async def _set_certificates(self, curl: pycurl.Curl) -> None:
         """Set the certificate authorities and the client certificate of a request."""
         if not self.login.server.startswith("https:"):
             return

@@ -243,7 +243,7 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
             listed.insert(0, part)
         else:
             replaced = True
-            listed[at] = _kept(plural, listed[at], part)
+            listed[at] = _with_old_namespace(plural, listed[at], part)
     config["current-context"] = config.get("current-context") or entry.name
     edited = _edited(text, entry)
     same = edited is not None and load_yaml(edited) == config
@@ -293,14 +293,14 @@ def _cut(text: str, listed: yaml.SequenceNode, plural: str, part: dict[str, Any]
             lines = text[start:end].rstrip().split("\n")
             while len(lines) > 1 and not lines[-1].split("#")[0].strip():
                 lines.pop()
-            new = _dumped(_kept(plural, old, part)).rstrip()
+            new = _dumped(_with_old_namespace(plural, old, part)).rstrip()
             return start, start + len("\n".join(lines)), new.replace("\n", "\n" + " " * node.start_mark.column)
     start = listed.start_mark.index
     margin = " " * column
     return start, start, _dumped([part]).rstrip().replace("\n", "\n" + margin) + "\n" + margin
 
 
-def _kept(plural: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _with_old_namespace(plural: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """The new entry, with the namespace that the person had set in the old context."""
     inside = old.get("context")
     if plural == "contexts" and isinstance(inside, dict):

@@ -104,12 +104,12 @@ def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os
         return Secret()  # whoever asks such a server says that it is none
     if not port or is_loopback(host):
         return Secret()
-    name, address = _named(environment, f"{parts.scheme}_proxy")
+    name, address = _variable(environment, f"{parts.scheme}_proxy")
     if not address:
-        name, address = _named(environment, "all_proxy")
+        name, address = _variable(environment, "all_proxy")
         if not _with_scheme(address).startswith(("http:", "https:")):
             return Secret()
-    if _is_left_out(host, port, _named(environment, "no_proxy")[1]):
+    if _is_left_out(host, port, _variable(environment, "no_proxy")[1]):
         return Secret()
     return _usable(address, name)
 
@@ -119,7 +119,7 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback if address else host == "localhost"
 
 
-def _named(environment: Mapping[str, str], name: str) -> tuple[str, str]:
+def _variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
     """The name as it is spelled in the environment, and the value; upper case counts before lower case."""
     return next(((each, environment[each]) for each in (name.upper(), name) if environment.get(each)), ("", ""))
 

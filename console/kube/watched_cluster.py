@@ -109,7 +109,7 @@ class WatchedCluster:
         if not self._brief:
             self._start("greeting", self._greet())
         for kind in self._kinds:
-            self._start(kind, self._keep(kind))
+            self._start(kind, self._watch_kind(kind))
         for name, work in self.beside.items():
             self._start(name, work())
 
@@ -205,21 +205,21 @@ class WatchedCluster:
         """The owner as shown: "you" for what this person launched, else the name."""
         return YOU if owner and owner == short_name(self._me) else owner
 
-    async def _keep(self, kind: str) -> None:
+    async def _watch_kind(self, kind: str) -> None:
         """Feed one kind's changes into the store, for ever."""
         from console.kube.watch import MAX_OBJECTS, Disconnected, Listed
 
         async with aclosing(self.current_connection.feed(kind, self.namespace)) as changes:
             async for change in changes:
-                self._take(kind, change)
+                self._apply_change(kind, change)
                 if self._store.object_count(kind) > MAX_OBJECTS:
                     said = f"The API server's watch of {kind} does not end: {MAX_OBJECTS:,} objects so far."
-                    self._take(kind, Disconnected(Unreadable(said, "ctrl+r lists them anew.")))
+                    self._apply_change(kind, Disconnected(Unreadable(said, "ctrl+r lists them anew.")))
                     return
                 if self._brief and isinstance(change, Listed):
                     await self._goes_on.wait()
 
-    def _take(self, kind: str, change: Change | Served) -> None:
+    def _apply_change(self, kind: str, change: Change | Served) -> None:
         from console.kube import watch
 
         store = self._store
@@ -276,7 +276,7 @@ class WatchedCluster:
             self.namespace = namespace
             for kind in tuple(self._in_one_namespace):
                 self._tasks.pop(kind).cancel()
-                self._start(kind, self._keep(kind))
+                self._start(kind, self._watch_kind(kind))
 
     async def close(self) -> None:
         self._store.end()

@@ -53,9 +53,9 @@ class FrameReader:
             elif self._head:
                 at = self._collect(data, at)
             else:
-                at = self._begin(data, at)
+                at = self._read_header(data, at)
 
-    def _begin(self, data: memoryview, at: int) -> int:
+    def _read_header(self, data: memoryview, at: int) -> int:
         """Read a header that arrived whole, the usual case; else buffer its beginning."""
         skipped, length = _header(data, at)
         if skipped and data[at] & 0x0F < CLOSE:
@@ -123,7 +123,7 @@ def apply_mask(data: bytes, mask: bytes) -> bytes | bytearray:
 def apply_mask_in_python(data: bytes, mask: bytes) -> bytes:
     """The data XORed with the repeated mask, by means of large integers: the fastest way in pure Python."""
     words = -(-len(data) // 4)
-    key = int.from_bytes(mask, "little") * _ones(words)
+    key = int.from_bytes(mask, "little") * _repeat_unit(words)
     return (int.from_bytes(data, "little") ^ key).to_bytes(4 * words, "little")[: len(data)]
 
 
@@ -150,7 +150,7 @@ def _compiled() -> Callable[[bytes, bytearray], None] | None:
 
 
 @lru_cache(maxsize=16)
-def _ones(words: int) -> int:
+def _repeat_unit(words: int) -> int:
     """The integer that repeats a mask so many times; cached, since streams use few chunk sizes."""
     return int.from_bytes(b"\1\0\0\0" * words, "little")
 

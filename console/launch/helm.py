@@ -381,11 +381,11 @@ def _removal(documents: Sequence[str]) -> Removal:
     stays: list[str] = []
     for text in documents:
         if kind_and_name(text)[0]:
-            (stays if _keeps(text) else goes).append(" ".join(kind_and_name(text)))
+            (stays if _is_kept_object(text) else goes).append(" ".join(kind_and_name(text)))
     return Removal(tuple(goes), tuple(stays), tuple(documents))
 
 
-def _keeps(text: str) -> bool:
+def _is_kept_object(text: str) -> bool:
     if not is_kept(text) or text.count(POLICY) != 1:
         return False
     annotations = load_yaml(text)["metadata"].get("annotations")

@@ -187,7 +187,7 @@ class _Splitter:
             close = "`" if char == "`" else ")"
             end = self._text.find(close, self._at + 1)
             end = len(self._text) if end < 0 else end + 1
-            self._hole(word, self._text[self._at : end])
+            self._add_placeholder(word, self._text[self._at : end])
         elif found := _NAME.match(self._text, self._at):
             name = found[1] or found[2]
             self._at = found.end()
@@ -197,12 +197,12 @@ class _Splitter:
                 value = f"${name}"
             word.text += value
         elif found := _HOLE.match(self._text, self._at):
-            self._hole(word, found[0])
+            self._add_placeholder(word, found[0])
         else:
             word.text += char
             self._at += 1
 
-    def _hole(self, word: CommandWord, text: str) -> None:
+    def _add_placeholder(self, word: CommandWord, text: str) -> None:
         word.unknown.append(text)
         word.text += text
         self._at += len(text)
@@ -314,14 +314,14 @@ def _settings(option: str, word: CommandWord) -> list[HelmSetting]:
     text, unknown = word.text, tuple(word.unknown)
     if option == "--set-literal":
         path, _, value = text.partition("=")
-        return [HelmSetting(_way(path), value, unknown=unknown)]
+        return [HelmSetting(_parse_key_path(path), value, unknown=unknown)]
     if option == "--set-json":
         return _json_settings(text, unknown)
     made: list[HelmSetting] = []
     for path, value in _pairs(text):
         read: Any = value
         if option == "--set-file":
-            made.append(HelmSetting(_way(path), _plain(value), file=True, unknown=unknown))
+            made.append(HelmSetting(_parse_key_path(path), _plain(value), file=True, unknown=unknown))
             continue
         if value.startswith("{") and value.endswith("}"):
             inner = value[1:-1]
@@ -329,7 +329,7 @@ def _settings(option: str, word: CommandWord) -> list[HelmSetting]:
         else:
             read = _typed(value, option)
         mine = tuple(name for name in unknown if name in path or name in value)
-        made.append(HelmSetting(_way(path), read, unknown=mine))
+        made.append(HelmSetting(_parse_key_path(path), read, unknown=mine))
     return made
 
 
@@ -344,7 +344,7 @@ def _json_settings(text: str, unknown: tuple[str, ...]) -> list[HelmSetting]:
             if not equals:
                 raise BadInput(f"--set-json {path} has no value.", "Write --set-json 'path=[1, 2]'.")
             value, end = decoder.raw_decode(rest.lstrip())
-            made.append(HelmSetting(_way(path), value, unknown=unknown))
+            made.append(HelmSetting(_parse_key_path(path), value, unknown=unknown))
             text = rest.lstrip()[end:].lstrip().removeprefix(",")
         return made
     except (ValueError, RecursionError, AttributeError) as error:
@@ -402,7 +402,7 @@ def _typed(text: str, option: str) -> Any:
     return int(word) if re.fullmatch(r"0|-?[1-9]\d{0,17}", word) else word
 
 
-def _way(path: str) -> KeyPath:
+def _parse_key_path(path: str) -> KeyPath:
     """Split a path such as a.b[0].c into names and indexes; a dot inside a name is escaped by a backslash."""
     way: list[str | int] = []
     for name in _split(path.strip(), "."):

@@ -84,7 +84,7 @@ class PlanTexts:
             part = schema_at(self._schema, keys)
             if part is None or keys in {("recipe", "id"), ("launchers",)}:
                 return True
-            default = _given(defaults, keys)[1]
+            default = _get_if_set(defaults, keys)[1]
             return default is not None and plain_value(node, part) == default
 
         edited = rewrite(before, values, same, spare)
@@ -124,8 +124,8 @@ class PlanTexts:
     def overlay_draft(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
         """Merge a draft's values over others; a value that the draft sets to its default wins too."""
         laid = overlay_values(below, draft.values)
-        for path, _, value in self._named(draft.given):
-            there, under = _given(below, path.split("."))
+        for path, _, value in self._set_values(draft.given):
+            there, under = _get_if_set(below, path.split("."))
             if isinstance(value, Mapping) and isinstance(under, Mapping):
                 set_path(laid, path, {**under, **value})
             elif there:
@@ -171,7 +171,7 @@ class PlanTexts:
         """The given values as changes of a recipe's defaults; values of other recipes are dropped."""
         defaults = self._catalogue.defaults(recipe)
         changes: dict[str, Value] = {}
-        for path, part, value in self._named(values):
+        for path, part, value in self._set_values(values):
             default = get_path(defaults, path)
             if recipe not in part.get("x-recipes", [recipe]) or (value == default and type(value) is type(default)):
                 continue
@@ -183,16 +183,16 @@ class PlanTexts:
                 set_path(changes, path, change)
         return changes
 
-    def _named(self, values: Mapping[str, Value]) -> Iterator[tuple[str, Schema, Value]]:
+    def _set_values(self, values: Mapping[str, Value]) -> Iterator[tuple[str, Schema, Value]]:
         """Yield (path, schema, value) of everything the values set, null included, in the schema's order."""
         for path, part in leaves(self._schema):
-            given, value = _given(values, path.split("."))
+            given, value = _get_if_set(values, path.split("."))
             if given:
                 yield path, part, value
 
     def _ordered(self, values: Mapping[str, Value], without: Sequence[str] = ()) -> dict[str, Value]:
         ordered: dict[str, Value] = {}
-        for path, _, value in self._named(values):
+        for path, _, value in self._set_values(values):
             if path not in without:
                 set_path(ordered, path, value)
         return ordered
@@ -200,7 +200,7 @@ class PlanTexts:
     def _hidden(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The values with secrets replaced by `(hidden)`."""
         hidden = dict(overlay_values({}, values))
-        for path, part, value in self._named(values):
+        for path, part, value in self._set_values(values):
             if part.get("x-secret") and value:
                 set_path(hidden, path, HIDDEN)
             elif isinstance(value, Mapping) and path != "secrets":
@@ -314,7 +314,7 @@ class PlanTexts:
         # What is left in the tree by the names of this chart follows; unknown names are told.
         own = [(path, given) for path in self._known if (given := pop_at(root, tuple(path.split(".")))) is not None]
         pop_at(root, ("recipe", "id"))
-        for way in _ways(root, ()):
+        for way in _key_paths(root, ()):
             path = format_key_path(way)
             out.left_out.append(Remark(path, f"{path} is not a value of the chart{nearest(path, self._known)}"))
         for path, given in (*out.values, *own):
@@ -337,7 +337,7 @@ class PlanTexts:
                 out.leave_out(path, f"it has no effect in {recipe}")
             return
         try:
-            value = _fitting(field, {name: given} if name else given)
+            value = _coerce_value(field, {name: given} if name else given)
         except BadInput as error:
             out.leave_out(path, error.message.rstrip("."))
             return
@@ -361,7 +361,7 @@ class PlanTexts:
         return (FieldProblem(found, message),) if found else ()
 
 
-def _given(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Value]:
+def _get_if_set(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Value]:
     """Whether a value is set at that path, null included, and the value."""
     first, *rest = names
     if first not in values:
@@ -369,10 +369,10 @@ def _given(values: Mapping[str, Value], names: Sequence[str]) -> tuple[bool, Val
     value = values[first]
     if not rest:
         return True, value
-    return _given(value, rest) if isinstance(value, Mapping) else (False, None)
+    return _get_if_set(value, rest) if isinstance(value, Mapping) else (False, None)
 
 
-def _fitting(field: Field, given: Any) -> Value:
+def _coerce_value(field: Field, given: Any) -> Value:
     """Convert a command's value to the field's type; BadInput if that is impossible."""
     if isinstance(given, File):
         raise BadInput(f"{field.title} takes no file")
@@ -399,9 +399,9 @@ def _word(given: Any) -> str:
     return str(given)
 
 
-def _ways(value: Any, way: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
+def _key_paths(value: Any, way: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
     if isinstance(value, Mapping):
-        return [each for name, item in value.items() for each in _ways(item, (*way, str(name)))]
+        return [each for name, item in value.items() for each in _key_paths(item, (*way, str(name)))]
     return [way] if value is not None else []
 
 

@@ -119,7 +119,7 @@ class Releases:
         launcher.catalogue.require_sound(plan)
         where, values = {"name": plan.name, "namespace": plan.namespace}, await launcher.values_kept(plan)
         new = await launcher.helm.upgrade(launcher.catalogue.chart, values, **where, dry_run=True)
-        return await self._judged(plan.namespace, plan.name, new)
+        return await self._dry_run_changes(plan.namespace, plan.name, new)
 
     async def upgrade(self, plan: LaunchPlan) -> ReleaseChange:
         """Upgrade a release if the cluster allows every change; else ReleaseFailed, and nothing changes."""
@@ -151,7 +151,7 @@ class Releases:
         if revision not in known:
             raise BadInput(f"{name} has no revision {revision}.", f"There are: {', '.join(map(str, known)) or 'none'}.")
         old = await self._launcher().helm.manifest(name=name, namespace=namespace, revision=revision)
-        return await self._judged(namespace, name, old)
+        return await self._dry_run_changes(namespace, name, old)
 
     async def rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
         """Roll back to a revision if the cluster allows every change; else ReleaseFailed, and nothing changes."""
@@ -161,7 +161,7 @@ class Releases:
         await self._launcher().helm.rollback(name=name, namespace=namespace, revision=revision)
         return change
 
-    async def _judged(self, namespace: str, name: str, new: Sequence[str]) -> ReleaseChange:
+    async def _dry_run_changes(self, namespace: str, name: str, new: Sequence[str]) -> ReleaseChange:
         from console.launch.helm import kind_and_name
         from console.launch.stop import pods_of
 

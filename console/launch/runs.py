@@ -274,7 +274,7 @@ class Runs:
                 jobset = fleet.jobsets.get(run.key)
                 if jobset is not None and is_of(run, jobset):
                     self._missed.pop(run.number, None)
-                    await self._see(run, jobset, fleet)
+                    await self._record_state(run, jobset, fleet)
                 elif self._cluster.is_watched("jobsets", run.namespace) and self._is_gone(run, link.since):
                     ended = replace(self._with_alarms(run), ended=time.time(), **await self._end_of(run))
                     await self._write(run, with_final_outcome(ended))
@@ -287,7 +287,7 @@ class Runs:
             self._open = {run.number: run for run in found}
         return tuple(run for run in self._open.values() if key in {None, run.key})
 
-    async def _see(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
+    async def _record_state(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         self._alive.add(run.number)
         now = self._with_alarms(with_cluster_state(run, jobset, fleet))
         if not now.open:

@@ -67,10 +67,10 @@ def plan_from_snapshot(jobset: JobSet, fleet: Fleet) -> StopPlan:
     """A StopPlan from the snapshot alone, which shows what is usually removed; Helm is not asked."""
     goes = (f"JobSet {jobset.name}", *(("its Service", "its ConfigMap", "its Secret") if jobset.release else ()))
     stays = ("what it wrote to buckets and volumes", "volume claims")
-    return StopPlan(jobset.namespace, jobset.name, jobset.release, goes, stays, *_held(jobset, fleet))
+    return StopPlan(jobset.namespace, jobset.name, jobset.release, goes, stays, *_held_gpus(jobset, fleet))
 
 
-def _held(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str]:
+def _held_gpus(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str]:
     """Number of pods of a JobSet, the GPUs they hold, and its owner."""
     if jobset is None:
         return 0, 0, ""
@@ -87,8 +87,8 @@ class Stopping:
 
         Raises as `stop` does where the release names objects of others: nobody is asked about those.
         """
-        jobset, release = await self._found(namespace, name)
-        held = _held(jobset, self._cluster.fleet)
+        jobset, release = await self._find_job(namespace, name)
+        held = _held_gpus(jobset, self._cluster.fleet)
         if not release:
             connection = self._cluster.current_connection
             text = await read_manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
@@ -104,15 +104,15 @@ class Stopping:
         `only` is what was named when somebody was asked: Conflict if by now more would go.
         """
         connection = self._cluster.connection_for_change(f"stop {name}")
-        jobset, release = await self._found(namespace, name)
+        jobset, release = await self._find_job(namespace, name)
         if release:
             gone = await self._launcher().stop(namespace, release, only)
             return StopReport(namespace, name, release, gone)
-        assert jobset is not None  # _found
+        assert jobset is not None  # _find_job
         await delete_jobset(connection.client, connection.catalogue, namespace, name)
         return StopReport(namespace, name, deleted=(f"JobSet {name}",))
 
-    async def _found(self, namespace: str, name: str) -> tuple[JobSet | None, str]:
+    async def _find_job(self, namespace: str, name: str) -> tuple[JobSet | None, str]:
         """The JobSet (None if it is gone) and the name of its release; empty if this chart made none."""
         connection = self._cluster.current_connection
         try:

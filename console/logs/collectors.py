@@ -76,13 +76,13 @@ class CollectorUnwrapper:
             self._head += data
             if len(self._head) < _ENOUGH:
                 return b""
-            data = self._begin()
+            data = self._detect_encoding()
         elif self._decoder is not None:
             data = self._decoder.decode(data).encode()
         return data if self._plain else self._unwrap(data)
 
     def close(self) -> bytes:
-        data = self._begin() if not self._begun else b""
+        data = self._detect_encoding() if not self._begun else b""
         if self._decoder is not None:
             data += self._decoder.decode(b"", True).encode()
         said = self._unwrap(data) if not self._plain else data
@@ -96,7 +96,7 @@ class CollectorUnwrapper:
         said += self._decide(over=True)
         return said + (self._wrap.end() if self._wrap else b"")
 
-    def _begin(self) -> bytes:
+    def _detect_encoding(self) -> bytes:
         """Detect the encoding: UTF-16 by its byte order mark or by zeros in every second byte, else UTF-8."""
         self._begun = True
         head, self._head = self._head, b""

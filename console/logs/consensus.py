@@ -57,8 +57,11 @@ class AgreedLine:
             said, notes = format_pods(*self.ranks), list[str]()
         else:
             missing = [rank for rank in range(of) if rank not in self.ranks and rank not in unread]
-            said, notes = f"{number}/{known}", [f"all but {_few(missing)}"] if 0 < len(missing) < known / 2 else []
-        notes += [f"{_few(unread)} not read"] if unread else []
+            said, notes = (
+                f"{number}/{known}",
+                [f"all but {_short_ranges(missing)}"] if 0 < len(missing) < known / 2 else [],
+            )
+        notes += [f"{_short_ranges(unread)} not read"] if unread else []
         return f"{said} ({'; '.join(notes)})" if notes else said
 
     def is_minority(self, of: int, gaps: Iterable[Gap] = ()) -> bool:
@@ -70,7 +73,7 @@ class AgreedLine:
         return {gap.rank for gap in gaps if gap.since < self.time < gap.until + WINDOW} - self.ranks
 
 
-def _few(pods: Collection[int]) -> str:
+def _short_ranges(pods: Collection[int]) -> str:
     """The pod numbers as ranges; just their count if there are too many ranges."""
     said = format_ranges(pods)
     return said if said.count(",") < FEW else str(len(pods))

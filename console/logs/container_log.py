@@ -146,7 +146,7 @@ class RetryPolicy:
         """Wait before a retry and return whether the log has ended; raises the error if a retry is useless."""
         if isinstance(error, NotFound) and self._seen:
             return True
-        if not self._follow or not (isinstance(error, Unreachable) or _waits(error)):
+        if not self._follow or not (isinstance(error, Unreachable) or _is_container_waiting(error)):
             raise error
         self.broke = isinstance(error, Unreachable)
         now = asyncio.get_running_loop().time()
@@ -157,14 +157,14 @@ class RetryPolicy:
             return False
         if now - self._since > GIVE_UP and isinstance(error, Unreachable):
             raise error
-        if _waits(error):
+        if _is_container_waiting(error):
             await asyncio.sleep(self._backoff.first)
         else:
             await self._rest(self._backoff.wait(error, self._failures))
         return False
 
 
-def _waits(error: ConsoleError) -> bool:
+def _is_container_waiting(error: ConsoleError) -> bool:
     """Whether the refusal only means that the container has not started yet."""
     said = error.message
     return getattr(error, "status", 0) == HTTPStatus.BAD_REQUEST and (
@@ -293,7 +293,7 @@ class LogStream:
                     async for batch in batches:
                         yield batch
                 trouble.broke = False
-                over = not wanted.follow or await self._ended()
+                over = not wanted.follow or await self._has_container_ended()
                 if not over:
                     self._broken()
                     async with aclosing(self._before_restart()) as batches:
@@ -330,7 +330,7 @@ class LogStream:
         if self.state is StreamState.LIVE:
             self.state = StreamState.RECONNECTING
 
-    async def _ended(self) -> bool:
+    async def _has_container_ended(self) -> bool:
         """Whether the container or its pod has ended; if not, only the connection was dropped."""
         try:
             pod = await read_pod(self._client, self._wanted.namespace, self._wanted.pod)

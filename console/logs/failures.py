@@ -249,7 +249,7 @@ class FailureParser:
 
     def _tell(self, label: str, at: int) -> None:
         """Close a launcher's report and add its failures, even if the report is incomplete."""
-        for each in _told(self._reports.pop(label)):
+        for each in _failures_of_report(self._reports.pop(label)):
             self._add(each, label, at)
 
 
@@ -260,7 +260,7 @@ def _end(failure: LogFailure) -> str:
     return f"{who}: {rank}{said}." if said else f"{failure.text}."
 
 
-def _told(report: _Report) -> Iterator[LogFailure]:
+def _failures_of_report(report: _Report) -> Iterator[LogFailure]:
     members = [each for each in report.members if _number(each.get("rank")) is not None or "text" in each]
     if report.launcher != "torchrun":
         for said in members:
@@ -272,18 +272,18 @@ def _told(report: _Report) -> Iterator[LogFailure]:
         return
     first = report.first if report.first and _number(report.first.get("rank")) is not None else None
     if first is not None:
-        text = f"failed first{_how(first)} (torchrun)"
+        text = f"failed first{_exit_text(first)} (torchrun)"
         yield LogFailure("torchrun", text, report.line, _number(first["rank"]), first.get("host", ""))
         return
     if not members:
         text = "a process failed; the report is cut before it names the process (torchrun)"
         yield LogFailure("torchrun", text, report.line)
     for each in members:
-        text = f"failed{_how(each)}; which rank failed first is not reported (torchrun)"
+        text = f"failed{_exit_text(each)}; which rank failed first is not reported (torchrun)"
         yield LogFailure("torchrun", text, report.line, _number(each["rank"]), each.get("host", ""))
 
 
-def _how(member: dict[str, str]) -> str:
+def _exit_text(member: dict[str, str]) -> str:
     code = _number(member.get("exitcode"))
     if code is None:
         return ""
@@ -395,7 +395,7 @@ def _interrupted(text: str, line: int) -> Iterator[LogFailure]:
 
 def _elastic(text: str, line: int) -> Iterator[LogFailure]:
     if found := _ELASTIC.search(text):
-        said = _how({"exitcode": found.group(1)})
+        said = _exit_text({"exitcode": found.group(1)})
         yield LogFailure("torchrun", f"the process with local rank {found.group(2)} failed{said} (torchrun)", line)
 
 

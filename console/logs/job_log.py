@@ -47,7 +47,7 @@ class ChangeSubscription:
         self._come = asyncio.Event()
         self._come.set()
         self._timer: asyncio.TimerHandle | None = None
-        self._again()
+        self._notify_all_later()
 
     def notify(self, *parts: LogSegment) -> None:
         """Mark these segments as grown; with none, another change is announced."""
@@ -64,9 +64,9 @@ class ChangeSubscription:
         await self._come.wait()
         self._come.clear()
 
-    def _again(self) -> None:
+    def _notify_all_later(self) -> None:
         # One timer for all that is waited for: a timeout for each line costs more than the rest of the waiting.
-        self._timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._again)
+        self._timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._notify_all_later)
         self._come.set()
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class JobLog:
         async with aclosing(self._cluster.snapshots()) as pictures:
             async for fleet in pictures:
                 async with self._keeping:
-                    await self._keep(fleet)
+                    await self._follow_snapshot(fleet)
 
     async def _ask_again(self) -> None:
         """Retry refused logs at intervals, even if nothing changes in the cluster."""
@@ -201,9 +201,9 @@ class JobLog:
             await asyncio.sleep(LOOK_AGAIN)
             if any(each.is_retry_due for each in self._followed.values()):
                 async with self._keeping:
-                    await self._keep(self._cluster.fleet)
+                    await self._follow_snapshot(self._cluster.fleet)
 
-    async def _keep(self, fleet: Fleet) -> None:
+    async def _follow_snapshot(self, fleet: Fleet) -> None:
         """Start to follow every container of that snapshot that has started; never runs twice at the same time."""
         jobset = fleet.jobsets.get(self.key)
         if jobset is None:
@@ -213,7 +213,7 @@ class JobLog:
         every = ranks(jobset, fleet)
         self.ranks = len(every)
         if self.uid != jobset.uid:
-            await self._begin(jobset, len(every))
+            await self._open_folder(jobset, len(every))
         for ending in rank_failures(jobset, fleet):  # they cannot be asked once the pods are gone
             await self.kept.record_failure(ending)
         chosen = self._chosen(len(every))
@@ -237,7 +237,7 @@ class JobLog:
                 self._tell(*self.parts)
             self.ready.set()
 
-    async def _begin(self, jobset: JobSet, number: int) -> None:
+    async def _open_folder(self, jobset: JobSet, number: int) -> None:
         """Open the folder of a job in the cluster, and load the stored logs."""
         self.uid = jobset.uid
         note = JobMetadata(

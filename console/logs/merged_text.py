@@ -165,9 +165,9 @@ class MergedText(Text):
         for part in self._parts:
             if self._keep is not None:
                 kept = self._pick(self._kept_of, part)
-                more |= _look(part, kept, each, self._keep)
+                more |= _search_block(part, kept, each, self._keep)
             if self._pattern is not None:
-                more |= _look(part, self._pick(self._matches_of, part), each, self._keep, self._pattern)
+                more |= _search_block(part, self._pick(self._matches_of, part), each, self._keep, self._pattern)
         return more
 
     def _found(self) -> list[FilteredLines]:
@@ -196,7 +196,7 @@ class MergedText(Text):
         return sum(bisect_left(each.times, moment) for each in self._found())
 
 
-def _look(
+def _search_block(
     part: LogSegment,
     picked: FilteredLines,
     lines: int,

@@ -72,15 +72,15 @@ class JobLogStore:
     @classmethod
     def open(cls, root: Path, note: JobMetadata) -> JobLogStore:
         """Create or reopen the folder; OSError if the disk refuses."""
-        folder = root / _safe(note.uid)
+        folder = root / _file_name_part(note.uid)
         make_private(folder)
         if not (folder / "job.json").exists():
             atomic_write(folder / "job.json", msgspec.json.encode(note))
         shelf = cls(folder, note)
-        shelf.private = not shelf._take()
+        shelf.private = not shelf._lock_for_writing()
         return shelf
 
-    def _take(self) -> bool:
+    def _lock_for_writing(self) -> bool:
         """Try to become the only writer of this folder; returns whether that succeeded."""
         self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -97,7 +97,11 @@ class JobLogStore:
 
     def segment_path(self, rank: int, attempt: int, container: str, uid: str) -> Path:
         """The file for that container's lines; its folder is created. OSError if the disk refuses."""
-        file = self._own / f"attempt-{attempt}" / f"{rank:04}.{_safe(container or 'main')}.{_safe(uid or 'pod')}.log"
+        file = (
+            self._own
+            / f"attempt-{attempt}"
+            / f"{rank:04}.{_file_name_part(container or 'main')}.{_file_name_part(uid or 'pod')}.log"
+        )
         make_private(file.parent)
         return file
 
@@ -112,14 +116,14 @@ class JobLogStore:
         """Release the lock; a private copy is merged into the shared files unless another console writes them."""
         if self.private:
             own = self._own
-            if self._take():
-                self._hand_in(own)
+            if self._lock_for_writing():
+                self._merge_private_copy(own)
             shutil.rmtree(own, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
-    def _hand_in(self, own: Path) -> None:
+    def _merge_private_copy(self, own: Path) -> None:
         """Append to the shared files the lines that are newer than their last one."""
         for _, file in sorted(_files(own)):
             common = self.folder / file.relative_to(own)
@@ -151,7 +155,7 @@ class JobLogStore:
         return tuple(found)
 
 
-def _safe(name: str) -> str:
+def _file_name_part(name: str) -> str:
     """The name with all but letters, digits and hyphens replaced by underscores, for use in a file name."""
     return re.sub(r"[^0-9A-Za-z-]", "_", name)
 

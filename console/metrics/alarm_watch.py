@@ -197,9 +197,9 @@ class AlarmWatch:
         ):  # fmt: skip
             held = look.held if kind in _FREES else 0
             alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began))
-            self._keep(alarm, "" if look.running else _why_not_running(look))
+            self._update_alarm(alarm, "" if look.running else _why_not_running(look))
 
-    def _keep(self, alarm: Alarm, ended: str) -> None:
+    def _update_alarm(self, alarm: Alarm, ended: str) -> None:
         """Begin or update an alarm, or end it if `alarm` has no text; `ended`: what ended it, if not its cause."""
         lasting = self._open.pop(alarm.kind, None)
         if not alarm.words:

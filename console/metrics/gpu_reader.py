@@ -98,7 +98,7 @@ class GpuReader:
 
         try:
             while True:
-                self._keep(namespace, name, tasks, readings, _Reader(take, every, source))
+                self._sync_streams(namespace, name, tasks, readings, _Reader(take, every, source))
                 yield GpuBoard(tuple(readings[rank] for rank in sorted(readings)))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(every):
@@ -137,7 +137,7 @@ class GpuReader:
     def _running(self, namespace: str, name: str) -> list[Rank]:
         return [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
 
-    def _keep(
+    def _sync_streams(
         self, namespace: str, name: str, tasks: dict[str, asyncio.Task[None]], readings: dict[int, RankGpus],
         reader: _Reader,
     ) -> None:  # fmt: skip

@@ -388,7 +388,7 @@ class JobProgressReader:
 
         async def one(jobset: JobSet) -> bool:
             async with gate:
-                return await self._look(jobset)
+                return await self._read_progress(jobset)
 
         return any([*changed, *await asyncio.gather(*(one(jobset) for jobset in due))])
 
@@ -407,7 +407,7 @@ class JobProgressReader:
         self._asked[jobset.uid] = now
         return True
 
-    async def _look(self, jobset: JobSet) -> bool:
+    async def _read_progress(self, jobset: JobSet) -> bool:
         pods = [(rank.number, rank.pod) for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
         known = self._printing.get(jobset.uid)
         likely = [each for each in pods if each[0] == known] or list(dict.fromkeys([*pods[:1], *pods[-1:]]))

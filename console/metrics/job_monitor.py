@@ -312,9 +312,9 @@ class JobMonitor:
         for name, pod in wanted.items():
             task = self._tasks.get(name)
             if task is None or (task.done() and time.monotonic() > self._again.get(name, 0.0)):
-                self._tasks[name] = asyncio.create_task(self._hear(name, pod), name=f"listening:{pod.name}")
+                self._tasks[name] = asyncio.create_task(self._open_stream(name, pod), name=f"listening:{pod.name}")
 
-    async def _hear(self, name: tuple[str, int, int], pod: Pod) -> None:
+    async def _open_stream(self, name: tuple[str, int, int], pod: Pod) -> None:
         _, rank, _ = name
         since = self._heard.get(rank, 0.0)
         container = pod.main.name if pod.main else ""

@@ -63,7 +63,7 @@ def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
     return changed
 
 
-async def _hear(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
+async def _read_batch(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
     slices = WorkSlices()
     for number, line in enumerate(batch):
         if number % AT_A_TIME == AT_A_TIME - 1:
@@ -72,7 +72,7 @@ async def _hear(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
 
 
 @asynccontextmanager
-async def _ended(task: asyncio.Task[None]) -> AsyncIterator[None]:
+async def _cancelled_after(task: asyncio.Task[None]) -> AsyncIterator[None]:
     """Cancel the task when the block ends."""
     try:
         yield
@@ -239,7 +239,7 @@ class Measures:
             reader, uid, noted, read = LogReader(measures, log.ranks), log.uid, 0.0, 0
             measured = ranks_to_read(log.ranks)
             bars = asyncio.create_task(self._watch_bars(measures, log), name=f"bars:{name}")
-            async with aclosing(log.lines(measured if once else None)) as batches, _ended(bars):
+            async with aclosing(log.lines(measured if once else None)) as batches, _cancelled_after(bars):
                 async for batch in batches:
                     if log.uid != uid:
                         measures.forget()
@@ -248,7 +248,7 @@ class Measures:
                     mine = batch if measured is None else [line for line in batch if line.rank in measured]
                     changed = await asyncio.to_thread(_take, reader, mine)
                     if not once:
-                        await _hear(measures, batch)
+                        await _read_batch(measures, batch)
                     changed |= await self._tell_endings(measures, log)
                     await self._find_beginning(measures)
                     measures.end_batch()
@@ -256,7 +256,7 @@ class Measures:
                     if once and log.errors and read > LINES_OF_BROKEN:
                         break
                     if changed and not once:
-                        await self._told(measures, log)
+                        await self._publish_change(measures, log)
                         if (now := asyncio.get_running_loop().time()) > noted + NOTE_EVERY:
                             noted = now
                             await self._note(measures)
@@ -264,7 +264,7 @@ class Measures:
             await asyncio.to_thread(reader.close)
             measures.unread = log.errors
             await self._tell_endings(measures, log)
-            await self._told(measures, log)
+            await self._publish_change(measures, log)
             await self._note(measures)
 
     async def _watch_bars(self, measures: JobMeasures, log: JobLog) -> None:
@@ -287,7 +287,7 @@ class Measures:
             pods = [rank.pod for rank in ranks(jobset, self._cluster.fleet) if rank.pod]
             await measures.find_nan_onset(self.glancing.beginnings, jobset.uid, [*pods[-1:], *pods[:1]])
 
-    async def _told(self, measures: JobMeasures, log: JobLog) -> None:
+    async def _publish_change(self, measures: JobMeasures, log: JobLog) -> None:
         """Notify all readers of a change, and store finished tests."""
         self._place_tests(measures, log)
         await self.test_history.store(each for each in measures.tests if each.test.finished or each.test.error)

@@ -68,20 +68,20 @@ async def _version_here(look: CheckContext) -> Verdict:
                       key=numbers)  # fmt: skip
     oldest = kubelets[0] if kubelets else ""
     told = f"Control plane {plane}" + (f", oldest node {oldest}." if oldest else ".")
-    return _judged(told, [each for each in (plane, oldest) if each])
+    return _version_verdict(told, [each for each in (plane, oldest) if each])
 
 
 async def _version_there(look: CheckContext) -> Verdict:
     cluster = await look.gke()
     pools = ", ".join(f"{pool.name} {pool.version}" for pool in cluster.pools)
     told = f"Google: {cluster.version}" + (f"; pools {pools}." if pools else ".")
-    return _judged(told, [cluster.version, *(pool.version for pool in cluster.pools)])
+    return _version_verdict(told, [cluster.version, *(pool.version for pool in cluster.pools)])
 
 
 version = together(_version_here, _version_there)
 
 
-def _judged(told: str, versions: list[str]) -> Verdict:
+def _version_verdict(told: str, versions: list[str]) -> Verdict:
     upgrade = "Upgrade the control plane, then the node pools."
     if any(is_older(each, FLOOR) for each in versions):
         return fail(told, f"The recipes need {FLOOR} or newer.", upgrade)

@@ -116,9 +116,9 @@ async def _reserved(look: CheckContext) -> Verdict:
             for name in pool.reservation.split(",")
             for zone in pool.zones[:1]
         ]
-        others = [f"{pool.name}: {_how(pool)}" for pool in pools if pool not in named]
+        others = [f"{pool.name}: {_provisioning_text(pool)}" for pool in pools if pool not in named]
         return combine(*halves, *([ok(f"Others: {'; '.join(others)}.")] if others else []))
-    told = f"Google: {'; '.join(f'{pool.name}: {_how(pool)}' for pool in pools)}."
+    told = f"Google: {'; '.join(f'{pool.name}: {_provisioning_text(pool)}' for pool in pools)}."
     if any(pool.placement == "COMPACT" for pool in pools):
         return ok(told)
     return warn(told, "No pool takes its machines from a reservation: they may stand apart.")
@@ -141,7 +141,7 @@ async def _dense(look: CheckContext, project: str, pool: str, zone: str, name: s
     return (fail if look.wish.ask.topology == "required" else warn)(told, reason)
 
 
-def _how(pool: GkePool) -> str:
+def _provisioning_text(pool: GkePool) -> str:
     return f"reservation {pool.reservation}" if pool.reservation else pool.dynamic or "no reservation"
 
 

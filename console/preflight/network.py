@@ -179,12 +179,12 @@ def _open(policies: list[PolicyWire], port: int, way: str) -> bool:
     if not about:
         return True
     rules = [rule for spec in about for rule in (spec.ingress if kind == "Ingress" else spec.egress) or ()]
-    return any(_lets(rule, port, kind, policies[0].metadata.namespace or "") for rule in rules)
+    return any(_allows_port(rule, port, kind, policies[0].metadata.namespace or "") for rule in rules)
 
 
-def _lets(rule: RuleWire, port: int, kind: str, namespace: str) -> bool:
+def _allows_port(rule: RuleWire, port: int, kind: str, namespace: str) -> bool:
     peers = rule.from_ if kind == "Ingress" else rule.to
-    if peers and not any(_near(each, namespace) for each in peers):
+    if peers and not any(_includes_namespace(each, namespace) for each in peers):
         return False
     tcp = [each for each in rule.ports or () if (each.protocol or "TCP") == "TCP"]
     return not rule.ports or any(
@@ -193,7 +193,7 @@ def _lets(rule: RuleWire, port: int, kind: str, namespace: str) -> bool:
     )
 
 
-def _near(peer: PeerWire, namespace: str) -> bool:
+def _includes_namespace(peer: PeerWire, namespace: str) -> bool:
     """Whether the peer includes the launch's pods in that namespace."""
     if peer.ip_block is not None:
         return peer.ip_block.get("cidr") in _ALL_PODS and not peer.ip_block.get("except")

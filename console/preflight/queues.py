@@ -112,10 +112,12 @@ async def local_queue(look: CheckContext) -> Verdict:
     if not queue:
         if here:
             return _active(listed, fleet, [fleet.local_queues[namespace, name] for name in here])
-        return warn(listed, "A launch there has no queue to go through.", repair=_make(fleet, namespace, ""))
+        return warn(
+            listed, "A launch there has no queue to go through.", repair=_local_queue_repair(fleet, namespace, "")
+        )
     door = fleet.local_queues.get((namespace, queue))
     if door is None:
-        make = _make(fleet, namespace, queue)
+        make = _local_queue_repair(fleet, namespace, queue)
         fix = f"Choose one of {', '.join(here)}." if here else ""
         return fail(listed, f"{namespace} has no LocalQueue {queue}.", fix, repair=make)
     return _active(listed, fleet, [door])
@@ -133,7 +135,7 @@ def _active(listed: str, fleet: Fleet, doors: list[LocalQueue]) -> Verdict:
     return ok(f"{listed} {', '.join(door.name for door in doors)} {'is' if len(doors) == 1 else 'are'} active.")
 
 
-def _make(fleet: Fleet, namespace: str, name: str) -> Repair | None:
+def _local_queue_repair(fleet: Fleet, namespace: str, name: str) -> Repair | None:
     """A repair that creates a LocalQueue for that ClusterQueue, else for the one with the most GPUs."""
     queues = sorted(fleet.cluster_queues.values(), key=lambda each: (each.name != name, -each.nominal(GPU), each.name))
     if not queues:

@@ -141,7 +141,7 @@ async def fuse_on_host(look: CheckContext) -> Verdict:
 async def bucket_near(look: CheckContext) -> Verdict:
     if not look.wish.buckets:
         return skip("The launch mounts no bucket.") if look.wish.recipe else await _any_near(look)
-    return combine(*[await half_verdict(_near(look, name)) for name in look.wish.buckets], sure=True)
+    return combine(*[await half_verdict(_bucket_location(look, name)) for name in look.wish.buckets], sure=True)
 
 
 async def _any_near(look: CheckContext) -> Verdict:
@@ -154,7 +154,7 @@ async def _any_near(look: CheckContext) -> Verdict:
     return warn(told, f"None lies in {place.region} alone, where the cluster is.")
 
 
-async def _near(look: CheckContext, name: str) -> Verdict:
+async def _bucket_location(look: CheckContext, name: str) -> Verdict:
     place = await look.place()
     try:
         found = await bucket(look, name)
@@ -255,9 +255,9 @@ class _Names:
 
     def roles(self, policy: Mapping[str, Collection[str]]) -> set[str]:
         """Roles granted to the account itself, its namespace, its cluster, or everybody."""
-        return {role for role, names in policy.items() if any(self._mine(each) for each in names)}
+        return {role for role, names in policy.items() if any(self._is_own_principal(each) for each in names)}
 
-    def _mine(self, name: str) -> bool:
+    def _is_own_principal(self, name: str) -> bool:
         ours = name.endswith((*self._ends, f"{self.pool}/*")) or "/kubernetes.cluster/" in name
         return name in self._whole or (bool(self.pool) and self.pool in name and ours)
 

@@ -45,9 +45,9 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
     if jobset.deleting_since or jobset.state is JobState.SUCCEEDED:
         return None
     stem = f"{jobset.name}-"
-    if not any(name.startswith(stem) for name in _killed(fleet).get(jobset.namespace, ())):
+    if not any(name.startswith(stem) for name in _killed_pods(fleet).get(jobset.namespace, ())):
         return None
-    found = _deletions(jobset, _told(jobset, fleet), _names(jobset))
+    found = _deletions(jobset, _events_of_job(jobset, fleet), _names(jobset))
     latest = max((each.attempt for each in found), default=0)
     first = min((each for each in found if each.attempt == latest), key=lambda each: each.time, default=None)
     pod = fleet.pods.get((jobset.namespace, first.pod)) if first else None
@@ -56,7 +56,7 @@ def first_deletion(jobset: JobSet, fleet: Fleet) -> RankFailure | None:
 
 
 @per_snapshot
-def _killed(fleet: Fleet) -> dict[str, list[str]]:
+def _killed_pods(fleet: Fleet) -> dict[str, list[str]]:
     """Namespace -> names of pods whose containers were told to stop (events of reason Killing)."""
     found: dict[str, list[str]] = {}
     for event in fleet.events.values():
@@ -65,7 +65,7 @@ def _killed(fleet: Fleet) -> dict[str, list[str]]:
     return found
 
 
-def _told(jobset: JobSet, fleet: Fleet) -> list[Event]:
+def _events_of_job(jobset: JobSet, fleet: Fleet) -> list[Event]:
     """Events about the JobSet, its Jobs and pods, without those of an earlier JobSet of the same name."""
     stem = f"{jobset.name}-"
     return [

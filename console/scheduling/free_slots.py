@@ -154,7 +154,7 @@ class EligibleNodes:
         fill(tree, pod)
         self._places |= {level: roomiest(places) for level, places in named.items()}
 
-    def _at(self, level: str) -> list[Domain]:
+    def _domains(self, level: str) -> list[Domain]:
         """The domains of a level, roomiest first; empty for an unknown level."""
         if level in LEVELS and level not in self._places:
             self._count((level, HOSTNAME))
@@ -162,17 +162,17 @@ class EligibleNodes:
 
     def slots(self, level: str) -> Mapping[str, int]:
         """How many pods fit now in each domain of the level, roomiest first; without a level: in all."""
-        found = {each.values[-1]: each.state for each in self._at(level or HOSTNAME)}
+        found = {each.values[-1]: each.state for each in self._domains(level or HOSTNAME)}
         return found if level else {"": sum(found.values())}
 
     def capacity(self, level: str) -> Mapping[str, int]:
         """How many pods would fit in each domain of the level if nothing ran."""
-        found = self._capacity[level or HOSTNAME] if self._at(level or HOSTNAME) else {}
+        found = self._capacity[level or HOSTNAME] if self._domains(level or HOSTNAME) else {}
         return found if level else {"": sum(found.values())}
 
     def together(self, pods: int, level: str) -> tuple[str, str] | None:
         """Level and name of the fullest domain that has room for all these pods; None if none has."""
-        places = self._at(level)
+        places = self._domains(level)
         return (level_name(level), best_fit(places, pods).values[-1]) if places and places[0].state >= pods else None
 
     def smallest(self, pods: int) -> tuple[str, str] | None:
@@ -204,7 +204,7 @@ class EligibleNodes:
 
     def spread(self, pods: int, level: str) -> int:
         """The fewest domains of that level that hold the pods; 0 if they do not fit."""
-        chosen, left = spread(self._at(level), pods)
+        chosen, left = spread(self._domains(level), pods)
         return 0 if left > 0 else len(chosen)
 
 

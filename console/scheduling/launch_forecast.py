@@ -187,7 +187,7 @@ def forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
         return Forecast(Verdict.NOW, "needs no GPU")
     if not ask.queue:
         return replace(_without_queue(fleet, ask), need=ask.gpus)
-    return replace(closed_queue_forecast(fleet, ask) or _best(fleet, ask), need=ask.gpus)
+    return replace(closed_queue_forecast(fleet, ask) or _best_flavor_forecast(fleet, ask), need=ask.gpus)
 
 
 def free_quota_gpus(fleet: Fleet, ask: LaunchDemand) -> int:
@@ -203,14 +203,14 @@ def _without_queue(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     """The forecast without a queue, which depends on machines only."""
     if why := unknown_reason(fleet, "nodes", "nodes"):
         return Forecast(Verdict.UNKNOWN, why)
-    found = _found(fleet, "", ask)
+    found = _eligible_nodes(fleet, "", ask)
     if found.total < ask.pods:
         return Forecast(Verdict.NEVER, _too_few(ask, found))
     slots = f"{format_slots(ask.pods, ask.size, free=False)} {'is' if ask.pods == 1 else 'are'} free"
     return Forecast(Verdict.NO_QUEUE, f"no queue: it starts as soon as {slots}; {found.free} now")
 
 
-def _best(fleet: Fleet, ask: LaunchDemand) -> Forecast:
+def _best_flavor_forecast(fleet: Fleet, ask: LaunchDemand) -> Forecast:
     """The best forecast over the flavors of the queue."""
     queue = fleet.cluster_queues["", fleet.local_queues[ask.namespace, ask.queue].cluster_queue]
     flavors = gpu_flavors(queue)
@@ -268,13 +268,13 @@ def _machines(fleet: Fleet, queue: ClusterQueue, flavor: str, ask: LaunchDemand)
     """The nodes that it could use, or why there are none (unknown, or created on demand)."""
     if why := unknown_reason(fleet, "nodes", "nodes") or unknown_reason(fleet, "pods", "pods"):
         return None, why
-    found = _found(fleet, flavor, ask)
+    found = _eligible_nodes(fleet, flavor, ask)
     made = queue.checks and found.total < ask.pods
     why = f"nodes are provisioned when the admission check {', '.join(queue.checks)} requests them"
     return (None, why) if made else (found, "")
 
 
-def _found(fleet: Fleet, flavor: str, ask: LaunchDemand) -> EligibleNodes:
+def _eligible_nodes(fleet: Fleet, flavor: str, ask: LaunchDemand) -> EligibleNodes:
     tolerations = (*ask.tolerations, *ledger(fleet, flavor).flavor.tolerations)
     return eligible_nodes(fleet, ask.size, flavor, ask.node_selector, ask.target_nodes, ask.avoid_nodes, tolerations)
 

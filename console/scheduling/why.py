@@ -55,7 +55,11 @@ def why(workload: Workload, fleet: Fleet) -> Why:
 def _why(fleet: Fleet, key: tuple[str, str]) -> Why:
     workload = fleet.workloads[key]
     draft = _draft(workload, fleet)
-    answer = _settled(workload, fleet, draft) or _queue(workload, fleet, draft) or _delayed(workload, fleet, draft)
+    answer = (
+        _explained_by_state(workload, fleet, draft)
+        or _queue(workload, fleet, draft)
+        or _delayed(workload, fleet, draft)
+    )
     return answer or _pending(workload, fleet, read_message(workload), draft)
 
 
@@ -86,7 +90,7 @@ def _likely_flavor(workload: Workload, fleet: Fleet, queue: str, said: KueueMess
     return refused or best_flavor(fleet, queue, said)
 
 
-def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
+def _explained_by_state(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     """The explanation for states in which the workload does not wait for quota; None for others."""
     state = workload.state
     evicted = condition(workload.conditions, "Evicted")
@@ -95,7 +99,7 @@ def _settled(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     if state is WorkloadState.DEACTIVATED:
         return _deactivated(workload, draft)
     if evicted and evicted.is_true and is_condition_true(workload.conditions, "QuotaReserved"):
-        words = f"{_lost(workload, fleet)}; its pods are being deleted"
+        words = f"{_eviction_text(workload, fleet)}; its pods are being deleted"
         return replace(draft, sentence=words, category=Category.EVICTED, api_text=evicted.message)
     if state is WorkloadState.RESERVED:
         return _explained_by_admission_checks(workload, draft)
@@ -108,7 +112,7 @@ def _message(workload: Workload, kind: str) -> str:
     return said.message if said else ""
 
 
-def _lost(workload: Workload, fleet: Fleet) -> str:
+def _eviction_text(workload: Workload, fleet: Fleet) -> str:
     """Its last eviction, and by whom if it was preempted; empty if there was none."""
     evicted = condition(workload.conditions, "Evicted")
     if evicted is None:
@@ -173,7 +177,7 @@ def _queue(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
 def _delayed(workload: Workload, fleet: Fleet, draft: Why) -> Why | None:
     if workload.requeue_at <= fleet.at:
         return None
-    lost = _lost(workload, fleet) or "lost its quota"
+    lost = _eviction_text(workload, fleet) or "lost its quota"
     wait = workload.requeue_at - fleet.at
     when = f"{wait:.0f} s" if wait < 120 else f"{wait / 60:.0f} min"
     words = f"{lost}; queues again in {when} (attempt {workload.requeue_count + 1})"
@@ -184,16 +188,16 @@ def _pending(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -
     """The explanation for a workload in a working queue: quota, topology, others, or Kueue's message."""
     answer = (
         _strictly_behind(workload, fleet, said, draft)
-        or _named(workload, fleet, said, draft)
+        or _explained_by_message(workload, fleet, said, draft)
         or _explained_by_quota(workload, fleet, said, draft)
     )
     evicted = condition(workload.conditions, "Evicted")
     if evicted and evicted.is_true and evicted.reason in _LOST:
-        answer = replace(answer, sentence=f"{_lost(workload, fleet)}; {answer.sentence}")
-    return _beside(answer, said, workload, fleet)
+        answer = replace(answer, sentence=f"{_eviction_text(workload, fleet)}; {answer.sentence}")
+    return _compared_with_message(answer, said, workload, fleet)
 
 
-def _beside(answer: Why, said: KueueMessage, workload: Workload, fleet: Fleet) -> Why:
+def _compared_with_message(answer: Why, said: KueueMessage, workload: Workload, fleet: Fleet) -> Why:
     """The explanation compared with Kueue's message, which may be outdated."""
     if said.category is None or not said.text or answer.category is Category.UNKNOWN:
         return answer
@@ -219,7 +223,7 @@ def _strictly_behind(workload: Workload, fleet: Fleet, said: KueueMessage, draft
     return replace(answer, sentence=words, category=category)
 
 
-def _named(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
+def _explained_by_message(workload: Workload, fleet: Fleet, said: KueueMessage, draft: Why) -> Why | None:
     """The explanation from Kueue's message; None if the message does not suffice."""
     wish = topology_demand_of(workload)
     fits = draft.account is not None and 0 < draft.need <= draft.account.free

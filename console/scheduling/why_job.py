@@ -127,10 +127,10 @@ def why_refused(event: Event) -> Why:
     said = event.message.removeprefix("Error creating: ").strip()
     short = re.sub(r'^pods "[^"]*" is forbidden: ', "", said).rstrip(".")
     words = f"its pods are refused: {short}"
-    return Why(words, Category.REFUSED, api_text=said, next=_next(said, event.namespace))
+    return Why(words, Category.REFUSED, api_text=said, next=_next_step(said, event.namespace))
 
 
-def _next(said: str, namespace: str) -> str:
+def _next_step(said: str, namespace: str) -> str:
     for pattern, words in _NEXT:
         if found := pattern.search(said):
             return words.format(*found.groups(), namespace=namespace)
@@ -215,7 +215,9 @@ def _crashing(rank: Rank, fleet: Fleet) -> str:
     if waiting is None or not waiting.last_exit_code:
         return ""
     why_ended = f" ({waiting.last_reason})" if waiting.last_reason not in {"", "Error"} else ""
-    return f"pod {rank.number} keeps ending with exit code {waiting.last_exit_code}{why_ended}{_on(rank.node)}"
+    return (
+        f"pod {rank.number} keeps ending with exit code {waiting.last_exit_code}{why_ended}{_on_node_text(rank.node)}"
+    )
 
 
 def _other(rank: Rank, fleet: Fleet) -> str:
@@ -259,11 +261,11 @@ def _of_pods(jobset: JobSet, fleet: Fleet) -> Why:
     for trouble, some in (*((each, there) for each in _TROUBLES), (_ABSENT, absent)):
         hit = [(rank, said) for rank in some if (said := trouble.of(rank, fleet))]
         if hit:
-            return _told(jobset, trouble, hit, len(found))
+            return _explain_trouble(jobset, trouble, hit, len(found))
     return Why("", Category.RUNNING)
 
 
-def _told(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of: int) -> Why:
+def _explain_trouble(jobset: JobSet, trouble: _Trouble, hit: Sequence[tuple[Rank, str]], of: int) -> Why:
     rank, said = min(hit, key=lambda each: each[0].ended.finished if each[0].ended else 0.0)
     category, again = trouble.category, ""
     if jobset.restarts or category is Category.RESTARTING:
@@ -281,12 +283,12 @@ def _ending(rank: Rank) -> str:
     ended, pod = rank.ended, rank.pod
     if ended and ended.exit_code:
         reason = f" ({ended.reason})" if ended.reason not in {"", "Error"} else ""
-        return f"pod {rank.number} ended first with exit code {ended.exit_code}{reason}{_on(rank.node)}"
+        return f"pod {rank.number} ended first with exit code {ended.exit_code}{reason}{_on_node_text(rank.node)}"
     reason = (pod.reason or pod.message or "no reason given") if pod else "no reason given"
-    return f"pod {rank.number} failed first ({reason}){_on(rank.node)}"
+    return f"pod {rank.number} failed first ({reason}){_on_node_text(rank.node)}"
 
 
-def _on(node: str) -> str:
+def _on_node_text(node: str) -> str:
     return f" on {node}" if node else ""
 
 

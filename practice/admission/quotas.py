@@ -28,7 +28,7 @@ def check(storage: Storage, resource: Resource, obj: Object) -> None:
     if not resource.namespaced:
         return
     namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
-    for quota in _kept(storage, namespace):
+    for quota in _enforced_quotas(storage, namespace):
         hard = amounts(quota["spec"]["hard"])
         label = quota["metadata"]["name"]
         if lacking := _unsaid(resource, obj, hard):
@@ -57,7 +57,7 @@ def written(values: Amounts) -> dict[str, str]:
     return {name: words(value) for name, value in sorted(values.items())}
 
 
-def _kept(storage: Storage, namespace: str) -> list[Object]:
+def _enforced_quotas(storage: Storage, namespace: str) -> list[Object]:
     quotas = storage.list(RESOURCEQUOTAS, namespace)
     return [each for each in quotas if not (each["spec"].get("scopes") or each["spec"].get("scopeSelector"))]
 

@@ -59,7 +59,7 @@ class Lists:
         matches = selection(query, resource)
         token = query.get("continue", "")
         objects, version, start = (
-            self._resume(resource, namespace, token) if token else self._begin(resource, namespace, query)
+            self._resume(resource, namespace, token) if token else self._start_list(resource, namespace, query)
         )
         limit = number(query, "limit") or 0
         meta: Object = {"resourceVersion": str(version)}
@@ -72,7 +72,9 @@ class Lists:
                 found.append(objects[at])
         return found, meta
 
-    def _begin(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> tuple[list[Object], int, int]:
+    def _start_list(
+        self, resource: Resource, namespace: str, query: Mapping[str, str]
+    ) -> tuple[list[Object], int, int]:
         newest = self._storage.version
         asked = resource_version(query)
         if asked > newest:

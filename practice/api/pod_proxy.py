@@ -30,7 +30,7 @@ async def proxied(
 ) -> web.Response:
     """Forward one request to a pod and return its response; ApiError 503 if nothing answers."""
     _, _, path = target.subresource.partition("/")
-    name, port = _named(target.name)
+    name, port = _split_name(target.name)
     check_access(account, _VERBS.get(request.method, "delete"), replace(target, name=name, subresource="proxy"))
     pod = storage.get(PODS, target.namespace, name)
     port = port or _first_port(pod["spec"]["containers"])
@@ -46,7 +46,7 @@ async def proxied(
     return web.Response(status=status, body=body, headers={"Content-Type": headers.get("content-type", "text/plain")})
 
 
-def _named(text: str) -> tuple[str, int]:
+def _split_name(text: str) -> tuple[str, int]:
     """Return the name and the port, 0 if none is given, of ``NAME``, ``NAME:PORT`` or ``SCHEME:NAME:PORT``."""
     parts = text.split(":")
     if len(parts) == 3:

@@ -79,14 +79,14 @@ class ControlPlane:
         self._queue[controller, key] = None
         if not self._turning:
             self._turning = True
-            self.clock.soon(self._turn)
+            self.clock.soon(self._reconcile_next)
 
     def _notice(self, event: Event) -> None:
         for controller, keys in self._watchers.get(event.resource, ()):
             for key in keys(event.object):
                 self.enqueue(controller, key)
 
-    def _turn(self) -> None:
+    def _reconcile_next(self) -> None:
         for _ in range(_TURN_LIMIT):
             if not self._queue:
                 self._turning = False
@@ -105,4 +105,4 @@ class ControlPlane:
                 raise
             else:
                 self._pauses.pop((controller, key), None)
-        self.clock.soon(self._turn)
+        self.clock.soon(self._reconcile_next)

@@ -163,7 +163,7 @@ class Jobs(Controller):
                 self._refused[key] = pause, self.clock.now() + pause
                 self.look_again(key, pause)
                 return made
-            self._say(job, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
+            self._record_event(job, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
         self._refused.pop(key, None)
         return len(indexes)
 
@@ -188,7 +188,7 @@ class Jobs(Controller):
     def _delete_pod(self, job: Object, pod: Object) -> None:
         with suppress(ApiError):  # gone already
             self.storage.delete(PODS, *key_of(pod))
-            self._say(job, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+            self._record_event(job, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
 
     def _note_suspension(self, job: Object, *, suspended: bool) -> None:
         found = condition(job, "Suspended")
@@ -230,14 +230,14 @@ class Jobs(Controller):
     def _tell(self, new: Object, old: Object) -> None:
         before, after = condition(old, "Suspended"), condition(new, "Suspended")
         if after is not None and (before is None or before["status"] != after["status"]):
-            self._say(new, "Suspended" if after["status"] == "True" else "Resumed", after["message"])
+            self._record_event(new, "Suspended" if after["status"] == "True" else "Resumed", after["message"])
         if is_true(new, "Complete"):
-            self._say(new, "Completed", "Job completed")
+            self._record_event(new, "Completed", "Job completed")
         failure = condition(new, "Failed")
         if failure is not None:
             self.record(new, "Warning", failure["reason"], failure["message"], source="job-controller")
 
-    def _say(self, job: Object, reason: str, message: str) -> None:
+    def _record_event(self, job: Object, reason: str, message: str) -> None:
         self.record(job, "Normal", reason, message, source="job-controller")
 
     def _release(self, pods: list[Object]) -> None:

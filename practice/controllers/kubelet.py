@@ -57,7 +57,7 @@ class Kubelets(Controller):
             self._stop(pod, run)
         elif run is None and pod["status"].get("phase") not in ("Succeeded", "Failed"):
             if self.storage.find(NODES, "", pod["spec"]["nodeName"]) is not None:
-                self._runs[uid] = run = PodRun(self._host, pod, self._gone)
+                self._runs[uid] = run = PodRun(self._host, pod, self._finish_deleted_pod)
                 run.begin()
         elif run is not None:
             self._drive(pod, run)
@@ -71,7 +71,7 @@ class Kubelets(Controller):
         left = seconds_of(pod["metadata"]["deletionTimestamp"]) - self.clock.now()
         run.stop(left if pod["metadata"].get("deletionGracePeriodSeconds") else 0.0)
 
-    def _gone(self, run: PodRun) -> None:
+    def _finish_deleted_pod(self, run: PodRun) -> None:
         """Record the end of a deleted pod's containers, and remove the pod shortly after."""
         if self._of(run) is not None:
             run.report()

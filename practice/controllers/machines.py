@@ -54,15 +54,15 @@ class Replacements(Controller):
         if not self.clock.live:
             return
         if not labels.get(_RESERVED):
-            self.clock.after(_STEPS[0][0], lambda: self._say(key, "Error"))
+            self.clock.after(_STEPS[0][0], lambda: self._record_event(key, "Error"))
             return
         after = 0.0
         for seconds, word in _STEPS:
             after += seconds
-            self.clock.after(after, partial(self._say, key, word))
+            self.clock.after(after, partial(self._record_event, key, word))
         self.clock.after(after + _REPLACED, lambda: self._replace(key))
 
-    def _say(self, key: Key, word: str) -> None:
+    def _record_event(self, key: Key, word: str) -> None:
         def say(node: Object) -> None:
             node["metadata"].setdefault("labels", {})[_STATUS] = word
             if word == "PodsEvicted":

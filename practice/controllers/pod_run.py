@@ -71,7 +71,7 @@ class PodRun:
         self.stopping = True
         alive = [run for run in (*self.init, *self.main) if run.running]
         for run in alive:
-            self._say("Killing", f"Stopping container {run.name}", run)
+            self._record_event("Killing", f"Stopping container {run.name}", run)
         code, delay = (_TERMINATED, min(_STOP_SECONDS, grace)) if grace else (_KILLED, 0.0)
 
         def kill() -> None:
@@ -93,7 +93,9 @@ class PodRun:
     def _specs(self, kind: str) -> list[Object]:
         return [dict(spec) for spec in self.pod["spec"].get(kind) or ()]
 
-    def _say(self, reason: str, message: str, run: ContainerRun | None = None, *, kind: str = "Normal") -> None:
+    def _record_event(
+        self, reason: str, message: str, run: ContainerRun | None = None, *, kind: str = "Normal"
+    ) -> None:
         field = ""
         if run is not None:
             field = f"spec.{'initContainers' if run in self.init else 'containers'}{{{run.name}}}"
@@ -105,7 +107,7 @@ class PodRun:
         storage = self._host.storage
         why = missing_volume(self.pod, storage) or self._host.buckets.why_not(self.pod, storage)
         if why:
-            self._say("FailedMount", why, kind="Warning")
+            self._record_event("FailedMount", why, kind="Warning")
             self._clock.after(_RETRY_SECONDS, self._mount)
             return
         self._sandbox = True
@@ -117,12 +119,12 @@ class PodRun:
         image, policy = str(run.spec.get("image", "")), run.spec.get("imagePullPolicy")
         node = self.pod["spec"]["nodeName"]
         if policy != "Always" and self._host.has(node, image):
-            self._say(
+            self._record_event(
                 "Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod', run
             )
             self._clock.after(0.1, lambda: self._create(run))
             return
-        self._say("Pulling", f'Pulling image "{image}"', run)
+        self._record_event("Pulling", f'Pulling image "{image}"', run)
         if why := self._host.registries.why_not(image):
             self._clock.after(_REFUSED_SECONDS, lambda: self._not_pulled(run, image, why))
             return
@@ -135,7 +137,7 @@ class PodRun:
                 f'Successfully pulled image "{image}" in {took} ({took} including waiting). Image size: {size} bytes.'
             )
             if not self.stopping:
-                self._say("Pulled", text, run)
+                self._record_event("Pulled", text, run)
                 self._create(run)
 
         self._clock.after(seconds or _CACHED_PULL_SECONDS, pulled)
@@ -145,8 +147,8 @@ class PodRun:
         if self.stopping:
             return
         pause = self._pauses[run.name] = min(2 * self._pauses.get(run.name, _BACKOFF_SECONDS / 2), _BACKOFF_MOST)
-        self._say("Failed", f'Failed to pull image "{image}": {why}', run, kind="Warning")
-        self._say("Failed", "Error: ErrImagePull", run, kind="Warning")
+        self._record_event("Failed", f'Failed to pull image "{image}": {why}', run, kind="Warning")
+        self._record_event("Failed", "Error: ErrImagePull", run, kind="Warning")
         run.wait("ErrImagePull", why)
         self.report()
 
@@ -154,8 +156,8 @@ class PodRun:
             if self.stopping:
                 return
             text = f'Back-off pulling image "{image}"'
-            self._say("BackOff", text, run)
-            self._say("Failed", "Error: ImagePullBackOff", run, kind="Warning")
+            self._record_event("BackOff", text, run)
+            self._record_event("Failed", "Error: ImagePullBackOff", run, kind="Warning")
             run.wait("ImagePullBackOff", f"{text}: ErrImagePull: {why}")
             self.report()
             self._clock.after(pause - _NEXT_LOOK_SECONDS, lambda: None if self.stopping else self._pull(run))
@@ -170,7 +172,7 @@ class PodRun:
             env = environment(pod, run.spec, self._host.storage)
         except MissingReferenceError as error:
             run.wait("CreateContainerConfigError", str(error))
-            self._say("Failed", f"Error: {error}", run, kind="Warning")
+            self._record_event("Failed", f"Error: {error}", run, kind="Warning")
             self.report()
             self._clock.after(_RETRY_SECONDS, lambda: self._create(run))
             return
@@ -180,8 +182,8 @@ class PodRun:
             argv, env, pod, self._host.room(self.pod), self._host.random_of(self.pod, run.restarts),
             self._clock.now, run.restarts, notes,
         )  # fmt: skip
-        self._say("Created", "Container created", run)
-        self._say("Started", "Container started", run)
+        self._record_event("Created", "Container created", run)
+        self._record_event("Started", "Container started", run)
         run.start(choose(argv, env, init=run in self.init), place)
         self.report()
 
@@ -203,7 +205,7 @@ class PodRun:
     def _main_ended(self, run: ContainerRun) -> None:
         if self.stopping:
             return
-        if self._again(run):
+        if self._is_restarted(run):
             self._restart_later(run)
         self.report()
 
@@ -217,7 +219,9 @@ class PodRun:
         where = f"{self.key[1]}_{self.key[0]}({self.pod['metadata']['uid']})"
         text = f"back-off {delay:.0f}s restarting failed container={run.name} pod={where}"
         run.wait("CrashLoopBackOff", text)
-        self._say("BackOff", f"Back-off restarting failed container {run.name} in pod {where}", run, kind="Warning")
+        self._record_event(
+            "BackOff", f"Back-off restarting failed container {run.name} in pod {where}", run, kind="Warning"
+        )
         self._clock.after(delay, lambda: self._pull(run))
 
     def _status(self, status: Object) -> None:
@@ -238,7 +242,7 @@ class PodRun:
         status["conditions"] = [self._condition(*item) for item in self._conditions().items()] + kept
 
     def phase(self) -> str:
-        codes = [None if self._again(run) else run.exit_code for run in self.main]
+        codes = [None if self._is_restarted(run) else run.exit_code for run in self.main]
         if any(code for code in [run.exit_code for run in self.init]) and self._never():
             return "Failed"
         if all(code is not None for code in codes):
@@ -246,7 +250,7 @@ class PodRun:
         begun = any(run.running or run.exit_code is not None or run.restarts for run in self.main)
         return "Running" if begun else "Pending"
 
-    def _again(self, run: ContainerRun) -> bool:
+    def _is_restarted(self, run: ContainerRun) -> bool:
         """Whether an ended main container is to be restarted."""
         policy = self.pod["spec"].get("restartPolicy")
         if self.forced_phase or self.stopping:

@@ -22,9 +22,9 @@ class Quotas(Controller):
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow quotas and the kinds that they may count."""
-        return {kind: self._beside for kind in RESOURCES if kind.namespaced and kind is not EVENTS}
+        return {kind: self._quotas_of_namespace for kind in RESOURCES if kind.namespaced and kind is not EVENTS}
 
-    def _beside(self, obj: Object) -> list[Key]:
+    def _quotas_of_namespace(self, obj: Object) -> list[Key]:
         return [key_of(quota) for quota in self.storage.list(RESOURCEQUOTAS, obj["metadata"]["namespace"])]
 
     def reconcile(self, key: Key) -> None:

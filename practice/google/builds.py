@@ -119,9 +119,9 @@ class Yard:
         lines = list(self._script(build))
         if why := self.world.failing.get(KIND, ""):
             lines = [*lines[: len(lines) // 2], Printed(f"ERROR: {why}", 0.5, why)]
-        self._say(build, iter(lines), build.timeout.total_seconds())
+        self._print_lines(build, iter(lines), build.timeout.total_seconds())
 
-    def _say(self, build: api.Build, lines: Iterator[Printed], left: float) -> None:
+    def _print_lines(self, build: api.Build, lines: Iterator[Printed], left: float) -> None:
         """Print the next line of a build, and schedule the following ones."""
         line = next(lines, None)
         if line is None:
@@ -141,7 +141,7 @@ class Yard:
                 self._print(build, f"ERROR: {why}")
                 self._end(build, STATUS.FAILURE, line.fails)
                 return
-            self._say(build, lines, left - line.seconds)
+            self._print_lines(build, lines, left - line.seconds)
 
         self._later(build.id, line.seconds, come)
 

@@ -40,13 +40,13 @@ class _Manager:
         return api.ListClustersResponse(clusters=found)
 
     async def get_cluster(self, request: api.GetClusterRequest) -> api.Cluster:
-        return self.work.cluster(*_named(request.name))
+        return self.work.cluster(*_split_path(request.name))
 
     async def list_pools(self, request: api.ListNodePoolsRequest) -> api.ListNodePoolsResponse:
-        return api.ListNodePoolsResponse(node_pools=self.work.cluster(*_named(request.parent)).node_pools)
+        return api.ListNodePoolsResponse(node_pools=self.work.cluster(*_split_path(request.parent)).node_pools)
 
     async def get_pool(self, request: api.GetNodePoolRequest) -> api.NodePool:
-        return self.work.pool(self.work.cluster(*_named(request.name)), _parts(request.name)[4])
+        return self.work.pool(self.work.cluster(*_split_path(request.name)), _parts(request.name)[4])
 
     async def list_operations(self, request: api.ListOperationsRequest) -> api.ListOperationsResponse:
         project, location, *_ = _parts(request.parent)
@@ -77,14 +77,14 @@ class _Manager:
         return self.work.scale(_parts(request.name)[0], cluster, pool, wish)
 
     async def update(self, request: api.UpdateClusterRequest) -> api.Operation:
-        project, location, name = _named(request.name)
+        project, location, name = _split_path(request.name)
         cluster = self.work.cluster(project, location, name)
         self.work.check_free(project, cluster)
         return self.work.update(project, cluster, request.update)
 
     def _free(self, request: Any) -> tuple[api.Cluster, api.NodePool]:
         """The request's cluster and pool; an error while another operation is running."""
-        project, location, name = _named(request.name)
+        project, location, name = _split_path(request.name)
         cluster = self.work.cluster(project, location, name)
         pool = self.work.pool(cluster, _parts(request.name)[4])
         self.work.check_free(project, cluster)
@@ -114,6 +114,6 @@ def _parts(path: str) -> tuple[str, str, str, str, str]:
     return project, location, kind, name, pool
 
 
-def _named(path: str) -> tuple[str, str, str]:
+def _split_path(path: str) -> tuple[str, str, str]:
     project, location, _, name, _ = _parts(path)
     return project, location, name

@@ -74,7 +74,7 @@ class Shelf:
         return digest
 
 
-def _found(things: dict[str, ThingT], name: str) -> ThingT:
+def _find(things: dict[str, ThingT], name: str) -> ThingT:
     if name not in things:
         raise missing(name)
     return things[name]
@@ -89,7 +89,7 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
         return api.ListRepositoriesResponse(repositories=page, next_page_token=token)
 
     async def repository(request: api.GetRepositoryRequest) -> api.Repository:
-        return _found(shelf.repositories, request.name)
+        return _find(shelf.repositories, request.name)
 
     async def create(request: api.CreateRepositoryRequest) -> Operation:
         path = f"{request.parent}/repositories/{request.repository_id}"
@@ -108,16 +108,16 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
         return told(world.work("CREATE_REPOSITORY", f"{request.parent}/", _CREATING, end, api.OperationMetadata()))
 
     async def images(request: api.ListDockerImagesRequest) -> api.ListDockerImagesResponse:
-        _found(shelf.repositories, request.parent)
+        _find(shelf.repositories, request.parent)
         found = [each for path, each in shelf.images.items() if path.startswith(f"{request.parent}/")]
         page, token = world.paged(found, request.page_size, request.page_token)
         return api.ListDockerImagesResponse(docker_images=page, next_page_token=token)
 
     async def image(request: api.GetDockerImageRequest) -> api.DockerImage:
-        return _found(shelf.images, request.name)
+        return _find(shelf.images, request.name)
 
     async def policy(request: GetIamPolicyRequest) -> Policy:
-        _found(shelf.repositories, request.resource)
+        _find(shelf.repositories, request.resource)
         bindings = shelf.bindings.get(request.resource, {})
         return Policy(bindings=[Binding(role=role, members=names) for role, names in bindings.items()])
 

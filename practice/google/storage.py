@@ -44,7 +44,7 @@ class _Asked:
     name: str = ""
 
 
-class _Desk:
+class _StorageApi:
     def __init__(self, world: PracticeGoogle) -> None:
         self.world, self.vault = world, world.part(Vault)
 
@@ -240,7 +240,7 @@ def _answering(handler: Callable[[web.Request], Awaitable[web.Response]]) -> Cal
 
 
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    desk = _Desk(world)
+    desk = _StorageApi(world)
     base = "/storage/v1/b"
     return [
         web.get(base, _answering(desk.buckets)),

@@ -21,7 +21,7 @@ def _code(error: OSError) -> int:
     return int(SFTPServer.convert_errno(error.errno or 0))
 
 
-def _told(work: Callable[[], object]) -> int:
+def _status_of(work: Callable[[], object]) -> int:
     """Perform an operation and return SFTP's status code."""
     try:
         work()
@@ -54,14 +54,14 @@ class _File(SFTPHandle):
                 done = os.write(self._descriptor, left) if self._appends else os.pwrite(self._descriptor, left, at)
                 left, at = left[done:], at + done
 
-        return _told(write)
+        return _status_of(write)
 
     def stat(self) -> SFTPAttributes | int:
         return SFTPAttributes.from_stat(os.fstat(self._descriptor))
 
     def chattr(self, attr: SFTPAttributes) -> int:
         """Change size, mode or times."""
-        return _told(lambda: _change(self._descriptor, attr))
+        return _status_of(lambda: _change(self._descriptor, attr))
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -116,33 +116,33 @@ class PodFiles(paramiko.SFTPServerInterface):
             return _code(error)
 
     def remove(self, path: str) -> int:
-        return _told(self._path(path).unlink)
+        return _status_of(self._path(path).unlink)
 
     def rename(self, oldpath: str, newpath: str) -> int:
         """Rename, unless the target exists."""
         target = self._path(newpath)
         if target.exists():
             return int(SFTP_FAILURE)
-        return _told(lambda: self._path(oldpath).rename(target))
+        return _status_of(lambda: self._path(oldpath).rename(target))
 
     def posix_rename(self, oldpath: str, newpath: str) -> int:
         """Rename, replacing an existing target."""
-        return _told(lambda: self._path(oldpath).replace(self._path(newpath)))
+        return _status_of(lambda: self._path(oldpath).replace(self._path(newpath)))
 
     def mkdir(self, path: str, attr: SFTPAttributes) -> int:
         mode = attr.st_mode & 0o7777 if attr.st_mode is not None else 0o755
-        return _told(lambda: self._path(path).mkdir(mode))
+        return _status_of(lambda: self._path(path).mkdir(mode))
 
     def rmdir(self, path: str) -> int:
         """Delete an empty folder."""
-        return _told(self._path(path).rmdir)
+        return _status_of(self._path(path).rmdir)
 
     def chattr(self, path: str, attr: SFTPAttributes) -> int:
         """Change size, mode or times."""
-        return _told(lambda: _change(self._path(path), attr))
+        return _status_of(lambda: _change(self._path(path), attr))
 
     def symlink(self, target_path: str, path: str) -> int:
-        return _told(lambda: self._path(path).symlink_to(target_path))
+        return _status_of(lambda: self._path(path).symlink_to(target_path))
 
     def readlink(self, path: str) -> str | int:
         try:

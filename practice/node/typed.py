@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     """Print what the program would print; return its exit code."""
     root, gpus, program, words = Path(argv[0]), int(argv[1]), argv[3], argv[4:]
     if not program.startswith("mpi"):
-        return _test(program, words, [os.environ.get("HOSTNAME", "localhost")], _number(words, "-g", 1))
+        return _print_test(program, words, [os.environ.get("HOSTNAME", "localhost")], _number(words, "-g", 1))
     hosts = _hosts(root, words) or [(os.environ.get("HOSTNAME", "localhost"), gpus)]
     ranks = [name for name, slots in hosts for _ in range(slots)]
     count = _number(words, "-np", 0) or _number(words, "-n", 0) or len(ranks)
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     found = _TEST.search(whole)
     if found:
         inner = shlex.split(whole[found.end() :].strip("'\""))
-        return _test(found[1], inner, ranks[:count], 1)
+        return _print_test(found[1], inner, ranks[:count], 1)
     if words and (words[-1] == "hostname" or words[-1].endswith("hostname'")):
         _say("\n".join(name.split(".")[0] for name in ranks[:count]))
         return 0
@@ -59,7 +59,7 @@ def _hosts(root: Path, words: list[str]) -> list[tuple[str, int]]:
     return [(row[0], int(dict(part.split("=") for part in row[1:]).get("slots", "1"))) for row in rows]
 
 
-def _test(program: str, words: list[str], hosts: list[str], each: int) -> int:
+def _print_test(program: str, words: list[str], hosts: list[str], each: int) -> int:
     """Print the table of a test; `hosts` has one name per rank, and each rank has `each` GPUs."""
     ranks = len(hosts) * each
     if program != "all_reduce_perf":

@@ -53,7 +53,7 @@ def _table(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
         yield Say(f"invalid size specified: {error}")
         yield Exit(1)
         return
-    note, header, rows = _worked_out(place, hosts, sizes) or _recorded(sizes, hosts[0])
+    note, header, rows = _calculated_table(place, hosts, sizes) or _recorded_table(sizes, hosts[0])
     yield Say(f"# practice cluster: {note}")
     yield Wait(1.5)
     for line in header:
@@ -64,7 +64,7 @@ def _table(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
             place.room.post(HUNG, place.rank if alone(place) else place.nodes - 1)
             yield Wait(10.0**8)
         yield Wait(pace(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
-        shown.append(row if number != wrong else _spoilt(row))
+        shown.append(row if number != wrong else _with_wrong_values(row))
         yield Say(shown[-1])
     if missing := len(sizes) - len(rows):
         yield Say(f"# practice cluster: {missing} of {len(sizes)} sizes are left out, there is no recording of them")
@@ -78,7 +78,9 @@ def _table(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
         yield Exit(1)
 
 
-def _worked_out(place: Place, hosts: Sequence[str], sizes: list[int]) -> tuple[str, Sequence[str], list[str]] | None:
+def _calculated_table(
+    place: Place, hosts: Sequence[str], sizes: list[int]
+) -> tuple[str, Sequence[str], list[str]] | None:
     """Return (lines above the table, header, rows), calculated; None if the job has too few GPUs."""
     ranks = len(hosts) * place.gpus
     if ranks < worked_out.FROM_RANKS:
@@ -89,7 +91,7 @@ def _worked_out(place: Place, hosts: Sequence[str], sizes: list[int]) -> tuple[s
     return worked_out.NOTE, worked_out.header(hosts, place.gpus), rows
 
 
-def _recorded(sizes: list[int], host: str) -> tuple[str, Sequence[str], list[str]]:
+def _recorded_table(sizes: list[int], host: str) -> tuple[str, Sequence[str], list[str]]:
     """Return (lines above the table, header, rows) from the recording, which has only some sizes."""
     note = f"this table is a recording on {NCCL_SOURCE}; it is not the speed of this cluster"
     rows = all_reduce_rows()
@@ -138,7 +140,7 @@ def _average(rows: list[str]) -> str:
     return f"{sum(values) / len(values):g}" if values else "0"
 
 
-def _spoilt(row: str) -> str:
+def _with_wrong_values(row: str) -> str:
     """Return the row with wrong values in its out-of-place half."""
     start, end = [found.span() for found in re.finditer(r"\S+", row)][8]
     return f"{row[: end - len(str(_WRONG))]}{_WRONG}{row[end:]}" if end - start == 1 else row

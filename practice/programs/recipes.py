@@ -127,7 +127,7 @@ def _section(
         if "ran" in event:
             yield from programs.get(event["ran"], _not_known(event["ran"]))(place)
         elif "each" in event:
-            yield from _each(event, place)
+            yield from _print_per_pod(event, place)
         else:
             yield Say(_filled(event["say"], place.env | {"ARGUMENTS": _arguments(place)}))
             yield from _waits(event["say"], name, place)
@@ -149,7 +149,7 @@ def _waits(line: str, step: str, place: Place) -> Iterator[Step]:
         yield Exit(int(place.room.facts["exit code"]))
 
 
-def _each(event: Mapping[str, str], place: Place) -> Iterator[Step]:
+def _print_per_pod(event: Mapping[str, str], place: Place) -> Iterator[Step]:
     """Print a line for each pod; index 0 finds the others when their sshd is up."""
     for index, name in enumerate(workers(place)):
         text = _filled(event["each"], place.env | {"POD": name, "HOST": name.partition(".")[0]})

@@ -273,7 +273,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
     async with session.alarms.job(namespace, name) as watched:
         telling = asyncio.create_task(print_alarms(session, name, watched))
         try:
-            job = await _ended(session, namespace, name)
+            job = await _wait_until_ended(session, namespace, name)
             try:  # its last lines may tell of what its state does not
                 async with asyncio.timeout(READ_OUT):
                     await telling
@@ -291,7 +291,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
     return 1 if job.state is not JobState.SUCCEEDED else ALARM if spoilt else 0
 
 
-async def _ended(session: Session, namespace: str, name: str) -> JobSet:
+async def _wait_until_ended(session: Session, namespace: str, name: str) -> JobSet:
     """Wait for the job's end, printing each state. NotFound if it is deleted."""
     last: JobState | None = None
     waits = ""

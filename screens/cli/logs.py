@@ -65,7 +65,7 @@ async def tail_then_follow(
     new: list[RankLine] = []
     places = itertools.count()
     began, until = time.time(), time.monotonic() + CATCHES_UP
-    coming = _next(lines)
+    coming = _next_batch(lines)
     try:
         while await _more_is_there(coming, log, until if follow else None) and (batch := coming.result()) is not None:
             for line in batch:
@@ -73,12 +73,12 @@ async def tail_then_follow(
                     new.append(line)
                 else:
                     last[line.rank].append((next(places), line))
-            coming = _next(lines)
+            coming = _next_batch(lines)
         in_order = sorted(chain.from_iterable(last.values()), key=itemgetter(0))
         yield [*(line for _, line in in_order), *new]
         while (batch := await coming) is not None:
             yield batch
-            coming = _next(lines)
+            coming = _next_batch(lines)
     finally:
         coming.cancel()
         await asyncio.gather(coming, return_exceptions=True)
@@ -86,7 +86,7 @@ async def tail_then_follow(
 
 async def with_pauses(lines: AsyncGenerator[list[RankLine], None]) -> AsyncGenerator[list[RankLine], None]:
     """Yield the batches of `lines`, and an empty one when none has come for a moment."""
-    coming = _next(lines)
+    coming = _next_batch(lines)
     try:
         while True:
             await asyncio.wait({coming}, timeout=_QUIET)
@@ -96,14 +96,14 @@ async def with_pauses(lines: AsyncGenerator[list[RankLine], None]) -> AsyncGener
                 return
             else:
                 yield batch
-                coming = _next(lines)
+                coming = _next_batch(lines)
     finally:
         coming.cancel()
         await asyncio.gather(coming, return_exceptions=True)
         await lines.aclose()
 
 
-def _next(lines: AsyncGenerator[list[RankLine], None]) -> asyncio.Future[list[RankLine] | None]:
+def _next_batch(lines: AsyncGenerator[list[RankLine], None]) -> asyncio.Future[list[RankLine] | None]:
     return asyncio.ensure_future(anext(lines, None))
 
 
@@ -175,7 +175,7 @@ class AgreedPrinter:
         self._any = self._any or bool(came)
         if self._any and not self._caught_up and self._is_caught_up(came):
             self._caught_up = True
-            self._settle()
+            self._date_by_timestamps()
         self._print(time.monotonic() - SETTLES)
 
     def _is_caught_up(self, came: list[RankLine]) -> bool:
@@ -184,7 +184,7 @@ class AgreedPrinter:
             return all(line.time >= self._began for line in came)
         return not came and not self._log.coverage.waiting and not self._log.coverage.reconnecting
 
-    def _settle(self) -> None:
+    def _date_by_timestamps(self) -> None:
         """Date the earlier lines by their timestamps instead of their arrival."""
         ago = time.time() - time.monotonic()
         self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))

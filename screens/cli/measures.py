@@ -68,12 +68,12 @@ async def nccl(options: NcclOptions) -> int:
         job = await _measured(session, options.job)
         kept = await session.measures.test_history.read()
         if not job.tests:
-            raise _nothing(options.job, job, "nccl", "table of nccl-tests")
+            raise _no_results_error(options.job, job, "nccl", "table of nccl-tests")
         line = options.pass_line or session.measures.pass_line
-        other = _other(options.compare, kept, job.tests[-1]) if options.compare else None
+        other = _test_to_compare(options.compare, kept, job.tests[-1]) if options.compare else None
         await _print_tests(job.tests, kept, other, line, options)
         _unreadable(job, "nccl")
-        failed = any(_judged(each, line) is NcclResult.FAILED for each in job.tests)
+        failed = any(_print_verdict(each, line) is NcclResult.FAILED for each in job.tests)
     return int(failed) or _unread(job)
 
 
@@ -82,7 +82,7 @@ async def training(options: TrainingOptions) -> int:
         job = await _measured(session, options.job)
         track = job.track
         if track is None or track.last is None:
-            raise _nothing(options.job, job, "training", "step of training")
+            raise _no_results_error(options.job, job, "training", "step of training")
         now = time.time()
         health = _health(session, options.job, track, now)
         if options.json:
@@ -113,7 +113,7 @@ async def _measured(session: Session, name: str) -> JobMeasures:
     return job
 
 
-def _nothing(name: str, job: JobMeasures, what: str, called: str) -> ConsoleError:
+def _no_results_error(name: str, job: JobMeasures, what: str, called: str) -> ConsoleError:
     """The error for a job without results: why its log was not read completely, or NotFound."""
     _unreadable(job, what)
     return job.unread[0] if job.unread else NotFound(f"{name} has printed no {called}.", f"Its log: a4 logs {name}")
@@ -137,11 +137,11 @@ def _unreadable(job: JobMeasures, what: str) -> None:
 # tests
 
 
-def _judged(test: MeasuredTest, line: float) -> NcclResult:
+def _print_verdict(test: MeasuredTest, line: float) -> NcclResult:
     return judge_test(test.test, line, test.accelerator).passing
 
 
-def _other(word: str, kept: Sequence[MeasuredTest], shown: MeasuredTest) -> MeasuredTest:
+def _test_to_compare(word: str, kept: Sequence[MeasuredTest], shown: MeasuredTest) -> MeasuredTest:
     """The test to compare with; NotFound lists the known ones."""
     fitting = comparable(kept, shown)
     found = next((each for each in fitting if each.job == word), None)
@@ -175,7 +175,7 @@ async def _print_tests(
         for number, each in enumerate(tests, start=1):
             _say_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
         if len(tests) > 1:
-            _say_summary(tests, line)
+            _print_summary(tests, line)
 
 
 def _test_json(
@@ -257,7 +257,7 @@ def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
     return f"{average}{told.passing}{f', {told.why}' if told.why else ''}"
 
 
-def _say_summary(tests: Sequence[MeasuredTest], line: float) -> None:
+def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
     """Print one line per test below all tables."""
     print_line(f"{len(tests)} tests:")
     rows = [

@@ -33,7 +33,7 @@ async def preflight(options: PreflightOptions) -> int:
             raise BadInput("; ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         plan = await with_queue(session, plan) if plan is not None else None
         if options.mend:
-            return await _mend(session, plan, options)
+            return await _check_and_fix(session, plan, options)
         checks = await _looked(session, plan, options, options.checks)
         namespace, name = (plan.namespace, plan.name) if plan else (session.namespace, "")
     found = tally(checks)
@@ -56,7 +56,7 @@ async def _looked(
     return await engine.all(engine.wish(plan, bucket=options.bucket, registry=options.registry), ids)
 
 
-def _again(options: PreflightOptions) -> str:
+def _same_command(options: PreflightOptions) -> str:
     """The same command line with its namespace, recipe and values, to run again."""
     words = ["a4", "preflight", *filter(None, [options.recipe])]
     for name, values in (
@@ -75,7 +75,7 @@ def _print(checks: Sequence[Check], options: PreflightOptions) -> None:
         if each.reason:
             print_line(f"{space}{each.reason}")
         if each.result in {Result.FAIL, Result.WARN}:
-            run = f" Run: {_again(options)} --fix {each.name}" if each.repair else ""
+            run = f" Run: {_same_command(options)} --fix {each.name}" if each.repair else ""
             print_hint(f"{space}Fix: {each.fix}{run}")
             if each.command:
                 print_line(f"{space}$ {each.command}")
@@ -83,7 +83,7 @@ def _print(checks: Sequence[Check], options: PreflightOptions) -> None:
             print_line(f"{space}[{look.at}, {look.seconds:.2f} s] {look.what}: {look.outcome}")
 
 
-async def _mend(session: Session, plan: LaunchPlan | None, options: PreflightOptions) -> int:
+async def _check_and_fix(session: Session, plan: LaunchPlan | None, options: PreflightOptions) -> int:
     """Check one requirement, fix it after confirmation, and check again."""
     check = (await _looked(session, plan, options, (options.mend,)))[0]
     if check.result is Result.OK:

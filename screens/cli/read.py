@@ -331,14 +331,14 @@ class ReadingPrinter:
         if at == len(self._steps):
             self._steps.append(0)
             print_line(f"training: {run.format}")
-        self._again(at, run)
+        self._print_repeated_steps(at, run)
         told = len(run.steps) - (run.unsettled and not ended)
         if self._steps[at] < told:
             for piece in run.steps.chunks(self._steps[at], told):
                 print_line("\n".join(_steps(piece)))
         self._steps[at] = max(self._steps[at], told)  # a step that was told may be open again
 
-    def _again(self, at: int, run: RunReader) -> None:
+    def _print_repeated_steps(self, at: int, run: RunReader) -> None:
         """Print steps again that were repeated after a rollback."""
         if len(run.rewinds) == self._rewinds.get(at, 0):
             return

@@ -33,7 +33,7 @@ async def forward(options: ForwardOptions) -> int:
         order = await _order(options, kubeconfig)
         if options.background:
             return await _detach(order, as_json=options.json)
-        return await _stay(order, kubeconfig, as_json=options.json)
+        return await _run_in_foreground(order, kubeconfig, as_json=options.json)
 
 
 async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequest:
@@ -91,7 +91,7 @@ def _open_lines(tunnel: Tunnel) -> list[str]:
     return [f"{each} of {tunnel.address}{pod}." for each in tunnel.listeners]
 
 
-async def _stay(order: TunnelRequest, kubeconfig: Path | None, *, as_json: bool) -> int:
+async def _run_in_foreground(order: TunnelRequest, kubeconfig: Path | None, *, as_json: bool) -> int:
     from console.attach.tunnel.background import start
     from console.attach.tunnel.relay import login
 

@@ -118,7 +118,7 @@ async def wait(options: WaitOptions) -> int:
                 code, words = TIMED_OUT, f"{options.job}: {_texts(wanted)} not reached within {options.timeout:g} s"
                 words += f"; {_state(session, watched, replaying=replay.goes_on(watched))}"
         if options.json:
-            print_json(_told(options, code, words, watched))
+            print_json(_outcome_json(options, code, words, watched))
         else:
             (print_line if code == REACHED else warn)(f"{words}.")
     return code
@@ -261,7 +261,7 @@ def _progress(options: WaitOptions, measures: JobMeasures | None, told: str) -> 
     return said
 
 
-def _told(options: WaitOptions, code: int, words: str, watched: JobMonitor) -> dict[str, object]:
+def _outcome_json(options: WaitOptions, code: int, words: str, watched: JobMonitor) -> dict[str, object]:
     result = {REACHED: "reached", FAILED: "failed", ALARM: "alarm", TIMED_OUT: "timeout", ENDED: "ended"}[code]
     measures = watched.measures
     return {

@@ -289,11 +289,11 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     if own:
         runs.append(Span(own, "dim"))
     if not runs:
-        runs.append(Span(_well(line), "dim"))
+        runs.append(Span(_text_if_healthy(line), "dim"))
     return runs
 
 
-def _well(line: JobLine) -> str:
+def _text_if_healthy(line: JobLine) -> str:
     """The text for a job without known problems."""
     place = place_words(line)
     if line.jobset.state is JobState.SUCCEEDED:

@@ -179,7 +179,7 @@ class LogTab(JobTab):
                 # Lines that came early may be shown already, at the place of an alarm: they stay there.
                 self._show_log(again=before is not None or self._renewed >= 0)
                 if before is not None and self.mode == "agreed":
-                    self._agree(log, again=True)
+                    self._merge_common_lines(log, again=True)
                 await self._renew_while_open(log)
             self._tell()
 
@@ -213,7 +213,7 @@ class LogTab(JobTab):
         self._renewed = len(log.parts)
         if self.mode == "agreed":
             if not again:
-                self._agree(log)
+                self._merge_common_lines(log)
             return
         from console.logs.merged_text import MergedText
 
@@ -241,7 +241,7 @@ class LogTab(JobTab):
         return " ".join(said)
 
     @work(group="agreed", exclusive=True)
-    async def _agree(self, log: JobLog, *, again: bool = False) -> None:
+    async def _merge_common_lines(self, log: JobLog, *, again: bool = False) -> None:
         """Merge the common lines; `again`: keep showing the old result until that is complete."""
         consensus = Consensus()
         text, read = AgreedText(consensus, log.ranks, lambda: log.gaps), 0
@@ -284,9 +284,9 @@ class LogTab(JobTab):
             if log.gone and log.parts:
                 said.insert(0, "kept on this machine")
         self.view.status = "  ".join(each for each in said if each)
-        self.view.drawn = self._drawn()
+        self.view.drawn = self._progress_bar()
 
-    def _drawn(self) -> str:
+    def _progress_bar(self) -> str:
         bars = self._log.progress_bars({self.rank} if self.mode == "one" else None) if self._log is not None else {}
         if not bars:
             return ""

@@ -122,9 +122,9 @@ class LogFileApp(KeyOrderedApp):
         self.view.lines.action_top()
         self.view.lines.focus()
         self._tell()
-        self.set_interval(LOOK, self._look)
+        self.set_interval(LOOK, self._poll_file)
 
-    def _look(self) -> None:
+    def _poll_file(self) -> None:
         if not self.is_running:  # a last look may come while the widgets are being taken away
             return
         self.text.grow()

@@ -188,7 +188,7 @@ class PreflightScreen(LiveScreen):
     def _tell(self) -> None:
         check = self.table.row
         self.said.runs = tuple(_sentence(check)) if check else ()
-        self.looks.runs = tuple(_looks(check)) if check else ()
+        self.looks.runs = tuple(_check_spans(check)) if check else ()
         self.refresh_bindings()
 
 
@@ -200,7 +200,7 @@ def _sentence(check: Check) -> list[Span]:
     return [*runs, Span(f"Checked {wording.clock(check.at)}." if check.over else "", "faint")]
 
 
-def _looks(check: Check) -> list[Span]:
+def _check_spans(check: Check) -> list[Span]:
     if not check.looks:
         return [Span("No request was sent.", "faint")]
     found: list[Span] = []

@@ -280,7 +280,7 @@ class ReleaseScreen(LiveScreen):
             self.table.move_to((str(self._latest),))
         self._tell_head(found)
         self.refresh_bindings()
-        self._look()
+        self._preview_rollback()
 
     def _tell_head(self, found: tuple[Release, ...]) -> None:
         namespace, name = self.key
@@ -298,7 +298,7 @@ class ReleaseScreen(LiveScreen):
     def _move(self, event: ResourceTable.Highlighted) -> None:
         event.stop()
         self.refresh_bindings()
-        self._look()
+        self._preview_rollback()
 
     @property
     def older(self) -> int:
@@ -307,7 +307,7 @@ class ReleaseScreen(LiveScreen):
         return row.revision if row is not None and row.revision != self._latest else 0
 
     @work(group="look", exclusive=True)
-    async def _look(self) -> None:
+    async def _preview_rollback(self) -> None:
         revision = self.older
         if not revision:
             words = "This is what the cluster has. e changes its values; ↓ shows what an older one would change."

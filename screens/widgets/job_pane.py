@@ -64,7 +64,7 @@ def job_lines(
             found += [*folded_runs([Span("starts    ", "dim"), Span(start_words(job.start, now))], width), []]
         found += waiting_lines(job.why, width, whose, start_known=job.start is not None and job.start.at > 0)
     else:
-        found += _begun(job, measures, width, height - len(found) - LAST_LEAST, now)
+        found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST, now)
     room = height - len(found)
     return found + (_last_lines(measures, width, room) or event_lines(events_of(job).values(), now, min(10, room)))
 
@@ -115,7 +115,7 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_kn
 # while it runs, and after
 
 
-def _begun(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
+def _progress_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
     """The progress of the job, its curve, its pods and its cost in `room` lines.
 
     If there is little room the curve goes first, then the cost and the glyphs of the pods.

@@ -81,14 +81,14 @@ class CopyMeter:
             except Refused as gone:
                 if not gone.status or isinstance(gone, NotAllowed | NotLoggedIn):
                     raise  # said of one file, or of the account
-                raise CopyFailed(f"{what}: {self._came()} {gone.message}", AGAIN) from gone
+                raise CopyFailed(f"{what}: {self._progress_text()} {gone.message}", AGAIN) from gone
             fruitless = 0 if self.landed > before else fruitless + 1
             if fruitless >= TRIES:
                 why = error.message if error else "The other side stopped sending."
-                raise CopyFailed(f"{what} was interrupted: {self._came()} {why}", AGAIN) from error
+                raise CopyFailed(f"{what} was interrupted: {self._progress_text()} {why}", AGAIN) from error
             await asyncio.sleep(self._pause * 2**fruitless if fruitless else 0)
 
-    def _came(self) -> str:
+    def _progress_text(self) -> str:
         return f"{format_size(self.done)} of {format_size(self.total)} are there."
 
 

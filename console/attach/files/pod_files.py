@@ -413,7 +413,7 @@ class SftpFiles(PodFiles):
         self.way = CopyMethod.SFTP if only else CopyMethod.EXEC
         self.together = not only
 
-    async def _for(self, size: int) -> Sftp | None:
+    async def _sftp_for(self, size: int) -> Sftp | None:
         """The SFTP connection for that many bytes; None if it is not worthwhile or not available."""
         if self._sftp is None and not self.note and (self._only or size >= FROM):
             try:
@@ -428,14 +428,14 @@ class SftpFiles(PodFiles):
         return self._sftp
 
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
-        sftp = await self._for(size)
+        sftp = await self._sftp_for(size)
         source = sftp.read(path, offset, size) if sftp else super().read(path, offset, size)
         async with aclosing(source) as pieces:
             async for data in pieces:
                 yield data
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
-        sftp = await self._for(size)
+        sftp = await self._sftp_for(size)
         if sftp is None:
             await super().write(path, chunks, offset, size)
             return

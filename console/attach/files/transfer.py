@@ -67,7 +67,7 @@ class _Copy:
             return True
         return theirs.get(name) == await asyncio.to_thread(local.sha256, mine)
 
-    async def _sums(
+    async def _checksums(
         self, mine: Path, folder: str, entries: Sequence[FileEntry]
     ) -> list[tuple[FileEntry, str | None, str]]:
         """(entry, checksum in the container or None, local checksum) per file; empty without sha256sum there."""
@@ -174,7 +174,7 @@ class Fetch(_Copy):
             missing, _ = await asyncio.to_thread(_compare, final, missing)
         for entry in missing:
             await self._singly(entry, top, final)
-        for entry, theirs, mine in await self._sums(final, top, [each for each in files if each not in missing]):
+        for entry, theirs, mine in await self._checksums(final, top, [each for each in files if each not in missing]):
             if theirs is None:
                 self._proof = Verification.SIZE
             elif theirs != mine:
@@ -415,7 +415,7 @@ class Send(_Copy):
 
     async def _check(self, source: Path, folder: str, entries: Sequence[FileEntry]) -> None:
         """Send files again, one by one, whose checksum differs from the original's."""
-        for entry, theirs, mine in await self._sums(source, folder, entries):
+        for entry, theirs, mine in await self._checksums(source, folder, entries):
             if theirs != mine:
                 self._meter.done -= entry.size
                 self._meter.files -= 1

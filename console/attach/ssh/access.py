@@ -191,7 +191,7 @@ class SshAccess:
         `identity` is a key file to use instead of the one that would be chosen; `say` hears what is waited for.
         """
         self._watched.connection_for_change(f"set up SSH to {job}")
-        made = await self._look(namespace, job, rank, identity, wait, say)
+        made = await self._inspect_rank(namespace, job, rank, identity, wait, say)
         return made.plan
 
     async def set_up(
@@ -199,7 +199,7 @@ class SshAccess:
     ) -> SshHost:
         """Write the ssh config entry with the verified host key, and install the person's key if the plan says so."""
         self._watched.connection_for_change(f"set up SSH to {plan.job}")
-        look = await self._look(plan.namespace, plan.job, plan.rank, identity, wait)
+        look = await self._inspect_rank(plan.namespace, plan.job, plan.rank, identity, wait)
         if look.plan.adds_key and not plan.adds_key:
             raise NotAllowed(f"Pod {look.target.pod} lacks the key, and adding it was not confirmed.", "Try again.")
         entry, added, note = await asyncio.to_thread(look.write, share)
@@ -219,7 +219,7 @@ class SshAccess:
 
         return await asyncio.to_thread(read)
 
-    async def _look(
+    async def _inspect_rank(
         self, namespace: str, job: str, rank: int, identity: Path | None, wait: float,
         say: Callable[[str], None] = lambda words: None,
     ) -> RankAccess:  # fmt: skip

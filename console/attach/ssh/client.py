@@ -88,7 +88,7 @@ def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -
             if pair is None:
                 continue
             tried.append(identity.told)
-            if _taken(transport, user, pair):
+            if _is_key_accepted(transport, user, pair):
                 return identity
     what = f"The server accepts none of these keys: {', '.join(tried)}" if tried else "There is no usable key"
     raise KeyRefused(f"{what}, for the user {user}.", "a4 ssh adds a key, after asking.")
@@ -108,7 +108,7 @@ def _agent() -> Iterator[dict[str, paramiko.AgentKey]]:
         agent.close()
 
 
-def _taken(transport: paramiko.Transport, user: str, pair: paramiko.PKey) -> bool:
+def _is_key_accepted(transport: paramiko.Transport, user: str, pair: paramiko.PKey) -> bool:
     try:
         transport.auth_publickey(user, pair)
     except paramiko.AuthenticationException:
@@ -221,10 +221,10 @@ class Sftp:
         self._client = client
 
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
-        with _told(path):
+        with _reporting_errors(path):
             file = await asyncio.to_thread(self._client.open, path, "rb")
             try:
-                while size and (data := await _finished(_block, file, offset, min(_BLOCK, size))):
+                while size and (data := await _run_to_end(_block, file, offset, min(_BLOCK, size))):
                     data = data[:size]
                     size -= len(data)
                     offset += len(data)
@@ -233,7 +233,7 @@ class Sftp:
                 await asyncio.to_thread(file.close)
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int) -> None:
-        with _told(path):
+        with _reporting_errors(path):
             file = await asyncio.to_thread(self._client.open, path, "r+b" if offset else "wb")
             try:
                 file.set_pipelined(True)
@@ -250,7 +250,7 @@ def _block(file: paramiko.SFTPFile, offset: int, size: int) -> bytes:
     return b"".join(file.readv([(at, min(_REQUEST, end - at)) for at in range(offset, end, _REQUEST)]))
 
 
-async def _finished(work: Callable[..., bytes], *arguments: object) -> bytes:
+async def _run_to_end(work: Callable[..., bytes], *arguments: object) -> bytes:
     """Run the work in a thread and wait for it even if the caller is cancelled, as it uses the connection."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:
@@ -263,7 +263,7 @@ async def _finished(work: Callable[..., bytes], *arguments: object) -> bytes:
 @asynccontextmanager
 async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[Sftp]:
     async with open_transport(watched, namespace, pod) as transport:
-        with _told("SFTP"):
+        with _reporting_errors("SFTP"):
             client = await asyncio.to_thread(_Client.from_transport, transport)
         if client is None:
             raise Unreachable("The SSH server has no SFTP.")
@@ -277,7 +277,7 @@ async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncI
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _reporting_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (paramiko.SSHException, EOFError, TimeoutError, ConnectionError) as error:

@@ -174,10 +174,10 @@ def _first_line(order: bytes) -> bytes:
 def main() -> int:
     """The tunnel process: reads a request from stdin, prints one line, and continues in the background."""
     order = json.loads(sys.stdin.readline())
-    return asyncio.run(_keep(TunnelRequest(**{**order, "ports": tuple(order["ports"])})))
+    return asyncio.run(_run_until_over(TunnelRequest(**{**order, "ports": tuple(order["ports"])})))
 
 
-async def _keep(order: TunnelRequest) -> int:
+async def _run_until_over(order: TunnelRequest) -> int:
     loop = asyncio.get_running_loop()
     try:
         who = await asyncio.to_thread(login, Path(order.kubeconfig) if order.kubeconfig else None, order.context)

@@ -42,7 +42,7 @@ _PAUSE = 1.0  # seconds between two looks, however many connections break
 
 
 @dataclass(slots=True)
-class _Door:
+class _LocalPort:
     local: int
     remote: int
     server: asyncio.Server | None = None
@@ -64,7 +64,7 @@ class LocalForward:
         clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._reach, self._address, self._wanted, self._clock = reach, address, tuple(ports), clock
-        self._doors: list[_Door] = []
+        self._doors: list[_LocalPort] = []
         self._splices: set[Relay] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._look = asyncio.Event()
@@ -92,7 +92,7 @@ class LocalForward:
         or a server that cannot be reached now is waited for.
         """
         try:
-            await self._see()
+            await self._find_pod()
         except Unreachable as error:
             self._become("lost", error.message)
         try:
@@ -123,7 +123,7 @@ class LocalForward:
             choices = [last or (wanted.remote if wanted.remote >= 1024 else 0), 0]
         taken = ""
         for local in choices:
-            door = _Door(local, wanted.remote)
+            door = _LocalPort(local, wanted.remote)
             loop = asyncio.get_running_loop()
             try:
                 door.server = await loop.create_server(partial(self._arrived, door), "127.0.0.1", local)
@@ -145,7 +145,7 @@ class LocalForward:
             )
             return
 
-    def _arrived(self, door: _Door) -> Local:
+    def _arrived(self, door: _LocalPort) -> Local:
         splice = Relay(door.count)
         self._start(self._carry(door, splice))
         return Local(splice)
@@ -155,7 +155,7 @@ class LocalForward:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, door: _Door, splice: Relay) -> None:
+    async def _carry(self, door: _LocalPort, splice: Relay) -> None:
         door.open += 1
         door.connections += 1
         self._splices.add(splice)
@@ -194,19 +194,19 @@ class LocalForward:
         if target.uid != self._uid:
             again = self._tunnel.reconnections + bool(self._uid)
             if self._uid and self._tunnel.state == "ready":
-                self._went(f"{target.pod} replaced it.")
+                self._on_pod_gone(f"{target.pod} replaced it.")
             self._uid = target.uid
             self._tunnel = replace(self._tunnel, pod=target.pod, reconnections=again, state="")
         self._become("ready")
 
-    def _went(self, words: str) -> None:
+    def _on_pod_gone(self, words: str) -> None:
         """Close all connections after the pod was deleted."""
         gone = f"Pod {self._tunnel.pod} was deleted: {words}"
         self._tunnel = replace(self._tunnel, last_end=gone, last_end_at=self._clock())
 
     def _waits(self, words: str) -> None:
         if self._tunnel.state == "ready":
-            self._went(words)
+            self._on_pod_gone(words)
         self._become("waiting", words)
 
     def _broke(self, why: str) -> None:
@@ -218,11 +218,11 @@ class LocalForward:
         self._become("ended", error.message)
         self.ended.set()
 
-    async def _see(self) -> None:
+    async def _find_pod(self) -> None:
         found = await self._reach.poll_pod(self._address)
         if isinstance(found, PodPending):
             if self._tunnel.state == "ready":
-                self._went(f"{found.words}.")
+                self._on_pod_gone(f"{found.words}.")
             self._become("waiting", f"Waiting for {self._address}: {found.words}.")
         else:
             self._found(found)
@@ -231,7 +231,7 @@ class LocalForward:
         while True:
             await self._wait(LOOKS if self._tunnel.state == "ready" else LOOKS_WAITING)
             try:
-                await self._see()
+                await self._find_pod()
             except JobEnded as error:
                 self._over(error)
                 return
@@ -284,7 +284,7 @@ class PortForwarder:
         return await self._wait(address, lambda: self.poll_pod(address), limit, say)
 
     async def poll_pod(self, address: RankAddress) -> LivePod | PodPending:
-        return await self._once(lambda wire: locate(wire, self.login, address), f"find {address}")
+        return await self._with_new_connection(lambda wire: locate(wire, self.login, address), f"find {address}")
 
     async def open(
         self,
@@ -300,7 +300,9 @@ class PortForwarder:
         async def dial() -> tuple[Pipe, LivePod] | PodPending:
             nonlocal gone
             try:
-                return await self._once(lambda wire: self._dial(wire, address, port), f"reach port {port} of {address}")
+                return await self._with_new_connection(
+                    lambda wire: self._dial(wire, address, port), f"reach port {port} of {address}"
+                )
             except JobEnded:
                 raise
             except NotFound:
@@ -371,7 +373,7 @@ class PortForwarder:
             return found
         return await open_pipe(wire, self.login, found.namespace, found.pod, port), found
 
-    async def _once(self, work: Callable[[RawConnection], Awaitable[T]], doing: str) -> T:
+    async def _with_new_connection(self, work: Callable[[RawConnection], Awaitable[T]], doing: str) -> T:
         """Do the work over a new connection; retried after renewing the login or switching the protocol."""
         renewed = False
         while True:

@@ -230,7 +230,7 @@ async def fetch(
         progress(stored.bytes)
         return False
     part = target.with_name(f".{target.name}.{stored.generation}.part")
-    checksum = await asyncio.to_thread(_begin, part, stored.bytes)
+    checksum = await asyncio.to_thread(_resume_checksum, part, stored.bytes)
     at = (await asyncio.to_thread(part.stat)).st_size
     progress(at)
     try:
@@ -272,7 +272,7 @@ def _sum_of(path: Path) -> Checksum:
     return checksum
 
 
-def _said(checksum: Checksum) -> str:
+def _checksum_text(checksum: Checksum) -> str:
     return base64.b64encode(checksum.digest()).decode()
 
 
@@ -284,10 +284,10 @@ def _is_there(target: Path, stored: StoredObject) -> bool:
         raise CopyFailed(
             f"{target} cannot be written: {error.strerror}.", "gcloud storage cp copies it under another name."
         ) from error
-    return bool(stored.crc32c) and _said(_sum_of(target)) == stored.crc32c
+    return bool(stored.crc32c) and _checksum_text(_sum_of(target)) == stored.crc32c
 
 
-def _begin(part: Path, size: int) -> Checksum:
+def _resume_checksum(part: Path, size: int) -> Checksum:
     """The checksum of what an earlier try left; an empty file if that is unusable."""
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -300,7 +300,7 @@ def _begin(part: Path, size: int) -> Checksum:
 
 
 def _finish(part: Path, target: Path, stored: StoredObject, checksum: Checksum) -> None:
-    if stored.crc32c and _said(checksum) != stored.crc32c:
+    if stored.crc32c and _checksum_text(checksum) != stored.crc32c:
         part.unlink()
         raise CopyFailed(f"{stored.name} is damaged: its checksum differs.", "Fetch it again.")
     try:

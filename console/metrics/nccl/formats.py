@@ -162,7 +162,7 @@ def _half(values: list[str], units: Units) -> Half:
         time_us=time * 1000 if time is not None and units.milliseconds else time,
         algbw=number(values[1]),
         busbw=number(values[2]),
-        wrong=_wrong(values[3], units) if len(values) > 3 else None,
+        wrong=_wrong_elements(values[3], units) if len(values) > 3 else None,
     )
 
 
@@ -182,7 +182,7 @@ def _plain(text: str) -> bool:
     return text.replace(".", "", 1).isdecimal()
 
 
-def _wrong(text: str, units: Units) -> int | None:
+def _wrong_elements(text: str, units: Units) -> int | None:
     """The number of wrong elements; None if the column holds an error that is not a count."""
     value = number(text)
     return None if value is None or units.relative_error or _RELATIVE.fullmatch(text) else int(value)
@@ -204,11 +204,11 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
         return _cut_off(text)
     if not isinstance(said, dict) or not isinstance(said.get("results"), list):
         return None
-    bounds, average = _part(said, "out_of_bounds"), _part(said, "average_bus_bandwidth")
+    bounds, average = _sub_object(said, "out_of_bounds"), _sub_object(said, "average_bus_bandwidth")
     error, rows, args = _error(said.get("errors")), _rows(said["results"]), said.get("args")
     program = args[0] if isinstance(args, list) and args else None
     version = said.get("nccl_tests_version")
-    version = _part(said, "config").get("version") if version is None else version
+    version = _sub_object(said, "config").get("version") if version is None else version
     failed = error is not None or "false" in {_word(bounds.get("okay")), _word(average.get("okay"))}
     return NcclTest(
         program=program.rpartition("/")[2] if isinstance(program, str) else None,
@@ -261,7 +261,7 @@ def _any_wrong(rows: tuple[Row, ...]) -> bool:
     return any(half.wrong for row in rows for half in (row.out_of_place, row.in_place) if half)
 
 
-def _part(said: dict[str, Any], key: str) -> dict[str, Any]:
+def _sub_object(said: dict[str, Any], key: str) -> dict[str, Any]:
     part = said.get(key)
     return part if isinstance(part, dict) else {}
 

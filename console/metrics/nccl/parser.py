@@ -147,11 +147,11 @@ class ProcessOutput:
         found = parse_row(text, units)
         if found is None:
             whole = complete_row(self.torn, text, units) if self.torn else None
-            return self._keep(whole) if whole else None
+            return self._add_row(whole) if whole else None
         self.flush()
-        return self._keep(found)
+        return self._add_row(found)
 
-    def _keep(self, found: Row | PartialRow) -> GrowingTest | None:
+    def _add_row(self, found: Row | PartialRow) -> GrowingTest | None:
         """Add a row to its test; a partial row waits for the rest, and does not begin a test."""
         if isinstance(found, PartialRow):
             self.torn = found
@@ -181,7 +181,7 @@ class ProcessOutput:
         """Add the values of a partial row once it is clear that the rest will not come."""
         torn, self.torn = self.torn, None
         row = row_without_in_place(torn, self._open[0].units if self._open else _TODAYS) if torn else None
-        return self._keep(row) if row else None
+        return self._add_row(row) if row else None
 
     def _run_for(self, row: Row) -> GrowingTest:
         """The test that a row belongs to: sizes rise within a test, so it continues the one that it follows."""

@@ -199,7 +199,7 @@ class _Trial:
         """The field of the number at that position; None if it must be the same in all lines."""
         name, rules, kinds = "", [*_RULES], []
         for kind in _KINDS if "," in self._text[start:end] else _USUAL:
-            tried = [(float(each.replace(",", "")), self._changed(start, end, each)) for each in kind.tries]
+            tried = [(float(each.replace(",", "")), self._changed_figures(start, end, each)) for each in kind.tries]
             changed = {key for _, values in tried if values is not None for key in values}
             if any(values is None for _, values in tried) or len(changed) > 1 or (name and changed - {name}):
                 continue
@@ -208,18 +208,20 @@ class _Trial:
                 continue
             if not name:
                 (name,), kinds = changed, []
-            fitting = [rule for rule in rules if all(self._fits(rule, value, values, name) for value, values in tried)]
+            fitting = [
+                rule for rule in rules if all(self._changes_only(rule, value, values, name) for value, values in tried)
+            ]
             if fitting and (name not in {"step", "total", "skipped"} or kind is _WHOLE):
                 rules, kinds = fitting, [*kinds, kind]
         if not kinds:
             return None
         if not name:
             return NumberSlot("", "", False, _pattern(kinds, signed=self._text[start] == "-"))
-        zero, below = self._changed(start, end, _ZERO), None
+        zero, below = self._changed_figures(start, end, _ZERO), None
         if _SIGNED.match(self._text, start - 1):
-            below = self._changed(start, end, _NEGATIVE)
-        rule = next((each for each in rules if self._fits(each, 0.0, zero, name)), None)
-        signed = rule is not None and self._fits(rule, float(_NEGATIVE), below, name)
+            below = self._changed_figures(start, end, _NEGATIVE)
+        rule = next((each for each in rules if self._changes_only(each, 0.0, zero, name)), None)
+        signed = rule is not None and self._changes_only(rule, float(_NEGATIVE), below, name)
         if self._text[start] == "-" and not signed:
             return None
         return NumberSlot(name, rule or rules[0], rule is None, _pattern(kinds, signed=signed))
@@ -231,13 +233,16 @@ class _Trial:
             if blanks.start() >= end:
                 break
             last = min(blanks.end(), end)
-            wider, narrow = self._changed(blanks.start(), last, " " * 9), self._changed(blanks.start(), last, " ")
+            wider, narrow = (
+                self._changed_figures(blanks.start(), last, " " * 9),
+                self._changed_figures(blanks.start(), last, " "),
+            )
             if wider == {} and narrow == {}:
                 found += re.escape(self._text[at : blanks.start()]) + " {1,16}"
                 at = last
         return found + re.escape(self._text[at:end])
 
-    def _changed(self, start: int, end: int, other: str) -> dict[str, object] | None:
+    def _changed_figures(self, start: int, end: int, other: str) -> dict[str, object] | None:
         """The figures that change if `other` stands at that position; None if the line then has another meaning."""
         said = self._read(self._text[:start] + other + self._text[end:])
         if said is None or said[1] != self._said[1] or said[0].format != self._said[0].format:
@@ -245,7 +250,7 @@ class _Trial:
         values = _values(said[0].step)
         return {name: values.get(name) for name in values | self._values if values.get(name) != self._values.get(name)}
 
-    def _fits(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
+    def _changes_only(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
         """Whether `value` at that position changed only the field `name`, and as the rule says."""
         if changed is None or changed.keys() - {name}:
             return False

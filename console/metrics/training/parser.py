@@ -162,7 +162,7 @@ class TrainingParser:
     def feed(self, data: bytes) -> list[RunReader]:
         """Parse more bytes, up to the last line end; returns the changed runs."""
         self._read_on(data, None)
-        return self._told()
+        return self._take_changed_runs()
 
     def read(self, data: bytes, line: int | None = None) -> bool:
         """Like `feed`, but returns whether any run changed.
@@ -220,9 +220,9 @@ class TrainingParser:
             self._take(StepReport("megatron-bridge", self._timed), "")
         self._timed = None
         self._changed += [run for run in self._open.values() if run.settle()]
-        return self._told()
+        return self._take_changed_runs()
 
-    def _told(self) -> list[RunReader]:
+    def _take_changed_runs(self) -> list[RunReader]:
         changed, self._changed = {id(run) for run in self._changed}, []
         return [run for run in self._runs if id(run) in changed]
 
@@ -252,10 +252,10 @@ class TrainingParser:
                 if timed is not None and close_in_time(each.step, timed):
                     each.format, each.step = "megatron-bridge", merge_reports(each.step, timed)
                 self._take(each, self._reporter(text, each.at))
-            self._look(raw, megatron)
+            self._find_layout(raw, megatron)
             return
         if "%|" in text and ("it/s" in text or "s/it" in text):
-            self._see(text)
+            self._take_progress_bar(text)
         if "oss" in text or "tep" in text or "Epoch " in text[:20] or "[batch=" in text or "/ Train]:" in text:
             self._report(text, raw)
         elif "%|" in text and "=" in text:
@@ -279,7 +279,7 @@ class TrainingParser:
             self._take(known_to, self._reporter(text, known_to.at))
         if known_to is not None:
             if known_to.format != "keras":
-                self._look(raw, self._learned.known if known_to.format == "key-value" else _known)
+                self._find_layout(raw, self._learned.known if known_to.format == "key-value" else _known)
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [text]
         elif looks_like_megatron(text) or (any(run.known for run in self._open.values()) and parse_partial_step(text)):
@@ -299,7 +299,7 @@ class TrainingParser:
         ):
             yield found
         elif (timed := step_time(text) if "Step Time" in text else None) is not None:
-            self._time(timed)
+            self._merge_timing(timed)
         elif planned := _PLANNED.search(text) if "optimization" in text else None:
             self._planned = finite_total(count(planned.group(1).replace(",", "")))
         elif "loss" in text or "Loss" in text:
@@ -345,11 +345,11 @@ class TrainingParser:
             self._parts = [text[start:]]
         elif found := dicts.dictionary(text, start):
             self._take(found, self._reporter(text, start))
-            self._look(raw, dicts.steps_of_line)
+            self._find_layout(raw, dicts.steps_of_line)
         else:
             self._puzzle.add_unparsed(text)
 
-    def _look(self, raw: bytes | None, read: Callable[[str], list[StepReport]]) -> None:
+    def _find_layout(self, raw: bytes | None, read: Callable[[str], list[StepReport]]) -> None:
         """Look for a new layout after some lines were parsed one by one; that costs as much as 300 lines."""
         if raw is None:
             return
@@ -370,7 +370,7 @@ class TrainingParser:
 
     # beside the steps
 
-    def _see(self, text: str) -> None:
+    def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
         if bar := drawn_bar(text):
             run = self._open.get("dict")
@@ -380,7 +380,7 @@ class TrainingParser:
             if run and run.drawn(bar):
                 self._changed.append(run)
 
-    def _time(self, timed: Step) -> None:
+    def _merge_timing(self, timed: Step) -> None:
         """Merge Megatron-Bridge's timing line (rank 0) with the iteration line of the last rank, in any order."""
         run = self._open.get("megatron")
         if run is None or run.number is None:

@@ -61,7 +61,7 @@ class RunReader:
         Bars are drawn ten times a second at most: of fast steps the one before a report is of an earlier one.
         """
         bar = self._guessed if self._guessing else None
-        return bar is not None and (bar.step <= WARM_UP or _fast(bar))
+        return bar is not None and (bar.step <= WARM_UP or _may_skip_steps(bar))
 
     @property
     def known(self) -> bool:
@@ -175,7 +175,7 @@ class RunReader:
         self._guessing = False
         if bar is None or self.steps[-1].step is None:
             return False
-        if _fast(bar):
+        if _may_skip_steps(bar):
             self._renumber(None, None)
         else:
             self._compare()
@@ -239,7 +239,7 @@ class RunReader:
         self.steps.insert(at, step._replace(warm_up=warm))
 
 
-def _fast(bar: ProgressBar) -> bool:
+def _may_skip_steps(bar: ProgressBar) -> bool:
     """Whether steps may pass between two frames of that bar."""
     return bar.step_time_s is None or bar.step_time_s < _DRAWN
 
@@ -336,7 +336,7 @@ class Epochs:
         """Renumber many steps of one reporter; changes nothing if `follow` does not accept them."""
         before = self._last.get(layout.label)
         numbers, totals, epochs = columns["step"], columns.get("total"), columns[" epoch"]
-        bases = [self._base(epoch, number, layout.label) for epoch, number in zip(epochs, numbers, strict=True)]
+        bases = [self._steps_before(epoch, number, layout.label) for epoch, number in zip(epochs, numbers, strict=True)]
         if any(bases):
             if totals is not None or layout.like.total is not None:
                 self._restore(layout.label, before)
@@ -357,13 +357,13 @@ class Epochs:
         epoch, number = step.extra.get("epoch"), step.step
         if epoch is None or number is None:
             return step
-        base = self._base(epoch, number, reporter)
+        base = self._steps_before(epoch, number, reporter)
         if not base:
             return step
         total = step.total if step.total is not None and step.total >= number + base else None  # else that of an epoch
         return step._replace(step=number + base, total=total)
 
-    def _base(self, epoch: float, number: int, reporter: str) -> int:
+    def _steps_before(self, epoch: float, number: int, reporter: str) -> int:
         """The number of steps before that epoch."""
         before, last, base = self._last.get(reporter, (epoch, 0, 0))
         if epoch > before and number <= last:

@@ -109,7 +109,7 @@ class _Cycle:
         return found
 
     def decide(self, entry: Decision) -> None:
-        with self._snapshot.without(self._gone(entry)):
+        with self._snapshot.without(self._evicted_workloads(entry)):
             fits = self._places_free(entry)
         if not fits:
             if self._snapshot.release.minor < 18:
@@ -127,7 +127,7 @@ class _Cycle:
         if any(target.workload in self._preempted for target in entry.targets):
             entry.message = "Workload has overlapping preemption targets with another workload"
             return
-        with self._snapshot.without(self._gone(entry)):
+        with self._snapshot.without(self._evicted_workloads(entry)):
             fits = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
         if not fits:
             entry.message = NO_LONGER_FITS
@@ -142,7 +142,7 @@ class _Cycle:
         entry.verdict = Verdict.PREEMPT
         entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
 
-    def _gone(self, entry: Decision) -> list[Workload]:
+    def _evicted_workloads(self, entry: Decision) -> list[Workload]:
         return [*self._preempted, *(target.workload for target in entry.targets)]
 
     def _places_free(self, entry: Decision) -> bool:

@@ -233,7 +233,7 @@ class FlavorAssigner:
             return tried
         tried.obstacle = Obstacle.WaitingForQuota
         for resource, value in sorted(wanted.items()):
-            mode, height, text = self._fits(tried, (flavor, resource), value)
+            mode, height, text = self._fit_quota(tried, (flavor, resource), value)
             tried.mode, tried.borrow = min(tried.mode, mode), max(tried.borrow, height)
             tried.reasons += [text] if text else []
             if mode is Mode.NO_FIT:
@@ -241,7 +241,7 @@ class FlavorAssigner:
         tried.reasons.sort()
         return tried
 
-    def _fits(self, tried: FlavorAttempt, at: FlavorResource, value: int) -> tuple[Mode, int, str]:
+    def _fit_quota(self, tried: FlavorAttempt, at: FlavorResource, value: int) -> tuple[Mode, int, str]:
         """Compare one requested amount with the quota: (mode, borrowing height, shortage message)."""
         flavor, resource = at
         assumed = self._assumed.get(at, 0)

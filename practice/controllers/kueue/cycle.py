@@ -65,7 +65,7 @@ class Admission(Controller):
         moved = [self._apply(each, snapshot) for each in decisions]
         for each in decisions:
             if each.verdict is Verdict.SKIP:
-                self._note(each)
+                self._record_reason(each)
                 if not any(moved):  # trying again at once would find the same
                     self._rest(each, hopeless=False)
         self.look_again(_ANY)
@@ -100,7 +100,7 @@ class Admission(Controller):
             case Verdict.PREEMPT:
                 return self._preempt(decision, snapshot)
             case Verdict.WAIT | Verdict.HOPELESS:
-                self._note(decision)
+                self._record_reason(decision)
                 self._rest(decision, hopeless=decision.verdict is Verdict.HOPELESS)
         return False
 
@@ -119,15 +119,19 @@ class Admission(Controller):
         self.queues.forget(key)
         text = f"Quota reserved in ClusterQueue {name}, wait time since queued was {waited:.0f}s"
         considered = decision.choice.considered()
-        self._say(obj, "Normal", "QuotaReserved", text + (f"; Flavors considered: {considered}" if considered else ""))
+        self._record_event(
+            obj, "Normal", "QuotaReserved", text + (f"; Flavors considered: {considered}" if considered else "")
+        )
         if is_true(obj, "Admitted"):
-            self._say(obj, "Normal", "Admitted", f"Admitted by ClusterQueue {name}, wait time since reservation was 0s")
+            self._record_event(
+                obj, "Normal", "Admitted", f"Admitted by ClusterQueue {name}, wait time since reservation was 0s"
+            )
 
     def _preempt(self, decision: Decision, snapshot: Snapshot) -> bool:
         targets = [target for target in decision.targets if not target.workload.evicted]
         for target in targets:
             self._evict(decision.workload, target, snapshot)
-        self._note(decision)
+        self._record_reason(decision)
         self.queues.stay_first(decision.workload.key, decision.workload.cluster_queue)
         return bool(targets)
 
@@ -150,10 +154,10 @@ class Admission(Controller):
             f"; preemptor effective priority: {preemptor.priority} (base: {preemptor.priority}, boost: 0); "
             f"preemptee effective priority: {victim.priority} (base: {victim.priority}, boost: 0)"
         )
-        self._say(leaving, "Normal", "EvictedDueToPreempted", text)
-        self._say(leaving, "Normal", "Preempted", text + priorities)
+        self._record_event(leaving, "Normal", "EvictedDueToPreempted", text)
+        self._record_event(leaving, "Normal", "Preempted", text + priorities)
         told = f"Preempted workload {'/'.join(victim.key)} (UID: {victim.uid}) in ClusterQueue "
-        self._say(preempting, "Normal", "PreemptedWorkload", f"{told}{victim.cluster_queue}{priorities}")
+        self._record_event(preempting, "Normal", "PreemptedWorkload", f"{told}{victim.cluster_queue}{priorities}")
 
     def _rest(self, decision: Decision, *, hopeless: bool) -> None:
         name = decision.workload.cluster_queue
@@ -161,7 +165,7 @@ class Admission(Controller):
         obj = self.storage.get(WORKLOADS, *decision.workload.key)
         self.queues.rest(obj, name, strict=strict, hopeless=hopeless)
 
-    def _note(self, decision: Decision) -> None:
+    def _record_reason(self, decision: Decision) -> None:
         """Record why a Workload waits."""
         now, release = self.clock.now(), read_release(self.storage)
 
@@ -170,9 +174,9 @@ class Admission(Controller):
             status.keep_requests(draft, decision.workload)
 
         obj = self.storage.modify(WORKLOADS, *decision.workload.key, change, subresource="status")
-        self._say(obj, "Warning", "Pending", decision.message)
+        self._record_event(obj, "Warning", "Pending", decision.message)
 
-    def _say(self, workload: Object, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, workload: Object, kind: str, reason: str, message: str) -> None:
         self.record(workload, kind, reason, message, source="kueue-admission", action=reason)
 
 

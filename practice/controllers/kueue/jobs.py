@@ -80,7 +80,7 @@ class ManagedJobs(Controller):
         if workload is None:
             if not _active(job):
                 created = self.storage.create(WORKLOADS, build_workload(job, self.storage))
-                self._say(job, "CreatedWorkload", f"Created Workload: {'/'.join(key_of(created))}")
+                self._record_event(job, "CreatedWorkload", f"Created Workload: {'/'.join(key_of(created))}")
             return
         self._give_back(job, workload)
         self._run_or_stop(job, self.storage.get(WORKLOADS, *key_of(workload)))
@@ -143,7 +143,7 @@ class ManagedJobs(Controller):
         for item in rest:
             self.storage.delete(WORKLOADS, *key_of(item))
             self._let_go(item)
-            self._say(job, "DeletedWorkload", f"Deleted not matching Workload: {'/'.join(key_of(item))}")
+            self._record_event(job, "DeletedWorkload", f"Deleted not matching Workload: {'/'.join(key_of(item))}")
         return matching[0] if matching else None
 
     def _update(self, job: Object, workload: Object) -> Object:
@@ -152,7 +152,7 @@ class ManagedJobs(Controller):
             WORKLOADS, *key_of(workload), lambda draft: draft["spec"].update(podSets=wanted["podSets"])
         )
         name = "/".join(key_of(workload))
-        self._say(job, "UpdatedWorkload", f"Updated not matching Workload for suspended job: {name}")
+        self._record_event(job, "UpdatedWorkload", f"Updated not matching Workload for suspended job: {name}")
         return updated
 
     def _finish(self, job: Object, workload: Object | None) -> bool:
@@ -166,7 +166,7 @@ class ManagedJobs(Controller):
             self.storage.modify(
                 WORKLOADS, *key, lambda draft: status.finish(draft, reason, text, now), subresource="status"
             )
-            self._say(job, "FinishedWorkload", f"Workload '{'/'.join(key)}' is declared finished")
+            self._record_event(job, "FinishedWorkload", f"Workload '{'/'.join(key)}' is declared finished")
         return True
 
     def _start(self, job: Object, workload: Object) -> None:
@@ -181,7 +181,7 @@ class ManagedJobs(Controller):
 
         self.storage.modify(self.resource, *key_of(job), change)
         name = workload["status"]["admission"]["clusterQueue"]
-        self._say(job, "Started", f"Admitted by clusterQueue {name}")
+        self._record_event(job, "Started", f"Admitted by clusterQueue {name}")
 
     def _stop(self, job: Object, workload: Object | None, text: str) -> None:
         if job["spec"].get("suspend"):
@@ -202,7 +202,7 @@ class ManagedJobs(Controller):
                 JOBS, *key_of(job), lambda draft: draft["status"].pop("startTime", None), subresource="status"
             )
         self.storage.modify(self.resource, *key_of(job), change)
-        self._say(job, "Stopped", text)
+        self._record_event(job, "Stopped", text)
 
     def _give_back(self, job: Object, workload: Object) -> None:
         """Record how many pods of each pod set are done and need no quota any more."""
@@ -231,7 +231,7 @@ class ManagedJobs(Controller):
             found = controlled(self.storage.list(WORKLOADS, job["metadata"]["namespace"]), jobset)
             if not any(is_true(item, "Admitted") or is_true(item, "Finished") for item in found):
                 self.storage.modify(JOBS, *key_of(job), lambda draft: draft["spec"].update(suspend=True))
-                self._say(job, "Suspended", "Kueue managed child job suspended")
+                self._record_event(job, "Suspended", "Kueue managed child job suspended")
         return True
 
     def _finalize(self, key: Key) -> None:
@@ -243,7 +243,7 @@ class ManagedJobs(Controller):
         if IN_USE in (workload["metadata"].get("finalizers") or ()) and self.storage.find(WORKLOADS, *key_of(workload)):
             self.storage.modify(WORKLOADS, *key_of(workload), lambda draft: drop_finalizer(draft, IN_USE))
 
-    def _say(self, job: Object, reason: str, message: str) -> None:
+    def _record_event(self, job: Object, reason: str, message: str) -> None:
         self.record(job, "Normal", reason, message, source=self.source, action=reason)
 
 

@@ -66,7 +66,7 @@ class Queues:
         if strict:
             self._blocked.add(name)
             return
-        self._resting[key_of(obj)] = _look(obj)
+        self._resting[key_of(obj)] = _retry_key(obj)
         if hopeless:
             self._hopeless.setdefault(name, set()).add(read_workload(obj, name).shape())
 
@@ -83,12 +83,12 @@ class Queues:
         """Return the first Workload worth trying."""
         hopeless = self._hopeless.get(name, set())
         for obj in waiting:
-            if self._resting.get(key_of(obj)) == _look(obj):
+            if self._resting.get(key_of(obj)) == _retry_key(obj):
                 continue
             found = read_workload(obj, name)
             if found.shape() not in hopeless:
                 return found
-            self._resting[found.key] = _look(obj)
+            self._resting[found.key] = _retry_key(obj)
         return None
 
     def _waits(self, obj: Object) -> bool:
@@ -103,7 +103,7 @@ class Queues:
         return queue is not None and queue["spec"].get("stopPolicy", "None") == "None"
 
 
-def _look(obj: Object) -> str:
+def _retry_key(obj: Object) -> str:
     """Return a key that changes when a set-aside Workload is worth another try."""
     status = obj.get("status", {})
     parts = [condition(obj, "Evicted"), condition(obj, "Requeued"), status.get("reclaimablePods")]

@@ -131,7 +131,7 @@ class Workloads(Controller):
         self._change(workload, lambda draft: status.sync_admitted(draft, now, release))
         waited = now - seconds_of(reserved["lastTransitionTime"])
         text = f"Admitted by ClusterQueue {admission['clusterQueue']}, wait time since reservation was {waited:.0f}s"
-        self._say(workload, "Normal", "Admitted", text)
+        self._record_event(workload, "Normal", "Admitted", text)
         return True
 
     def _obey_checks(self, workload: Object) -> bool:
@@ -148,7 +148,7 @@ class Workloads(Controller):
         self._change(
             workload, lambda draft: status.mark(draft, "DeactivationTarget", True, "AdmissionCheck", text, now)
         )
-        self._say(workload, "Warning", "AdmissionCheckRejected", f"Deactivated due to {text}")
+        self._record_event(workload, "Warning", "AdmissionCheckRejected", f"Deactivated due to {text}")
         return True
 
     def _check_queues(self, workload: Object) -> None:
@@ -172,7 +172,7 @@ class Workloads(Controller):
         now, text = self.clock.now(), "exceeding the maximum execution time"
         reason = "MaximumExecutionTimeExceeded"
         self._change(workload, lambda draft: status.mark(draft, "DeactivationTarget", True, reason, text, now))
-        self._say(workload, "Warning", reason, f"The maximum execution time ({limit}s) exceeded")
+        self._record_event(workload, "Warning", reason, f"The maximum execution time ({limit}s) exceeded")
 
     def _explain(self, workload: Object) -> None:
         """Record why a Workload cannot be tried at all."""
@@ -205,7 +205,7 @@ class Workloads(Controller):
         self._change(workload, change)
         if not quiet:
             word = f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
-            self._say(workload, "Normal", word, text)
+            self._record_event(workload, "Normal", word, text)
 
     def _queues(self, workload: Object) -> tuple[Object | None, Object | None]:
         local = self.storage.find(LOCALQUEUES, workload["metadata"]["namespace"], local_queue_of(workload))
@@ -215,7 +215,7 @@ class Workloads(Controller):
     def _change(self, workload: Object, change: Callable[[Object], object]) -> None:
         self.storage.modify(WORKLOADS, *key_of(workload), lambda draft: _apply(change, draft), subresource="status")
 
-    def _say(self, workload: Object, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, workload: Object, kind: str, reason: str, message: str) -> None:
         self.record(workload, kind, reason, message, source="kueue-workload-controller", action=reason)
 
 

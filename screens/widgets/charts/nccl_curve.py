@@ -327,13 +327,13 @@ def verdict_cell(line: Line) -> Cell:
 
 
 def usual_cell(line: Line) -> Cell:
-    return _beside(line, line.usual, lambda ratio: f"{100 * ratio:.0f} %")
+    return _comparison_cell(line, line.usual, lambda ratio: f"{100 * ratio:.0f} %")
 
 
 def other_cell(line: Line) -> Cell:
-    return _beside(line, line.other, lambda ratio: f"{100 * (ratio - 1):+.1f} %")
+    return _comparison_cell(line, line.other, lambda ratio: f"{100 * (ratio - 1):+.1f} %")
 
 
-def _beside(line: Line, held: float | None, words: Callable[[float], str]) -> Cell:
+def _comparison_cell(line: Line, held: float | None, words: Callable[[float], str]) -> Cell:
     best = line.row.best_busbw
     return Span(words(best / held), difference_ink(best / held - 1)) if held and best is not None else ""

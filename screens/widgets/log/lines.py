@@ -392,7 +392,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def watch_keep(self, keep: LineFilter | None) -> None:
         """Apply another filter and restart the search."""
         self.text.apply_filter(keep)
-        self._begin()
+        self._restart_search()
         self.remeasure()
 
     def watch_wanted(self, wanted: str) -> None:
@@ -400,12 +400,12 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.marks = pattern(wanted)
         self._to_first &= bool(wanted)
         self.text.seek(byte_pattern(wanted))
-        self._begin()
+        self._restart_search()
         self._due = bool(wanted) and not self._to_first
         self._tell()
         self.refresh()
 
-    def _begin(self) -> None:
+    def _restart_search(self) -> None:
         self.match, self.match_line, self.matches = -1, -1, 0
         if len(self.text) <= AT_ONCE or self.keep is not None:
             self.text.advance()
@@ -434,11 +434,11 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def _tell(self) -> None:
         self.matches = self.text.found if self.wanted else 0
         if self._to_first and self.matches:
-            self._go(0)
+            self._show_match(0)
             self._to_first = self.looking
         if self._due and self.matches:
             self._due = False
-            self._go(min(self.text.nearest(round(self.scroll_y)), self.matches - 1))
+            self._show_match(min(self.text.nearest(round(self.scroll_y)), self.matches - 1))
 
     def find_first(self, wanted: str) -> None:
         """Search from the beginning and show the first match as soon as it is found."""
@@ -452,12 +452,12 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self._to_first = False
         if self.matches:
             if self.match >= 0:
-                self._go((self.match + step) % self.matches)
+                self._show_match((self.match + step) % self.matches)
             else:
                 at = self.text.nearest(round(self.scroll_y))
-                self._go((at if step > 0 else at - 1) % self.matches)
+                self._show_match((at if step > 0 else at - 1) % self.matches)
 
-    def _go(self, match: int) -> None:
+    def _show_match(self, match: int) -> None:
         """Show the line of that match in the middle and pause following."""
         self.match = match
         self.match_line = self.text.place(match)

@@ -47,7 +47,7 @@ def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> l
         kept.remove(last)
     widths = {id(column): column.floor for column, _ in kept}
     spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
-    for column, want in sorted(kept, key=_turn):
+    for column, want in sorted(kept, key=_width_order):
         if not column.width:
             more = max(0, min(spare, min(column.most, want) - column.floor))
             widths[id(column)] += more
@@ -58,7 +58,7 @@ def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> l
     return [(column, widths[id(column)]) for column, _ in kept]
 
 
-def _turn(pair: tuple[Column[RowT], int]) -> int:
+def _width_order(pair: tuple[Column[RowT], int]) -> int:
     """The order in which columns get width: cuttable text first, then fill columns, then bars."""
     column, _ = pair
     return 2 if column.drawn else 1 if column.fill else 0

@@ -177,16 +177,16 @@ def _nemo_2(text: str) -> StepReport | None:
 def bars(text: str) -> list[StepReport]:
     """The progress bars with losses in a line; several if a file holds the frames of a redrawn line."""
     if "%|" not in text:
-        return [each for found in _RICH.finditer(text) if (each := _drawn(found))] if "━" in text else []
+        return [each for found in _RICH.finditer(text) if (each := _report_of_bar(found))] if "━" in text else []
     if "=" not in text:
         return []
     found = (
         each for each in _BAR.finditer(text) if not _OTHER_DATA.search(text, max(0, each.start() - 40), each.start())
     )
-    return [each for bar in found if (each := _drawn(bar))]
+    return [each for bar in found if (each := _report_of_bar(bar))]
 
 
-def _drawn(found: re.Match[str]) -> StepReport | None:
+def _report_of_bar(found: re.Match[str]) -> StepReport | None:
     *epochs, at, total, behind = found.groups()
     clock, _, rest = behind.rpartition("•") if found.re is _RICH else ("", "", behind)
     pairs = _RICH_PAIR.findall(rest) if clock else _BAR_PAIR.findall(rest)

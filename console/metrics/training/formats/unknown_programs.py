@@ -69,7 +69,7 @@ class LearnedFormat:
 
     def read(self, text: str) -> list[StepReport]:
         """The steps in this line, and in the previous one with the same keys, once the format is recognised."""
-        keys, found, begins = _said(text)
+        keys, found, begins = _parse_line(text)
         if found is None:
             return []
         if begins or keys in self._known:
@@ -85,11 +85,11 @@ class LearnedFormat:
 
     def known(self, text: str) -> list[StepReport]:
         """The step in this line if its keys are recognised; learns nothing."""
-        keys, found, _ = _said(text)
+        keys, found, _ = _parse_line(text)
         return [found] if found is not None and keys in self._known else []
 
 
-def _said(text: str) -> tuple[tuple[str, ...], StepReport | None, bool]:
+def _parse_line(text: str) -> tuple[tuple[str, ...], StepReport | None, bool]:
     """The keys of a line, its step, and whether the line begins with the step."""
     pairs = _pairs(text)
     keys = tuple(pairs)
@@ -98,7 +98,7 @@ def _said(text: str) -> tuple[tuple[str, ...], StepReport | None, bool]:
         return keys, None, False
     if pairs.get("iter", pairs[at])[0] != pairs[at][0]:
         pairs.pop("iter_time", None)  # of a part of a step
-    return keys, _found(pairs, at, loss, text), at == "global_step" or _begins_with(at, text)
+    return keys, _build_report(pairs, at, loss, text), at == "global_step" or _begins_with(at, text)
 
 
 def _pairs(text: str) -> dict[str, tuple[str, str, str]]:
@@ -128,7 +128,7 @@ def _begins_with(step: str, text: str) -> bool:
     return rest.startswith(step)
 
 
-def _found(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> StepReport | None:
+def _build_report(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> StepReport | None:
     step, total = count(pairs[at][0].replace(",", "")), count(pairs[at][1])
     value = number(pairs[loss][0])
     if step is None or value is None:
