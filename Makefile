@@ -24,7 +24,7 @@ BESIDE := -n auto --dist loadfile --no-loadscope-reorder
 
 ON_LAB := tests/contract tests/lab tests/chart/test_accepted.py tests/chart/test_beside.py tests/chart/test_dry_run.py
 
-.PHONY: rehearsal demo test versions docs corpus fuzz lab lab-test bench wheel clean
+.PHONY: rehearsal demo test versions docs pictures corpus fuzz lab lab-test bench wheel clean
 
 demo: .venv/.ready  ## the console on the practice cluster; without a terminal, the tour
 	@if [ -t 0 ] && [ -t 1 ]; then exec .venv/bin/a4 --demo; else exec .venv/bin/a4 --demo tour; fi
@@ -44,6 +44,9 @@ versions: .venv/.ready  ## the same tests on every other Python of this machine 
 
 docs: .venv/.ready  ## write the pages of the guide that are made from the program: its keys and its commands
 	$(PYTHON) -m tests.docs
+
+pictures: .venv/.ready  ## draw the pictures of the guide; WHICH=all every page in every size and both themes, in docs/pictures/all
+	$(PYTHON) -m tests.pictures $(WHICH)
 
 corpus: .venv/.ready  ## an extra: logs of other people, which are not in this repository, and how well they are read
 	$(PYTHON) -m tests.corpus $(CORPUS)

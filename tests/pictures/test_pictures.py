@@ -1,0 +1,28 @@
+"""Every view has its picture in the guide, which shows all of them."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.pages import DOCS
+from tests.pictures.__main__ import FOLDER, SHOWN_IN_ALL_WAYS, SHOWN_WAYS, USUAL, file_name
+from tests.pictures.views import VIEWS
+
+
+def test_every_view_is_drawn_and_shown() -> None:
+    wanted = {
+        file_name(view, *way)
+        for view in VIEWS
+        if not view.of_here
+        for way in (SHOWN_WAYS if view.name in SHOWN_IN_ALL_WAYS else (USUAL,))
+    }
+    assert {path.name for path in FOLDER.glob("*.svg")} == wanted, "run `make pictures`"
+    assert set(re.findall(r"\(([\w-]+\.svg)\)", (FOLDER / "README.md").read_text())) == wanted
+
+
+def test_no_picture_shows_the_machine_it_was_drawn_on() -> None:
+    assert [path.name for path in FOLDER.glob("*.svg") if re.search("/tmp/|/work/|/root/", path.read_text())] == []
+
+
+def test_the_guide_leads_to_the_pictures() -> None:
+    assert "pictures/README.md" in (DOCS / "README.md").read_text()

@@ -1,0 +1,151 @@
+"""Which pages are kept in which state, and what is compared: lines, and words whose colour says something."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+from textual.screen import ModalScreen
+
+from console.kube.snapshot import WatchState
+from tests.pictures.frozen import LOOK, MOMENT, still_console
+from tests.pictures.views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from practice.cluster import Scene
+    from screens.app import ConsoleApp
+    from tests.pictures.frozen import Still
+
+TEXTS = Path(__file__).parent / "texts"
+MAIN = ("fleet", "queues", "jobs", "pods", "launch", "runs-none", "tunnels")
+OF_OBJECTS = ("pool", "node", "pod", "job-pods")
+JOB = ("job-log", "job-nccl-done", "job-training", "job-training-nan", "job-events", "job-pending", "job-failed")
+OF_GOOGLE = ("images", "storage", "clusters", "nodepools")
+ASKED = ("help", "more", "stop", "launch-look")
+SAYS = ("ok", "waits", "bad")
+"""Inks that carry meaning: each of their words is kept beside the lines."""
+STALE_SECONDS = 90.0
+PATIENCE = 15.0
+"""Seconds for which a page may differ from what is kept; only one that is not as it was takes them."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One state of the console and the views that are kept of it."""
+
+    name: str
+    views: tuple[str, ...]
+    size: tuple[int, int] = (120, 35)
+    scene: Scene = "full"
+    reader: bool = False
+    stale: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is there, and may be seen."""
+        return self.scene == "full" and not self.reader
+
+
+STATES = (
+    Kept("busy", (*MAIN, *OF_OBJECTS, *JOB, "alarms", "leftovers", *OF_GOOGLE, *ASKED)),
+    Kept("narrow", (*MAIN, *OF_OBJECTS, *JOB, "alarms", "stop"), size=(80, 24)),
+    Kept("empty", (*MAIN, "alarms"), scene="empty"),
+    Kept("stale", (*MAIN, "node", "pod", "job-pods"), stale=True),
+    Kept("forbidden", (*MAIN, "node", "pod", "job-pods"), reader=True),
+)
+
+
+@asynccontextmanager
+async def in_state(kept: Kept) -> AsyncIterator[Still]:
+    """The console in that state; a stale one has its whole picture, and hears nothing for a while."""
+    async with still_console(size=kept.size, scene=kept.scene, reader=kept.reader) as still:
+        if kept.stale:
+            await still.until("all lists", lambda: states(still) == {WatchState.LIVE})
+            await still.settled()
+            links = {
+                kind: structs.replace(
+                    link, state=WatchState.STALE, last_seen=MOMENT - STALE_SECONDS, why="connection refused"
+                )
+                for kind, link in still.app.fleet.links.items()
+            }
+            still.app.fleet = replace(still.app.fleet, links=links)
+        yield still
+
+
+def states(still: Still) -> set[WatchState]:
+    return {link.state for link in still.app.fleet.links.values()}
+
+
+def shown(still: Still) -> str:
+    """The screen as it is kept."""
+    inks = inked(still.app)
+    told = [f"{ink}: {'  |  '.join(inks[ink])}" for ink in SAYS if ink in inks]
+    return "\n".join([*part(still.app, still.text().split("\n")), "", "── colours", *told, ""])
+
+
+def part(app: ConsoleApp, lines: list[str]) -> list[str]:
+    """Of a dialog only itself: what is behind it is kept elsewhere."""
+    if not isinstance(app.screen, ModalScreen):
+        return lines
+    x, y, width, height = app.screen.children[0].region
+    return [line[x : x + width] for line in lines[y : y + height]]
+
+
+def inked(app: ConsoleApp) -> dict[str, list[str]]:
+    """The words in each of the inks that say something, in the order in which they are first seen."""
+    names = {app.theme_variables[f"ink-{ink}"].lower(): ink for ink in SAYS}
+    found: dict[str, list[str]] = {}
+    strips: Any = app.screen._compositor
+    for strip in strips.render_strips():
+        for segment in strip:
+            colour = segment.style.color if segment.style else None
+            ink = names.get(colour.get_truecolor().hex) if colour is not None else None
+            words = segment.text.strip()
+            if ink and words and words not in found.setdefault(ink, []):
+                found[ink].append(words)
+    return found
+
+
+async def differences(kept: Kept) -> list[str]:
+    """What is not as it is kept, page by page."""
+    wrong: list[str] = []
+    async with in_state(kept) as still:
+        for view in VIEWS:
+            if view.name not in kept.views:
+                continue
+            await view.open(still, complete=kept.complete)
+            path = TEXTS / kept.name / f"{view.name}.txt"
+            expected = path.read_text() if path.exists() else ""
+            end = time.monotonic() + (PATIENCE if not wrong else PATIENCE / 5)
+            while (seen := shown(still)) != expected and time.monotonic() < end:
+                still.app.clear_notifications()
+                await still.look()
+            if seen != expected:
+                names = f"kept/{kept.name}/{view.name}", f"seen/{kept.name}/{view.name}"
+                lines = expected.splitlines(), seen.splitlines()
+                wrong.append("\n".join(unified_diff(*lines, *names, lineterm="", n=2)))
+    return wrong
+
+
+async def renew(kept: Kept) -> None:
+    """Keep what is shown now."""
+    folder = TEXTS / kept.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.txt"):
+        old.unlink()
+    async with in_state(kept) as still:
+        for view in VIEWS:
+            if view.name in kept.views:
+                await view.open(still, complete=kept.complete)
+                await still.settled()
+                await asyncio.sleep(10 * LOOK)
+                await still.settled()
+                (folder / f"{view.name}.txt").write_text(shown(still))
