@@ -42,7 +42,6 @@ async def draw(still: Still, view: View, ways: tuple[tuple[tuple[int, int], str]
 
 
 async def draw_all(folder: Path, names: list[str], *, every: bool) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home, stopped_clock(Path(home)):
         async with still_console(size=SIZES[0]) as still:
             for view in VIEWS:
@@ -59,7 +58,9 @@ def main(words: list[str]) -> int:
     if unknown := set(names) - {view.name for view in VIEWS}:
         sys.stderr.write(f"No such view: {', '.join(sorted(unknown))}. There are: {', '.join(v.name for v in VIEWS)}\n")
         return 2
-    asyncio.run(draw_all(FOLDER / "all" if every else FOLDER, names, every=every))
+    folder = FOLDER / "all" if every else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    asyncio.run(draw_all(folder, names, every=every))
     return 0
 
 
