@@ -97,7 +97,7 @@ def _in_maintenance(pool: Pool, now: float) -> set[str]:
 
 
 def gpu_bar(pool: Pool, width: int) -> list[Span]:
-    """Used, broken and free GPUs as one bar with figures."""
+    """Used, out of use and free GPUs as one bar with figures; red only where a machine has a fault."""
     total = pool.floor.total
     if not total:
         return []
@@ -107,7 +107,8 @@ def gpu_bar(pool: Pool, width: int) -> list[Span]:
         return [Span(figures.strip())]
     used = _columns(pool.floor.used, total, room)
     out = min(room - used, _columns(pool.floor.out_of_use, total, room))
-    return [Span("█" * used, "accent"), Span("▒" * out, "bad"), Span("░" * (room - used - out), "faint"), Span(figures)]
+    ink = "bad" if pool.faults else "waits"
+    return [Span("█" * used, "accent"), Span("▒" * out, ink), Span("░" * (room - used - out), "faint"), Span(figures)]
 
 
 def _columns(part: int, whole: int, width: int) -> int:

@@ -62,7 +62,7 @@ PODS: Layout[Pod] = Layout(
                "index of the pod in its Job; null outside Indexed Jobs",
                lambda pod: None if pod.completion_index < 0 else pod.completion_index, COMMAND, right=True),
         fact("attempt", "restart attempt of the JobSet", lambda pod: pod.attempt),
-        Column("NODE", lambda pod: pod.node, "node", "the node it is on", least=12, most=50, cut="node", drop=2,
+        Column("NODE", lambda pod: pod.node, "node", "the node it is on", least=12, most=24, cut="node", drop=2,
                sort=True),
         Column("IP", lambda pod: pod.ip, "ip", "its address", width=15, drop=9, sort=True, ink="dim"),
         fact("message", "what the API says of it", lambda pod: pod.message or pod.unschedulable),

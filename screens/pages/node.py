@@ -34,6 +34,7 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
     lost = node.gpu_capacity - node.gpus
     upkeep = node.maintenance_at or node.maintenance_active
     words = maintenance_words(node.maintenance_at, now, active=node.maintenance_active) if upkeep else ""
+    words = words.removeprefix("maintenance ")
     return (
         ("State", node_state(node, now)),
         ("GPUs", gpus),

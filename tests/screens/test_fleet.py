@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
+from console.scheduling.topology import pools
+from screens.columns.nodes import gpu_bar
 from screens.dialogs.question import Confirm
 from screens.pages.fleet import FleetScreen
 from screens.pages.node import NodeScreen, node_facts
 from screens.pages.pool import PoolScreen
 from screens.widgets.floor_map import FloorMap, short_name
+from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
-from tests.screens.scene import a4, scene
+from tests.screens.scene import NOW, a4, scene
 
 
 async def test_pools_with_what_is_free_and_what_is_broken() -> None:
@@ -127,3 +131,17 @@ def test_a_health_scan_says_when_it_was_and_what_it_is_held_against() -> None:
     untold = dict(node_facts(Node("n1", scan_result="pass"), fleet_of(), now=0.0))
     assert str(untold["Health scan"]).startswith("pass, at a time not told: ")
     assert not dict(node_facts(Node("n1"), fleet_of(), now=0.0))["Health scan"]
+
+
+@pytest.mark.parametrize(
+    ("more", "ink"), [({"ready": False, "not_ready_since": NOW - 59}, "waits"), ({"cordoned": True}, "waits"),
+                      ({"ready": False, "not_ready_reason": "NodeNotReady"}, "bad")],
+)  # fmt: skip
+def test_gpus_out_of_use_are_red_only_where_a_machine_has_a_fault(more: dict[str, object], ink: str) -> None:
+    pool = pools(fleet_of(a4(0), structs.replace(a4(1), created=NOW - 60, **more)))[0]
+    assert [run.ink for run in gpu_bar(pool, 30) if "▒" in run.text] == [ink]
+
+
+def test_the_facts_of_a_node_say_maintenance_once() -> None:
+    facts = dict(node_facts(a4(0, maintenance_at=NOW + 6 * 3600 + 60), Fleet(), NOW))
+    assert runs_of(facts["Maintenance"])[0].text.startswith("in 6 h ")

@@ -18,9 +18,9 @@ from screens.pages.log import LogScreen
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.pod import PodScreen
 from screens.pages.pods import PodsScreen, Tally
-from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, toasts, until
-from tests.screens.scene import scene
+from tests.fakes import FakeSession, fleet_of
+from tests.screens.press import console, screen_text, text_of, toasts, until
+from tests.screens.scene import NOW, scene
 
 
 async def test_filter_as_you_type_then_back_to_all() -> None:
@@ -266,3 +266,15 @@ async def test_in_a_pod_that_has_ended_nothing_is_tried_and_it_is_said_what_can_
         assert "l, or a4 logs, shows its log" in toasts(app)
         assert session.called("shell") == []
         assert app.screen is screen
+
+
+async def test_every_node_of_the_list_has_its_short_name() -> None:
+    names = {"gke-practice-a4-spot-5f1d02ab-0002": "a4-spot/0002",
+             "gke-practice-a4-highgpu-8g-a4-pool-79c66879-0010": "a4-pool/0010"}  # fmt: skip
+    pods = [Pod("default", f"pod-{at}", uid=f"pod-{at}", created=NOW, node=node) for at, node in enumerate(names)]
+    async with console(FakeSession(fleet_of(*pods)), size=(200, 35)) as (app, pilot, _):
+        await pilot.press("4")
+        await until(pilot, lambda: isinstance(app.screen, PodsScreen) and app.screen.table.cursor is not None)
+        assert isinstance(app.screen, PodsScreen)
+        shown = text_of(app.screen.table).split()
+        assert [each in shown for pair in names.items() for each in pair] == [False, True, False, True]
