@@ -53,8 +53,8 @@ def pod_of(still: Still, name: str) -> str:
     return next(pod for _, pod in still.app.fleet.pods if pod.startswith(f"{job}-workload-0-{rank}-"))
 
 
-def job(name: str, job: str, tab: str) -> View:
-    return View(name, ("job", "default", job, tab))
+def job(name: str, job: str, tab: str, words: str = "") -> View:
+    return View(name, ("job", "default", job, tab), words=words)
 
 
 LLAMA, POOL = ("default", "llama-70b/0"), "a4-highgpu-8g-a4-pool"
@@ -80,7 +80,7 @@ VIEWS = (
     job("job-events", "sft-a3b", "events"),
     job("job-yaml", "llama-70b", "yaml"),
     job("job-pending", "eval-32", "pods"),
-    job("job-failed", "sft-a3b", "pods"),
+    job("job-failed", "sft-a3b", "pods", words="iteration       27"),
     View("yaml", ("object_yaml", "Pod", *LLAMA)),
     View("facts", ("container_facts", *LLAMA), of_here=True),
     View("doctor", ("doctor", "default", "llama-70b", "0"), of_here=True),
