@@ -16,6 +16,7 @@ from console.launch.recipes import LaunchPlan
 from console.launch.releases import DiffKind, unified
 from console.metrics.alarm_rules import AlarmKind
 from console.preflight.check import tally, unseen
+from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import CHECK, PAST, QUEUE_KINDS, choose_queue, forecast
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
@@ -230,14 +231,18 @@ def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
 
 async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     manifests = await session.launch.render(plan)
-    fits = forecast(await session.wait_until_listed(*FIT_KINDS), session.launch.drafting.ask(plan))
+    fleet, ask = await session.wait_until_listed(*FIT_KINDS), session.launch.drafting.ask(plan)
+    fits, others = forecast(fleet, ask), launch_alternatives(fleet, ask)
     if as_json:
         told = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe}
-        found = {"notes": session.launch.notes(plan), "forecast": fits, "forecast_is": CHECK, "manifests": manifests}
+        found = {"notes": session.launch.notes(plan), "forecast": fits, "forecast_is": CHECK,
+                 "would_fit_now": others, "manifests": manifests}  # fmt: skip
         print_json({**told, **found})
     else:
         verdict = "" if fits.sentence.startswith(str(fits.verdict)) else f"{fits.verdict}: "
         warn(f"{verdict}{fits.sentence} ({CHECK}).")
+        for each in others:
+            warn(f"It would fit now {each.words}: --set {each.path}={each.value}.")
         print_line("\n---\n".join(each.text.strip() for each in manifests))
     return 0
 

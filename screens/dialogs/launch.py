@@ -21,7 +21,7 @@ from screens import wording
 from screens.columns.jobs import tab_of
 from screens.columns.runs import spoken
 from screens.dialogs.question import Choice, Confirm, Pick, Question
-from screens.widgets.form.launch_words import fit_words, paste_words, plan_words
+from screens.widgets.form.launch_words import alternative_words, fit_words, paste_words, plan_words
 from screens.widgets.form.model import NAME, LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import YamlText
@@ -146,7 +146,8 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     try:
         manifests = await session.launch.render(plan)
         _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan))
-        fits = fit_words(screen.app.fleet, session.launch.drafting.ask(plan))
+        fleet, ask = screen.app.fleet, session.launch.drafting.ask(plan)
+        fits = [*fit_words(fleet, ask), *await asyncio.to_thread(alternative_words, fleet, ask)]
         kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
         words = [Span("✓ ", "ok"), Span("The API server accepts it. "), *plan_words(plan, draft), Span("  "), *fits]
         words += [Span("  Creates: ", "dim"), Span(kinds)]

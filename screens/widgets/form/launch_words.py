@@ -10,6 +10,7 @@ from textual.containers import Vertical
 from console.kube.snapshot import WatchState
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Recipe, spell
+from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast, rank_queues
 from console.scheduling.topology import level_name
 from screens import wording
@@ -202,6 +203,12 @@ def fit_words(fleet: Fleet, ask: LaunchDemand) -> list[Span]:
         about = f" (as of {wording.clock(since)[11:]}, reconnecting; {CHECK}): "
         return [Span("◌ ", "waits"), Span(word, "dim"), Span(about, "waits"), Span(f"{reason}.", "dim")]
     return [light, Span(word, ink), Span(f" ({CHECK}): ", "faint"), Span(f"{reason}.")]
+
+
+def alternative_words(fleet: Fleet, ask: LaunchDemand) -> list[Span]:
+    """What would let it start now; takes ten forecasts, too long for every key."""
+    others = ", or ".join(each.words for each in launch_alternatives(fleet, ask))
+    return [Span(f" It would fit now {others}.", "accent")] if others else []
 
 
 def paste_words(read: Draft, *, taken: int) -> list[list[Span]]:

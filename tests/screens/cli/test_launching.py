@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,7 +44,13 @@ def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:
     never = typist.a4("launch", "W03", "--name", "fit", "--set", "queue=a4", "--set", "gpus=4096", "--dry-run")
     assert never.code == 0
     assert never.err.startswith("a4: never: needs 4096 GPUs, but a4 can have at most ")
-    assert never.err.rstrip().endswith("(an estimate).")
+    why, fewer = never.err.splitlines()
+    assert why.endswith("(an estimate).")
+    gpus = int(re.fullmatch(r"a4: It would fit now with (\d+) GPUs: --set gpus=\1\.", fewer)[1])  # type: ignore[index]
+    fits = typist.worked("launch", "W03", "--name", "fit", "--set", "queue=a4", "--set", f"gpus={gpus}", "--dry-run",
+                         "--json").data  # fmt: skip
+    assert fits["forecast"]["verdict"].startswith("fits")
+    assert fits["would_fit_now"] == []
     assert "kind: JobSet" in never.out
 
 

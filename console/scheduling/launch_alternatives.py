@@ -1,0 +1,60 @@
+"""What would let a launch start now that otherwise waits: the cheapest single changes of its values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from console.scheduling.launch_forecast import Verdict, closed_queue_forecast, forecast, free_quota_gpus, rank_queues
+from console.scheduling.topology import MACHINE_GPUS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from console.kube.snapshot import Fleet
+    from console.scheduling.launch_forecast import LaunchDemand
+
+_FITS = {Verdict.NOW, Verdict.SPLIT}
+_HELPS = {Verdict.WAITS, Verdict.NEVER, Verdict.STOPPED}
+MOST = 3
+
+
+class Alternative(Struct, frozen=True):
+    """One value that is changed, and the change in words."""
+
+    path: str  # of the chart's value
+    value: int | str
+    words: str
+
+
+def launch_alternatives(fleet: Fleet, ask: LaunchDemand) -> tuple[Alternative, ...]:
+    """Up to three, the cheapest first; none where it fits already, or where that is not known."""
+    if not ask.queue or ask.gpus <= 0 or forecast(fleet, ask).verdict not in _HELPS:
+        return ()
+    return tuple(each for each, _ in zip(_fitting(fleet, ask), range(MOST), strict=False))
+
+
+def _fitting(fleet: Fleet, ask: LaunchDemand) -> Iterator[Alternative]:
+    if ask.topology == "required" and _fits(fleet, replace(ask, topology="preferred")):
+        yield Alternative("topology.request", "preferred", "with topology preferred")
+    queue = next((each for each in rank_queues(fleet, ask) if each != ask.queue), "")
+    if queue and _fits(fleet, replace(ask, queue=queue)):
+        yield Alternative("queue", queue, f"in queue {queue}")
+    if ask.gpus <= MACHINE_GPUS or closed_queue_forecast(fleet, ask):
+        return
+    # Machines: a job of fewer fits wherever one of more does, and none fits of more than the quota that is free.
+    fewer, too_many = 0, min(ask.pods, free_quota_gpus(fleet, ask) // MACHINE_GPUS + 1)
+    while too_many - fewer > 1:
+        middle = (fewer + too_many) // 2
+        if _fits(fleet, replace(ask, gpus=middle * MACHINE_GPUS)):
+            fewer = middle
+        else:
+            too_many = middle
+    if fewer:
+        yield Alternative("gpus", fewer * MACHINE_GPUS, f"with {fewer * MACHINE_GPUS} GPUs")
+
+
+def _fits(fleet: Fleet, ask: LaunchDemand) -> bool:
+    return forecast(fleet, ask).verdict in _FITS
