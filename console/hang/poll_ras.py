@@ -1,4 +1,4 @@
-"""Runs inside a pod, read from standard input: asks NCCL's RAS service of one rank again and again who is behind.
+"""A script that runs inside a pod: polls NCCL's RAS service for ranks that are behind.
 
 Arguments: for how many seconds. It prints a line of JSON for each thing that it learns and for each answer:
 
@@ -47,7 +47,7 @@ def address() -> tuple[str, int]:
 
 
 def ask() -> str:
-    """One answer of the service, else of `ncclras` where the image has it; raises OSError."""
+    """One answer of the service, or of `ncclras`; raises OSError."""
     try:
         with socket.create_connection(address(), timeout=LIMIT) as door:
             door.sendall(ASK)
@@ -72,14 +72,14 @@ def ask() -> str:
 
 
 def late(counts: dict[Any, int]) -> dict[Any, int]:
-    """By how much each is behind the foremost; nobody where most are: then one is ahead, and nobody is awaited."""
+    """By how much each is behind the foremost; empty if most are behind, since then one is just ahead."""
     most = max(counts.values(), default=0)
     behind = {each: most - count for each, count in counts.items() if count < most}
     return behind if 2 * len(behind) <= len(counts) else {}
 
 
 def read_json(told: dict[str, Any]) -> Found:
-    """What an answer in JSON tells: operations and members of each communicator, who is behind."""
+    """Parse a JSON answer: operations and members of each communicator, and who is behind."""
     progress = {}
     behind = []
     members: dict[str, dict[Process, int]] = {}
@@ -105,7 +105,7 @@ WHERE = re.compile(r"GPU (\d+)(?: \(NVML (\d+)\))? managed by process (\d+) on n
 
 
 def read_text(text: str) -> Found:
-    """What an answer in text tells: of ranks at the same number of operations it lists those that are few."""
+    """Parse a text answer, which lists ranks by their number of operations if few have it."""
     sizes = {each[1]: int(each[2]) for each in map(GROUP.match, text.splitlines()) if each}
     whole = max(sizes.values(), default=0)
     behind: list[tuple[str, int, Behind]] = []
@@ -129,7 +129,7 @@ def read_text(text: str) -> Found:
 
 
 def read_counts(text: str) -> tuple[dict[Process, int], Behind]:
-    """The listed ranks of one kind of operation, and by how much they are behind the foremost."""
+    """The listed ranks of one kind of operation, and how far they are behind the foremost."""
     groups: list[tuple[int, int, list[Process]]] = []
     ranks: dict[Process, int] = {}
     for line in text.splitlines():
@@ -149,7 +149,7 @@ def read_counts(text: str) -> tuple[dict[Process, int], Behind]:
 
 
 class Teller:
-    """Notes what is learnt, each thing once."""
+    """Prints each finding once."""
 
     def __init__(self) -> None:
         self.comms: dict[str, int] = {}

@@ -60,7 +60,7 @@ class Poll(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Told(msgspec.Struct):
-    """What a line tells that is no answer."""
+    """A line of the script that is not an answer."""
 
     version: str = ""
     form: str = ""
@@ -72,7 +72,7 @@ class _Told(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class RasPolls:
-    """The answers of NCCL in a burst."""
+    """The RAS answers of one burst."""
 
     version: str = ""
     form: str = ""  # json or text
@@ -85,7 +85,7 @@ class RasPolls:
 
 @dataclass(frozen=True, slots=True)
 class LateRank:
-    """One rank, and the share of the step in which it launches later than the others."""
+    """A rank, and the share of the step in which it launches later than the others."""
 
     rank: int | None  # None: NCCL has no communicator of all processes
     host: str
@@ -105,7 +105,7 @@ class LateRank:
 
 @dataclass(frozen=True, slots=True)
 class SlowReport:
-    """Which ranks of a job are slow."""
+    """The slow ranks of a job."""
 
     job: str = ""
     version: str = ""
@@ -130,7 +130,7 @@ class SlowReport:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The verdict, a sentence for each slow rank."""
+        """The verdict: a sentence per slow rank."""
         if self.problem:
             return (self.problem,)
         if self.slow:
@@ -170,7 +170,7 @@ def _percent(share: float) -> str:
 
 
 def read_polls(said: bytes) -> RasPolls:
-    """The answers in what the script printed; Unreadable if it is no such thing."""
+    """Parse the script's output; Unreadable if it is invalid."""
     head, over, active = _Told(), "", frozenset[int]()
     processes: list[PolledProcess] = []
     polls: list[Poll] = []
@@ -197,7 +197,7 @@ def read_polls(said: bytes) -> RasPolls:
 
 
 def slow_ranks(read: RasPolls, step: float | None = None) -> SlowReport:
-    """Which ranks the others wait for, as far as these answers tell; `step`: seconds that a step takes, if known."""
+    """The ranks that the others wait for, as far as the answers show; `step`: seconds per step, if known."""
     polls = read.polls
     seconds = polls[-1].at - polls[0].at if polls else 0.0
     moved = [_moved(before, after) for before, after in pairwise(polls)]
@@ -228,7 +228,7 @@ def slow_ranks(read: RasPolls, step: float | None = None) -> SlowReport:
 
 
 def _too_little(report: SlowReport, over: str) -> str:
-    """Why nothing can be said; empty if something can."""
+    """Why there is no verdict; empty if there is one."""
     if not report.polls:
         return f"NCCL's RAS service does not answer ({over or 'it said nothing'})."
     if report.ranks < 2:
@@ -265,7 +265,7 @@ def _in_bursts(polls: Sequence[Poll], moves: int, steps: float) -> bool:
 
 
 def _others(shares: Sequence[float], own: float) -> float:
-    """The share of the usual rank beside one with that share; `shares` is sorted."""
+    """The share of the median rank other than one with that share; `shares` is sorted."""
     others = list(shares)
     others.remove(own)
     return statistics.median(others)
@@ -280,7 +280,7 @@ def _late(
     *,
     in_bursts: bool,
 ) -> tuple[LateRank, int]:
-    """How late a process is, and how many times it was."""
+    """How late a process is, and how often it was."""
     times_late = late_of.get(process.number, {})
     everywhere = _everywhere(process, times_late, read.active)
     flags = [at in times_late for at in range(len(read.polls))]

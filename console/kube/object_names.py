@@ -1,4 +1,4 @@
-"""Names of objects for the completion of a command line: one request to the API server, or none at all."""
+"""Names of objects for command-line completion, by at most one request to the API server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _List(Wire):
 
 
 async def object_names(kubeconfig: Path | None, context: str, namespace: str, kind: str, job: str = "") -> list[str]:
-    """Names of that kind; of "ranks" the indexes of the pods of a job; of "contexts" those of the kubeconfig.
+    """Names of that kind; for "ranks" the pod indexes of a job, for "contexts" those of the kubeconfig.
 
     Raises errors of ours, OSError, and msgspec's for an answer that is none.
     """

@@ -180,7 +180,7 @@ class JobMeasures:
             self.end_batch()
 
     def begin_batch(self, lines: Sequence[RankLine]) -> None:
-        """Before lines are read: of what is printed now no more comes in a second than is printed in one."""
+        """Detect whether a batch is old output read at once: its times advance faster than the clock."""
         times, now = [line.time for line in lines], time.time()
         printed, at = self._read_to or (min(times), now)
         newest = max(printed, *times)

@@ -1,4 +1,4 @@
-"""Alarms for people who do not look: sent to addresses of the settings by a process that nobody waits for.
+"""Sends alarms to the addresses in the settings, through a separate process.
 
 An address holds a password or a token, so of each only its scheme is ever shown.
 """
@@ -27,12 +27,12 @@ _SCHEME = re.compile(r"([a-zA-Z0-9+.-]{1,20}://).*", re.DOTALL)
 
 
 def shown(address: str) -> str:
-    """What may be shown of an address."""
+    """The address with everything but its scheme hidden."""
     return _SCHEME.sub(r"\1…", address) if _SCHEME.fullmatch(address) else "…"
 
 
 async def send(addresses: Sequence[str], title: str, text: str) -> dict[str, str]:
-    """Send a message to all of these, or with an empty one only look at them; why it failed, of each that did."""
+    """Send a message to all addresses, or with an empty one only validate them; returns address -> error."""
     clean_title, clean = (
         "".join(each if each.isprintable() or each == "\n" else " " for each in redact(words))[:LONGEST]
         for words in (title, text)
@@ -61,12 +61,12 @@ async def send(addresses: Sequence[str], title: str, text: str) -> dict[str, str
 
 
 def failure_text(addresses: Sequence[str], failed: dict[str, str]) -> str:
-    """Which addresses failed and why, as the end of a sentence."""
+    """Which addresses failed and why, phrased to end a sentence."""
     return "; ".join(f"{shown(each)} (number {addresses.index(each) + 1}): {why}" for each, why in failed.items()) + "."
 
 
 class Outbox:
-    """Sends alarms in their order, those that come meanwhile together; what fails is told once."""
+    """Sends alarms in order, batching those that arrive meanwhile; a failure is reported once."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str]] = []
@@ -82,7 +82,7 @@ class Outbox:
             self._more += 1
 
     async def send(self, addresses: Callable[[], Sequence[str]], tell: Callable[[str], None]) -> None:
-        """Send what waits until nothing does; `tell` gets a sentence about addresses that fail for the first time."""
+        """Send until nothing is waiting; `tell` gets a sentence about addresses that fail for the first time."""
         try:
             while self._waiting:
                 waiting, more, to = self._waiting, self._more, addresses()

@@ -1,4 +1,4 @@
-"""Runs as a process of its own: sends one message by apprise, whose many modules cost a second of a processor.
+"""A separate process that sends one message with apprise, whose import takes a second.
 
 Standard input: {"to": addresses, "title": …, "text": …}, without a text nothing is sent. Standard output: for each
 address why it failed, or "".
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def deliver(title: str, text: str, address: str) -> str:
-    """Why it could not be sent there; empty if it was."""
+    """Send to that address; returns the error, empty on success."""
     import apprise
 
     logging.disable(logging.CRITICAL)  # apprise would write parts of addresses

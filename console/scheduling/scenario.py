@@ -1,4 +1,4 @@
-"""A plan of queues, machines and jobs as a person writes it in YAML: read by a table of keys, wrong lines named."""
+"""Parses a scenario of queues, machines and jobs from YAML; errors name their lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REQUIRED = object()
 
 
 class FlavorPlan(Struct, frozen=True):
-    """Machines of one kind."""
+    """The machines of one flavor."""
 
     name: str
     nodes: int
@@ -39,7 +39,7 @@ class CohortPlan(Struct, frozen=True):
 
 
 class QueuePlan(Struct, frozen=True):
-    """A ClusterQueue; GPUs are by flavor, in the order in which flavors are tried."""
+    """A ClusterQueue; GPUs by flavor, in the order of trying."""
 
     name: str
     quota: dict[str, int]
@@ -54,7 +54,7 @@ class QueuePlan(Struct, frozen=True):
 
 
 class JobPlan(Struct, frozen=True):
-    """Jobs that are alike, one after the other."""
+    """A series of equal jobs."""
 
     name: str
     queue: str
@@ -80,7 +80,7 @@ class Scenario(Struct, frozen=True):
 
 
 class _Key(NamedTuple):
-    """What may stand behind a key, and how it is read: ValueError for anything else."""
+    """The parser of a key's value; it raises ValueError for invalid values."""
 
     field: str
     allowed: str
@@ -90,7 +90,7 @@ class _Key(NamedTuple):
 
 
 def job_names(name: str, count: int) -> list[str]:
-    """Of jobs that are alike: numbered where there are several."""
+    """The names of equal jobs, numbered if there are several."""
     return [f"{name}-{number + 1}" for number in range(count)] if count > 1 else [name]
 
 
@@ -203,7 +203,7 @@ _SCENARIO = {
 
 
 def read_scenario(text: str) -> Scenario:
-    """The plan; BadInput that names every line that is wrong, and what is allowed there."""
+    """Parse a scenario; BadInput lists every invalid line and what is allowed there."""
     import yaml  # 40 ms, for those who read some
 
     try:
@@ -287,7 +287,7 @@ class _Reader:
         return key.default
 
     def check_names(self, found: Mapping[str, Any]) -> None:
-        """Names that are meant, and those that stand there twice."""
+        """Report unknown and duplicate names."""
         flavors, queues = ([each["name"] for each in found[kind]] for kind in ("flavors", "queues"))
         for kind in ("flavors", "queues", "cohorts"):
             names = [each["name"] for each in found[kind]]

@@ -1,4 +1,4 @@
-"""A scenario on a virtual clock: jobs arrive, Kueue's rules admit and preempt them, they end.
+"""Simulates a scenario: jobs arrive, are admitted and preempted by Kueue's rules, and end.
 
 The same scenario and seed give the same result. Admission checks, pods that take time to start and machines that fail
 are left out: a job runs from the moment it is admitted.
@@ -44,7 +44,7 @@ SLICES = 48  # of the time, for the picture
 
 
 class QueueResult(Struct, frozen=True):
-    """What one queue's jobs met. Waits are from arrival to the first start, in seconds, over all that arrived."""
+    """Results of one queue's jobs. Waits are from arrival to the first start, in seconds."""
 
     queue: str
     quota: int  # GPUs, of all flavors together
@@ -106,7 +106,7 @@ def simulate(scenario: Scenario, seed: int = 0) -> SimulationResult:
 
 @dataclass(slots=True)
 class _Usage:
-    """GPUs of a flavor in use, over time."""
+    """GPUs of a flavor in use over time."""
 
     gpus: int = 0
     changes: list[tuple[float, int]] = field(default_factory=list)
@@ -116,7 +116,7 @@ class _Usage:
         self.changes.append((now, self.gpus))
 
     def seconds(self, start: float, end: float) -> float:
-        """GPU seconds between two moments."""
+        """GPU seconds used between two times."""
         total, at, used = 0.0, start, 0
         for moment, gpus in self.changes:
             if moment >= end:
@@ -241,13 +241,13 @@ def _of_queue(plan: QueuePlan, jobs: Sequence[_Job], span: float) -> QueueResult
 
 
 def _percentile(waits: Sequence[float], arrived: int, share: float) -> float | None:
-    """The wait that this share of all that arrived does not exceed; those that have not started wait longest."""
+    """The waiting time that this share of all jobs does not exceed; jobs that have not started wait longest."""
     at = max(1, math.ceil(share * arrived)) - 1
     return waits[at] if at < len(waits) else None
 
 
 def _arrivals(plan: JobPlan, seed: int) -> Iterator[_Job]:
-    """Each plan has its own dice: another line of the scenario does not change them."""
+    """Yield the jobs; each plan has its own random generator, so that other lines do not affect it."""
     dice, at = Random(f"{seed} {plan.name}"), plan.at
     for number, name in enumerate(job_names(plan.name, plan.count)):
         if number:

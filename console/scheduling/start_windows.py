@@ -1,4 +1,4 @@
-"""Within what time waiting workloads would start: the forecast is rolled out many times, with run times that differ.
+"""Predicts time windows in which waiting workloads start, from many simulations with varying run times.
 
 How long a job runs comes from its progress, else from earlier runs of its recipe; a job of which neither is known runs
 on. Nobody comes meanwhile. A window holds the middle 80 % of the rollouts.
@@ -43,7 +43,7 @@ _TRIES = 20
 
 
 class PastRun(Struct, frozen=True):
-    """A run that came to its end by itself."""
+    """A run that ended by itself."""
 
     recipe: str
     owner: str
@@ -52,14 +52,14 @@ class PastRun(Struct, frozen=True):
 
 
 class RunTime(Struct, frozen=True):
-    """How long a job runs, by earlier ones: the median, and the deviation of the logarithm."""
+    """The expected run time of a job: the median, and the deviation of its logarithm."""
 
     median: float
     spread: float
 
 
 class StartWindow(Struct, frozen=True):
-    """Seconds since the epoch."""
+    """Earliest and latest start, in seconds since the epoch."""
 
     start: float
     middle: float
@@ -73,7 +73,7 @@ class StartWindows(Struct, frozen=True):
 
 
 def run_times(fleet: Fleet, past: Iterable[PastRun]) -> dict[str, RunTime]:
-    """By uid of the JobSet: of runs of its recipe, owner and size if there are enough, else of its recipe and size."""
+    """Expected run times by JobSet uid: from runs of the same recipe, owner and size, else recipe and size."""
     known: dict[tuple[object, ...], list[float]] = defaultdict(list)
     for run in past:
         if run.recipe and run.seconds > 0:
@@ -97,7 +97,7 @@ def start_windows(
 
 
 def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
-    """The starts with their windows; where nobody knows how long some jobs run, the end of one is the latest moment."""
+    """The starts with their windows; if the run time of some job is unknown only the latest time is given."""
     found = dict(starts)
     for key in starts.keys() & windows.by_key.keys():
         window = windows.by_key[key]
@@ -151,7 +151,7 @@ class _Rollouts:
         return StartWindows(windows if len(rollouts) >= FEWEST else {}, len(rollouts), self._endless)
 
     def _rollout(self, until: float, stop: float) -> tuple[dict[Key, float], float]:
-        """The starts, and the moment up to which they are known; `stop`: in seconds of this thread's time."""
+        """Simulate once: the starts, and until when they are known; `stop` limits this thread's CPU time."""
         now = self._fleet.at
         found: dict[Key, float] = {}
         ends: list[tuple[float, int, Workload]] = []

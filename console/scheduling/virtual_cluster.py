@@ -1,4 +1,4 @@
-"""Queues on a copy of the cluster, where Kueue's cycles run until nothing moves: what forecasts and plans stand on."""
+"""A copy of the cluster's queues on which Kueue's cycles run until nothing changes, for forecasts and simulations."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ MAX_CYCLES = 1000
 
 
 class Move(NamedTuple):
-    """A workload that starts, as it holds its quota; or one that is preempted, and for whom."""
+    """A workload that starts, or that is preempted, and by whom."""
 
     workload: Workload
     preempted_by: Workload | None = None
 
 
 class VirtualCluster:
-    """The snapshot holds what runs; `waiting` is in the order of trying, by ClusterQueue."""
+    """A snapshot of running workloads; `waiting` has the others by ClusterQueue, in the order of trying."""
 
     def __init__(self, snapshot: Snapshot, strict: Iterable[str]) -> None:
-        """`strict`: the queues in which nobody passes one that waits."""
+        """`strict`: the queues with StrictFIFO."""
         self.snapshot, self._strict = snapshot, frozenset(strict)
         self.waiting: dict[str, list[Workload]] = {name: [] for name in snapshot.queues}
         self._nodes = list(
@@ -42,11 +42,11 @@ class VirtualCluster:
         insort(self.waiting[workload.cluster_queue], workload, key=Workload.order)
 
     def holds(self, workload: Workload) -> bool:
-        """Whether it runs still, and has not been preempted since, even if it was admitted again."""
+        """Whether it still runs and was not preempted since, even if it was admitted again."""
         return self.snapshot.queues[workload.cluster_queue].workloads.get(workload.key) is workload
 
     def checkpoint(self) -> Callable[[], None]:
-        """Gives what brings it back to how it is now, as often as one likes."""
+        """A function that restores the present state, any number of times."""
         waiting = {name: tuple(each) for name, each in self.waiting.items()}
         used = [dict(node.used) for node in self._nodes]
         running = {name: dict(queue.workloads) for name, queue in self.snapshot.queues.items()}
@@ -64,7 +64,7 @@ class VirtualCluster:
         return restore
 
     def admit(self, now: float = 0.0) -> list[Move]:
-        """What Kueue does now, cycle by cycle, until nothing more fits; who is preempted leaves at once."""
+        """Run admission cycles until nothing more fits; preempted workloads leave at once."""
         moves: list[Move] = []
         active = {name: deque(waiting) for name, waiting in self.waiting.items() if waiting}
         hopeless: set[tuple[str, str]] = set()  # queues and shapes of which one was tried in vain
@@ -126,6 +126,6 @@ class VirtualCluster:
 
 
 def queued_again(workload: Workload) -> Workload:
-    """By its priority and age, as before it was admitted."""
+    """The workload without its quota, as it was before admission."""
     pod_sets = [replace(each, flavors={}, places=()) for each in workload.pod_sets]
     return replace(workload, pod_sets=pod_sets, reserved=0.0)

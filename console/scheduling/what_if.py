@@ -1,4 +1,4 @@
-"""What would follow at once if something were changed: Kueue's rules on two copies of the cluster, one with the change.
+"""Predicts the immediate effect of changes by running Kueue's rules on two copies of the cluster, one with them.
 
 Nothing is changed on the cluster. GPUs and places are counted, no other resource.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """As they are typed."""
+    """The changes as typed."""
 
     submit: tuple[str, ...] = ()  # QUEUE:GPUS[:PRIORITY]
     stop: tuple[str, ...] = ()  # JOB
@@ -43,7 +43,7 @@ class Changes:
 
 
 class Consequence(Struct, frozen=True):
-    """What becomes of one job."""
+    """The effect on one job."""
 
     job: str
     namespace: str
@@ -55,7 +55,7 @@ class Consequence(Struct, frozen=True):
 
 
 class FreeQuota(Struct, frozen=True):
-    """GPUs that a queue could take of a flavor by quota, its own and borrowed; and those free on its machines."""
+    """GPUs of a flavor that a queue could still take, own and borrowed, and those free on its machines."""
 
     queue: str
     flavor: str
@@ -72,7 +72,7 @@ class WhatIf(Struct, frozen=True):
 
 
 def what_if(fleet: Fleet, namespace: str, changes: Changes) -> WhatIf:
-    """BadInput or NotFound for a change of what is not there."""
+    """The effect of these changes; BadInput or NotFound if one refers to something missing."""
     return _Comparison(fleet, namespace, changes).result()
 
 
@@ -137,7 +137,7 @@ class _Comparison:
             yield self._consequence(workload, "waits")
 
     def _waiting(self, workload: Workload, position: int) -> Consequence:
-        """One that runs without the change, or a new one."""
+        """The consequence for a job that would run without the change, or for a new one."""
         by = self._preempted_by.get(workload.key)
         if by is not None:
             return self._consequence(workload, "preempted", by, position)

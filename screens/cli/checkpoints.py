@@ -1,4 +1,4 @@
-"""`a4 checkpoints`: which saved states of a run are complete, and what would be lost if it ended now."""
+"""`a4 checkpoints`: which checkpoints of a run are complete, and how much work would be lost if it ended now."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def checkpoints(options: CheckpointsOptions) -> int:
 
 
 async def _told_by_log(session: Session, job: str) -> RemotePath:
-    """The folder that the job's log says it saves to, in its first pod."""
+    """The checkpoint folder named in the log of the job's first pod."""
     if "/" in job:
         raise BadInput(
             f"{job} is neither a job nor a folder of a pod or bucket.",
@@ -61,7 +61,7 @@ async def _told_by_log(session: Session, job: str) -> RemotePath:
 
 
 def _running_gpus(session: Session, job: str) -> int:
-    """GPUs that the job holds now; 0 if it does not run, or is no job."""
+    """GPUs that the job holds now; 0 if it does not run."""
     jobset = session.fleet.jobsets.get((session.namespace, job))
     pods = session.fleet.pods_by_jobset.get(jobset.uid, []) if jobset else []
     return sum(pod.holds_gpus for pod in pods)

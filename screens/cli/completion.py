@@ -1,4 +1,4 @@
-"""`a4 completion`, and what the script that it prints asks for: the words that may stand at the cursor.
+"""`a4 completion`, and the completion of words for the shell script that it prints.
 
 Names come from the cluster if they come at once; nothing that fails is told, since a person is typing.
 """
@@ -40,7 +40,7 @@ def print_script(options: CompletionOptions) -> int:
 
 
 def complete() -> None:
-    """Print the words for the line of $COMP_LINE where the shell's script reads them, and end the process."""
+    """Print the completions for the line in $COMP_LINE and end the process."""
     import argcomplete
 
     parser = whole_parser()
@@ -59,7 +59,7 @@ def complete() -> None:
 
 
 def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
-    """What completes the values of an option or word."""
+    """The function that completes an option's values."""
     from argcomplete.completers import FilesCompleter
 
     def found(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Collection[str]:
@@ -83,7 +83,7 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
 
 
 def _values(recipe: str, prefix: str) -> list[str]:
-    """The values that a recipe has, and what those with a choice may be."""
+    """The values of a recipe, and the choices of those that have some."""
     fields = catalog().fields(recipe)
     path, equals, _ = prefix.partition("=")
     if equals:
@@ -92,7 +92,7 @@ def _values(recipe: str, prefix: str) -> list[str]:
 
 
 def _names(given: dict[str, Any], kind: str) -> list[str]:
-    """Names of the cluster, as far as they come in time."""
+    """Names from the cluster, if they arrive in time."""
     if given.get("demo"):
         return []  # the practice cluster would start first
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""`a4 simulate`: a plan of queues, machines and jobs on a virtual clock; needs no cluster."""
+"""`a4 simulate`: simulates a scenario of queues, machines and jobs; needs no cluster."""
 
 from __future__ import annotations
 

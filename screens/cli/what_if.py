@@ -1,4 +1,4 @@
-"""`a4 whatif`: who would start, who would be preempted and what would be left, after a change that nobody makes."""
+"""`a4 whatif`: which jobs would start or be preempted after a change, without making it."""
 
 from __future__ import annotations
 

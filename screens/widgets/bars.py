@@ -1,4 +1,4 @@
-"""The lines around a page: tabs, trail, cluster and freshness above, its own tabs, and the keys at the bottom."""
+"""The lines above and below a page: title bar, tabs and key hints."""
 
 from __future__ import annotations
 
