@@ -123,10 +123,11 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
         return
     alarms = app.session.alarms
     alarms.watch_namespace(app.only_namespace)
-    new = bell.not_yet_told(app, alarms.take_new()) + bell.explained(alarms.latest)
+    begun = bell.not_yet_told(app, alarms.take_new())
+    new = begun + bell.explained(alarms.latest)
     _show(app, new)
     _send(app, bell.outbox, new)
-    for alarm in new:
+    for alarm in begun:  # the terminal cannot replace what it was sent, as a toast is replaced
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
             notify_terminal(app, f"{alarm.job}: {alarm.kind}", full_text(alarm, app.session.watch))
 

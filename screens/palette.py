@@ -164,7 +164,7 @@ class Places(NameProvider):
             if namespace:
                 app.screen.post_message(events.ScreenResume())
         else:
-            app.open_page(page)
+            app.action_open_page(page)
 
 
 def _likely(query: str, keys: Collection[tuple[str, ...]]) -> Iterable[tuple[str, ...]]:

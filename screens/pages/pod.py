@@ -37,7 +37,7 @@ def exit_cell(container: Container) -> Cell:
     if container.exit_code is not None:
         return Span(str(container.exit_code), "bad" if container.exit_code else "dim")
     if container.last_exit_code is not None:
-        return Span(f"before: {container.last_exit_code} {container.last_reason}".rstrip(), "waits")
+        return Span(f"before: exit code {container.last_exit_code} {container.last_reason}".rstrip(), "waits")
     return ""
 
 
@@ -48,7 +48,7 @@ class ContainerTable(ResourceTable[Container]):
         Column("CONTAINER", lambda each: Span(each.name, "strong"), least=9, most=40),
         Column("", lambda each: Span("init" if each.init else "", "dim"), width=4, drop=3),
         Column("STATE", container_cell, least=12, most=40),
-        Column("EXIT", exit_cell, least=4, most=30),
+        Column("EXIT CODE", exit_cell, least=9, most=40),
         Column("RESTARTS", lambda each: str(each.restarts), width=8, right=True, drop=2),
         since("UP", lambda each: each.started if each.state == "running" else 0.0),
         Column("MESSAGE", lambda each: sentence(each.message), fill=True, least=8, drop=1),

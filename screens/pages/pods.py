@@ -106,7 +106,8 @@ class PodsScreen(PanedScreen, PodActions):
         found = [[Span(pod.name, "strong")], [], *fact_lines(pod_facts(pod, now), width), []]
         for each in pod.containers:
             exit_code = runs_of(exit_cell(each))
-            found.append([*runs_of(container_cell(each)), Span(f"  {each.name}  ", "dim"), *exit_code])
+            label = [Span("exit code ", "dim")] if each.exit_code is not None else []
+            found.append([*runs_of(container_cell(each)), Span(f"  {each.name}  ", "dim"), *label, *exit_code])
         events = reversed(self.app.fleet.events_by_object.get(pod.uid, ()))
         return [*found, *event_lines(events, now, height - len(found))]
 

@@ -412,6 +412,15 @@ async def test_the_pages_that_are_no_tab_are_behind_one_key() -> None:
         await until(pilot, lambda: "More › alarms" in text_of(app.screen.query_one(TitleBar)))
 
 
+async def test_a_page_that_is_no_tab_is_under_more_from_the_palette_too() -> None:
+    async with console(size=(150, 35)) as (app, pilot, _):
+        await pilot.press("3", "colon", *"alarms")
+        await until(pilot, lambda: "Go to alarms" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: type(app.screen).__name__ == "AlarmsScreen")
+        await until(pilot, lambda: "0 More › alarms" in text_of(app.screen.query_one(TitleBar)))
+
+
 async def test_a_page_that_is_being_opened_has_no_keys_yet() -> None:
     """A toast of an alarm may ask which key lists all alarms before the table of the page in front is there."""
     async with console() as (app, _, _session):

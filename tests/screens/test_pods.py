@@ -84,7 +84,7 @@ async def test_a_pod_has_a_page_with_containers_and_events() -> None:
         await until(pilot, lambda: "BackOff" in screen_text(app))
         shown = screen_text(app)
         assert "CrashLoopBackOff" in shown
-        assert "before: 137 OOMKilled" in shown
+        assert "before: exit code 137 OOMKilled" in shown
         assert "Back-off restarting failed container" in shown
         await pilot.press("escape")
         assert isinstance(app.screen, PodsScreen)

@@ -18,6 +18,7 @@ from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
 from console.settings import Settings
+from screens import alarm_notices
 from screens.alarm_notices import notification
 from screens.cli.wait import conditions
 from screens.dialogs.question import Confirm
@@ -298,7 +299,9 @@ async def test_a_toast_names_commands_and_the_owner_of_what_it_says_to_stop(read
         await until(pilot, lambda: said in toasts(app))
 
 
-async def test_a_stall_that_was_inspected_since_is_told_once() -> None:
+async def test_a_stall_that_was_inspected_since_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(alarm_notices, "notify_terminal", lambda app, title, words: sent.append(title))
     async with console() as (app, pilot, session):
         alarm = session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no step for 76 s")
         session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
@@ -308,6 +311,7 @@ async def test_a_stall_that_was_inspected_since_is_told_once() -> None:
         app.tick()
         await until(pilot, lambda: "Rank 1 is in the data loader" in toasts(app))
         assert [each.title for each in app._notifications] == ["▲ llama-70b: nan", "▲ nccl-0412: stall"]
+        assert sorted(sent) == ["llama-70b: nan", "nccl-0412: stall"], "a terminal shows each of them for itself"
 
 
 async def test_on_a_low_terminal_an_alarm_covers_two_lines() -> None:
