@@ -344,18 +344,26 @@ def _failures() -> type[Exception]:
 
 def _refuse_taken(config: Config, name: str, namespace: str) -> None:
     """Raise Conflict if a release of that name exists; checked first, since a failed install is removed."""
-    from helm_python import HelmNotFoundError
-
-    try:
-        status = config.status(name)["status"]
-    except HelmNotFoundError:
+    status = _status_of(config, name)
+    if not status:
         return
+    free = next((each for number in range(2, 100) if not _status_of(config, each := f"{name}-{number}")), "")
     raise Conflict(
         f"A release named {name} exists already in {namespace} ({status}).",
-        "Choose another name, or stop that one first.",
+        f"Choose another name{f' ({free} is free)' if free else ''}, or stop that one first.",
         status=409,
         reason="AlreadyExists",
     )
+
+
+def _status_of(config: Config, name: str) -> str:
+    """The status of the release of that name; empty if there is none."""
+    from helm_python import HelmNotFoundError
+
+    try:
+        return str(config.status(name)["status"])
+    except HelmNotFoundError:
+        return ""
 
 
 def _require_ours(config: Config, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:

@@ -135,6 +135,7 @@ class Coverage(Struct, frozen=True):
     streams: int = 0
     most: int = 0  # logs that are followed for them, and how many may be
     refused: tuple[str, ...] = ()  # why logs cannot be followed, each reason once
+    read: int = 0  # running jobs of whose log a line was read
 
     @property
     def words(self) -> str:

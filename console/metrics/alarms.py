@@ -79,6 +79,7 @@ class AlarmMonitor:
             sum(job.streams for job in self.jobs.values()),
             self._thresholds.streams,
             tuple(dict.fromkeys(job.refused for job in own if job.refused)),
+            sum(key in kept for key in keys) + sum(job.watch.heard_any for job in own),
         )
 
     def _chosen(self, key: Key) -> bool:

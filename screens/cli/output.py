@@ -167,8 +167,9 @@ class Parser(argparse.ArgumentParser):
                 if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions:
                     self._no_option(word.partition("=")[0])
             self.error(f"There is no command {value}.{nearest(str(value), choices)}")
-        name = "/".join(action.option_strings) or action.metavar or action.dest
-        self.error(f"{name} cannot be {value!r}; there are {', '.join(choices)}.{nearest(str(value), choices)}")
+        name = "/".join(action.option_strings) or self.prog
+        allowed = f"The allowed values are {', '.join(choices)}."
+        self.error(f"{value!r} is not a value of {name}. {allowed}{nearest(str(value), choices)}")
 
     def error(self, message: str) -> NoReturn:
         """Print the error and how to get help on standard error; exits with 2."""

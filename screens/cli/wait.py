@@ -39,12 +39,13 @@ from screens.cli.output import print_json, print_line, print_table, warn
 from screens.cli.ranks import KINDS as ALARMS_KINDS
 from screens.columns.column import as_text
 from screens.columns.jobs import ALARMS
+from screens.wording import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from console.kube.objects.jobset import JobSet
-    from console.metrics.alarm_rules import Alarm
+    from console.metrics.alarm_rules import Alarm, Coverage
     from console.metrics.job_measures import JobMeasures
     from console.metrics.job_monitor import JobMonitor
     from console.session import Session
@@ -289,16 +290,19 @@ async def alarms(options: AlarmsOptions) -> int:
             told = [alarm_json(session, each) for each in found]
             print_json({"coverage": msgspec.to_builtins(coverage) | {"words": coverage.words}, "alarms": told})
         else:
-            _show(found, options.listen)
+            show_alarms(found, options.listen, watching.coverage)
             warn(watching.coverage.words)
     return ALARM if found else 0
 
 
-def _show(found: Sequence[Alarm], listened: float) -> None:
+def show_alarms(found: Sequence[Alarm], listened: float, coverage: Coverage) -> None:
     if found:
         print_table(*as_text(ALARMS, found))
     else:
-        print_line(f"No alarms in {listened:g} s.")
+        jobs = f"{coverage.read} of {count(coverage.running, 'running job')}"
+        print_line(f"No alarms in {listened:g} s, in which lines of the log of {jobs} were read.")
+        if coverage.read < coverage.running:
+            warn("Of the others it is not known: --listen SECONDS watches longer.")
 
 
 async def _follow(session: Session, options: AlarmsOptions) -> int:
@@ -389,7 +393,7 @@ Of the other jobs only restarts and failures are watched. GPUs are read from the
 Exit codes: 0 no alarm, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an alarm.
 Thresholds stand under [alarms] in $XDG_CONFIG_HOME/a4/config.toml, see a4 wait --help; running = false: the
 console watches only jobs whose page was opened.
-JSON: coverage (running, heard, streams, most, refused, words), alarms (kind, words, time: when it was
+JSON: coverage (running, heard, streams, most, refused, read, words), alarms (kind, words, time: when it was
 noticed, namespace, job, over, began: when it happened, 0 not known, ended, more, held,
 next); with --follow one alarm a line as it begins.""",
     ),

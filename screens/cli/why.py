@@ -60,7 +60,8 @@ async def why(options: WhyOptions) -> int:
             return _code(reason, health)
         now = job is not None and job.state is not JobState.FAILED
         if now or card is None:
-            print_hint(f"{options.job} {sentence or (_words(health, report) if health else 'is done')}.")
+            state = f"is {job.state}: " if job is not None and sentence else ""
+            print_hint(f"{options.job} {state}{sentence or (_words(health, report) if health else 'is done')}.")
             await session.watch.me()  # without it nobody is "you"
             for line in _next_steps(session, options.job, reason, health, report):
                 print_hint(line)

@@ -74,7 +74,11 @@ def test_a_fault_that_never_happens_is_told(typist: Typist) -> None:
         (["--set", "queue=nowhere"], 1, "default has no LocalQueue nowhere. There are: "),
         (["--name", "n" * 60], 2, "Name may have 43 characters at most"),
         (["--name", "Anna"], 2, "Name must begin with a letter"),
-        (["--name", "taken"], 1, "A release named taken exists already in default"),
+        (
+            ["--name", "taken"],
+            1,
+            "A release named taken exists already in default (deployed). Choose another name (taken-2 is free), or",
+        ),
         (["--set", "colour=blue"], 2, "colour is not a value of this recipe"),
         (["-f", "/nowhere/values.yaml"], 2, "/nowhere/values.yaml cannot be read: no such file or directory."),
         (["--like", "nobody"], 1, "nobody"),

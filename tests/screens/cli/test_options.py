@@ -66,8 +66,8 @@ def test_settings_of_each_launch_value_are_kept_in_order() -> None:
         ("launch --wait --dry-run", "--dry-run cannot be used with --wait. a4 launch --help says more."),
         (
             "tunnels lst",
-            "action cannot be 'lst'; there are list, stop, profiles, forget. Did you mean list? "
-            "a4 tunnels --help says more.",
+            "'lst' is not a value of a4 tunnels. The allowed values are list, stop, profiles, forget. "
+            "Did you mean list? a4 tunnels --help says more.",
         ),
     ],
 )

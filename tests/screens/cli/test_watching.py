@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.metrics.alarm_rules import Coverage
+from screens.cli.wait import show_alarms
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -83,6 +86,17 @@ def test_alarms_of_all_running_jobs(a4: Commands) -> None:
     coverage = told["coverage"]
     assert coverage["heard"] == coverage["running"] >= 3
     assert coverage["words"] == f"Alarms watch {coverage['heard']} of {coverage['heard']} running jobs."
+    assert coverage["read"] == coverage["running"]
+
+
+@pytest.mark.parametrize(("read", "more"), [(1, True), (3, False)])
+def test_without_alarms_it_is_said_what_was_listened_to(
+    read: int, more: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_alarms([], 1.0, Coverage(running=3, heard=3, streams=3, most=8, read=read))
+    said = capsys.readouterr()
+    assert said.out == f"No alarms in 1 s, in which lines of the log of {read} of 3 running jobs were read.\n"
+    assert ("--listen SECONDS watches longer" in said.err) is more
 
 
 def test_a_run_that_diverged_is_an_alarm_after_its_end_too(a4: Commands) -> None:
