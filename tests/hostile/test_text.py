@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 from rich.cells import cell_len
 
+from console.attach.container_facts import ContainerFacts, FactState, pending_facts
 from console.attach.files.entries import CopyProgress
 from screens.cli.exec import LONGEST, RankOutputPrinter
 from screens.cli.files import bars
@@ -239,3 +240,30 @@ async def test_a_name_with_markup_does_not_end_the_question_for_a_command() -> N
         await pilot.press(*"true", "enter")
         await until(pilot, lambda: bool(session.called("everywhere")) and "PWNT" in screen_text(app))
         assert not RAW.search(screen_text(app))
+
+
+async def test_what_pods_print_and_answer_stays_text_on_the_pages_that_show_it() -> None:
+    """The log of one pod and of all, and what is in a container."""
+    fleet = scene()
+    session = FakeSession(fleet)
+    pods = [each for each in fleet.pods.values() if each.jobset == "llama-70b"]
+    for pod in pods:
+        session.say(pod.name, *(f"{name} {payload} PWNT" for name, payload in PAYLOADS.items()))
+    told = (replace(each, state=FactState.KNOWN, text=f"{ALL} PWNT", words=f"PWNT {ALL}") for each in pending_facts())
+    session.answers["facts"] = ContainerFacts(f"p{ALL}", f"n{ALL}", 0, tuple(told))
+    async with console(session, size=(140, 45)) as (app, pilot, _):
+        app.open_page("job", "default", "llama-70b")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and "Running" in screen_text(app))
+        for keys in (
+            ("l",),
+            ("m",),
+            ("home",),
+            ("w",),
+            ("slash", *"PWNT", "enter"),
+            ("escape",),
+            ("i",),
+            ("end",),
+        ):
+            await pilot.press(*keys)
+            await until(pilot, lambda: "PWNT" in screen_text(app))
+            assert not RAW.search(screen_text(app)), keys
