@@ -72,7 +72,7 @@ class RankTable(ResourceTable[Rank]):
         Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
         Column("NAME", lambda rank: rank.name or Span("─", "faint"), least=16, cut="middle",
                sort=lambda rank: rank.name),
-        Column("NODE", lambda rank: rank.node or Span("─", "faint"), least=8, cut="node",
+        Column("NODE", lambda rank: rank.node or Span("─", "faint"), least=12, cut="node",
                sort=lambda rank: rank.node),
         Column("GPUS", lambda rank: str(rank.gpus or ""), width=4, right=True, drop=3),
         Column("RESTARTS", lambda rank: Span(str(rank.restarts), "waits" if rank.restarts else "faint"), width=8,
