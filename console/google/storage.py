@@ -436,5 +436,5 @@ def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) 
     path = folder.name if folder else place.path
     return (
         f"TensorBoard: in a pod that mounts the bucket at /gcs run tensorboard --logdir /gcs/{path} --port 6006, "
-        "then open port 6006 of it (f on the pod, or a4 forward JOB POD 6006)."
+        "then open port 6006 of it (a4 forward JOB POD 6006)."
     )

@@ -130,7 +130,7 @@ async def _pullable(look: CheckContext, image: str) -> Verdict:
         found = await _facts(look, image)
     except NotFound as error:
         own = image == look.wish.text("image")
-        fix = "Build it (I, or a4 build), or name another tag." if own else "Name another tag of it."
+        fix = "Build it (a4 build), or name another tag." if own else "Name another tag of it."
         return fail(f"{image} is not there.", error.message, fix)
     told = f"{image} is there ({found.bytes / 1e9:.1f} GB to pull, {found.architecture or 'unknown architecture'})."
     if found.architecture not in {"", "amd64"}:

@@ -170,7 +170,7 @@ async def _bucket_location(look: CheckContext, name: str) -> Verdict:
 
 def no_bucket(name: str) -> Verdict:
     return fail(f"The bucket gs://{name} does not exist.", "Pods that mount it do not start.",
-                "Name one that is there (B, or a4 buckets, lists them), or make it.",
+                "Name one that is there (a4 buckets lists them), or make it.",
                 command=f"gcloud storage buckets create gs://{name} --location=REGION")  # fmt: skip
 
 

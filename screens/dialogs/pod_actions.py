@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.scheduling.ranks import Rank
 
+AFTER_THE_END_BY_KEY = f"{AFTER_THE_END} Here the keys are l and u."
+
 
 Key = tuple[str, ...]
 
@@ -109,7 +111,7 @@ class PodActions(LiveScreen):
         """The pods that an action applies to; empty, with a notification, if the container has ended."""
         pods = self.pods()
         if pods and (ended := pods[0].ended_text(self.container)):
-            self.notify(f"{ended}. {AFTER_THE_END}", severity="warning", timeout=8, markup=False)
+            self.notify(f"{ended}. {AFTER_THE_END_BY_KEY}", severity="warning", timeout=8, markup=False)
             return []
         return pods
 
@@ -192,7 +194,7 @@ class RankAction:
             return ""
         if rank.pod is not None and rank.pod.ended_text():
             code = f" ({rank.exit_code})" if rank.exit_code else ""
-            return f"Pod {rank.number} has ended: {rank.status}{code}. {AFTER_THE_END}"
+            return f"Pod {rank.number} has ended: {rank.status}{code}. {AFTER_THE_END_BY_KEY}"
         if not self.running or rank.phase == "Running":
             return ""
         return rank_waits(rank.number, rank.pod)

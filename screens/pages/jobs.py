@@ -11,13 +11,12 @@ from textual import getters, on, work
 from textual.binding import Binding, BindingType
 
 from console.errors import Unreachable
-from console.kube.objects.pod import AFTER_THE_END
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE
 from screens.columns.jobs import JOBS, JobLine, place_words, reasons, state_cell
 from screens.dialogs.launch import launch_like_job, open_release
-from screens.dialogs.pod_actions import open_shell
+from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
 from screens.dialogs.stop import stop_jobs
 from screens.paned import PanedScreen
 from screens.widgets.job_pane import job_lines
@@ -169,7 +168,7 @@ class JobsScreen(PanedScreen):
         if running:
             await open_shell(self, running[0].namespace, running[0].name)
         else:
-            left = f" {AFTER_THE_END}" if line.jobset.finished else ""
+            left = f" {AFTER_THE_END_BY_KEY}" if line.jobset.finished else ""
             self.notify(f"{line.jobset.name} has no running pod.{left}", severity="warning", timeout=8)
 
     @work(group="actions")

@@ -6,6 +6,7 @@ In a folder of its own, so that these tests come first: no other file of tests t
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,17 @@ def test_no_module_is_long_without_its_reason() -> None:
         str(path.relative_to(ROOT)) for path in long if f"over {LINE_LIMIT} lines" not in docstring(path).lower()
     ]
     assert unexplained == [], f"over {LINE_LIMIT} lines; the module's docstring must say why"
+
+
+def test_what_console_says_names_commands_and_no_keys_of_a_screen() -> None:
+    named = re.compile(r"""[\s("'](\S|F\d+|ctrl\+\S)(?: on [^"']*)?, or a4 """)
+    places = [
+        f"{path.relative_to(ROOT)}: {found[0]}"
+        for path in SOURCES
+        if path.is_relative_to(ROOT / "console")
+        for found in named.finditer(path.read_text())
+    ]
+    assert places == []
 
 
 def test_every_module_says_what_it_is() -> None:

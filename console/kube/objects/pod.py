@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-AFTER_THE_END = (
-    "l, or a4 logs, shows its log; what it left on shared storage can be copied (u, or a4 cp) from a pod that runs."
-)
+AFTER_THE_END = "a4 logs shows its log; a4 cp copies what it left on shared storage from a pod that runs."
 """What can be done with a container that has ended."""
 
 

@@ -210,7 +210,7 @@ def test_a_launch_that_lacks_something_is_refused_and_says_what_mends_it(typist:
     told = typist.a4("launch", "W03", "--name", "lacks", "--set", "queue=a4", *lacks)
     assert (told.code, told.out) == (1, "")
     assert "a4: Bucket in the same region: The bucket gs://nowhere does not exist." in told.err
-    assert "a4: Fix: Name one that is there (B, or a4 buckets, lists them), or make it." in told.err
+    assert "a4: Fix: Name one that is there (a4 buckets lists them), or make it." in told.err
     assert "There is no ServiceAccount trainer in default." in told.err
     assert "There is no Secret hub in default." in told.err
     assert "lacks was not launched: 3 checks failed (Bucket" in told.err
