@@ -256,7 +256,8 @@ async def test_an_answer_that_ends_is_whole() -> None:
 
 async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of either is passed on while a key is answered; afterwards both go on."""
-    monkeypatch.setattr("console.kube.client.REST", 2.0)  # long enough for a busy machine to see that they rest
+    rest = 3.0  # long enough for a busy machine to see that they rest
+    monkeypatch.setattr("console.kube.client.REST", rest)
     async with ApiServer(secure=True) as server, server.client() as client:
         log, pods = "/api/v1/namespaces/n/pods/p/log", "/api/v1/pods"
         server.handlers[log] = FLOODS["log: lines without end"].answer
@@ -264,7 +265,7 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monke
         came = Counter[str]()
 
         async def follow_log() -> None:
-            async with client.follow(log, doing="read it", params={}, silence=5) as answer:
+            async with client.follow(log, doing="read it", params={}, silence=30) as answer:
                 await answer.stream_to(lambda _: came.update(["log"]))
 
         async def follow_pods() -> None:
@@ -275,10 +276,11 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monke
         following = [asyncio.create_task(follow_log()), asyncio.create_task(follow_pods())]
         await eventually(lambda: came["log"] and came["watch"])
         client.pause_for_keypress()
-        await asyncio.sleep(0.1)
-        before = came.copy()
-        await asyncio.sleep(0.1)
-        assert came == before
+        pressed, before = time.monotonic(), Counter[str]()
+        while came != before:  # what had come by the key is still passed on
+            before = came.copy()
+            await asyncio.sleep(0.2)
+        assert time.monotonic() - pressed < rest
         await eventually(lambda: came["log"] > before["log"] and came["watch"] > before["watch"])
         for task in following:
             task.cancel()
