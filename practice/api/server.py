@@ -16,7 +16,7 @@ from practice.api.forms import Writer, negotiate
 from practice.api.listing import Lists, selection
 from practice.api.serving import NoSuchPathError, Target, flag, no_such_path, parse_path
 from practice.api.streams import Streams
-from practice.api.watching import Watch, Wish
+from practice.api.watching import Watch, WatchRequest
 from practice.api.writing import Change, Changes
 from practice.objects.definitions import define_custom_kinds
 from practice.objects.refusal import ApiError, Object
@@ -184,7 +184,7 @@ class ApiServer:
         writer = Writer(self._storage, served, form)
         if watching:
             matches = selection(query, served.resource, target.name)
-            wish = Wish.read(query, served.resource, target.namespace, matches)
+            wish = WatchRequest.read(query, served.resource, target.namespace, matches)
             return await self._watch(request, wish, writer)
         if target.name:
             body = writer.one(self._storage.get(served.resource, target.namespace, target.name))
@@ -192,7 +192,7 @@ class ApiServer:
             body = writer.many(*self._lists.page(served.resource, target.namespace, query))
         return await bytes_answer(request, body)
 
-    async def _watch(self, request: web.Request, wish: Wish, writer: Writer) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, wish: WatchRequest, writer: Writer) -> web.StreamResponse:
         if self.gone_as_status and wish.version:
             self._storage.events_since(wish.resource, wish.version)
         watch = Watch(self._storage, wish, writer, bookmark_every=self._bookmark_every)

@@ -29,7 +29,7 @@ _DEFAULT_TIMEOUT = (1800, 3600)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WatchRequest:
     """The parameters of a watch; ``version`` 0 starts with all objects, ``timeout`` is in seconds."""
 
     resource: Resource
@@ -41,7 +41,9 @@ class Wish:
     initial_events: bool
 
     @classmethod
-    def read(cls, query: Mapping[str, str], resource: Resource, namespace: str, matches: Predicate | None) -> Wish:
+    def read(
+        cls, query: Mapping[str, str], resource: Resource, namespace: str, matches: Predicate | None
+    ) -> WatchRequest:
         timeout = number(query, "timeoutSeconds") or random.randint(*_DEFAULT_TIMEOUT)
         version = resource_version(query)
         initial = flag(query, "sendInitialEvents")
@@ -52,7 +54,7 @@ class Watch:
     """One open watch; iterates over chunks of event lines."""
 
     def __init__(
-        self, storage: Storage, wish: Wish, writer: Writer, *, bookmark_every: float = _BOOKMARK_EVERY
+        self, storage: Storage, wish: WatchRequest, writer: Writer, *, bookmark_every: float = _BOOKMARK_EVERY
     ) -> None:
         self._storage = storage
         self._wish = wish

@@ -12,11 +12,11 @@ from google.cloud.devtools import cloudbuild_v1 as api
 
 from practice.google.cloud import PROJECT, REGION, missing
 from practice.google.dockerfile import Printed, printed
-from practice.google.logs import Ledger
+from practice.google.logs import LogEntries
 from practice.google.longrunning import told
-from practice.google.registry import ADDRESS, Shelf
+from practice.google.registry import ADDRESS, RegistryStore
 from practice.google.serving import Method, RefusalError
-from practice.google.vault import Vault
+from practice.google.vault import BucketStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,12 +35,12 @@ _DOCKER = "gcr.io/cloud-builders/docker"
 HOUR = 3600.0
 
 
-class Yard:
+class BuildStore:
     """All builds, latest first."""
 
     def __init__(self, world: PracticeGoogle) -> None:
         self.world = world
-        self.ledger, self.shelf, self.vault = world.part(Ledger), world.part(Shelf), world.part(Vault)
+        self.ledger, self.shelf, self.vault = world.part(LogEntries), world.part(RegistryStore), world.part(BucketStore)
         self.builds: dict[tuple[str, str, str], api.Build] = {}
         self._timers: dict[str, Timer] = {}
         self._works: dict[str, LongWork] = {}
@@ -234,7 +234,7 @@ def _time(seconds: float) -> datetime:
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    yard = world.part(Yard)
+    yard = world.part(BuildStore)
 
     def place_of(parent: str, project: str) -> tuple[str, str]:
         parts = parent.split("/")

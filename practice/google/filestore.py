@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SPOKEN = "/google.cloud.filestore.v1.CloudFilestoreManager"
 
 
-class Servers:
+class FilestoreInstances:
     """All instances by name."""
 
     def __init__(self, world: PracticeGoogle) -> None:
@@ -40,4 +40,4 @@ def _server(place: str, name: str, tier: Any, state: Any, share: str, gib: int, 
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    return instances.methods(world, SPOKEN, api, world.part(Servers).servers)
+    return instances.methods(world, SPOKEN, api, world.part(FilestoreInstances).servers)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from practice.google.cloud import CLUSTER, PROJECT, REGION, Fault
-from practice.google.networks import Fabric
+from practice.google.networks import NetworkResources
 from practice.google.pool_work import PoolWork
-from practice.google.vault import Vault
+from practice.google.vault import BucketStore
 from practice.scene.harm import VARIABLE, asked
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def _other_machines(world: PracticeGoogle) -> None:
 
 
 def _nobody_in_buckets(world: PracticeGoogle) -> None:
-    for bucket in world.part(Vault).buckets.values():
+    for bucket in world.part(BucketStore).buckets.values():
         bucket.bindings.clear()
 
 
 def _no_way_out(world: PracticeGoogle) -> None:
-    world.part(Fabric).routers.clear()
+    world.part(NetworkResources).routers.clear()
 
 
 def _silent(world: PracticeGoogle) -> None:

@@ -21,7 +21,7 @@ _SINCE = re.compile(r'timestamp>="([^"]+)"')
 
 
 @dataclass(slots=True)
-class Ledger:
+class LogEntries:
     """All log entries, by build."""
 
     world: PracticeGoogle
@@ -40,7 +40,7 @@ class Ledger:
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    ledger = world.part(Ledger)
+    ledger = world.part(LogEntries)
 
     async def listed(request: ListLogEntriesRequest) -> ListLogEntriesResponse:
         for each in request.resource_names:

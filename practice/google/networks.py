@@ -15,7 +15,7 @@ _NETWORK = f"https://www.googleapis.com/compute/v1/projects/{PROJECT}/global/net
 _SERVICE = "compute.googleapis.com"
 
 
-class Fabric:
+class NetworkResources:
     """The existing network objects, which tests may remove."""
 
     def __init__(self, world: PracticeGoogle) -> None:
@@ -59,7 +59,7 @@ def _refusal(world: PracticeGoogle, request: web.Request) -> web.Response | None
 
 
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    fabric = world.part(Fabric)
+    fabric = world.part(NetworkResources)
 
     def answer(request: web.Request, items: list[dict[str, Any]]) -> web.Response:
         if refused := _refusal(world, request):

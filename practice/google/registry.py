@@ -31,7 +31,7 @@ _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")  # what a repository ma
 ThingT = TypeVar("ThingT")
 
 
-class Shelf:
+class RegistryStore:
     """Repositories and images, by name."""
 
     def __init__(self, world: PracticeGoogle) -> None:
@@ -81,7 +81,7 @@ def _find(things: dict[str, ThingT], name: str) -> ThingT:
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    shelf = world.part(Shelf)
+    shelf = world.part(RegistryStore)
 
     async def repositories(request: api.ListRepositoriesRequest) -> api.ListRepositoriesResponse:
         found = [each for path, each in shelf.repositories.items() if path.startswith(f"{request.parent}/")]

@@ -14,7 +14,7 @@ import grpc
 from aiohttp import web
 
 from practice.google.serving import RefusalError
-from practice.google.vault import Holder, Thing, Vault
+from practice.google.vault import BucketObject, BucketState, BucketStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -46,12 +46,12 @@ class _Asked:
 
 class _StorageApi:
     def __init__(self, world: PracticeGoogle) -> None:
-        self.world, self.vault = world, world.part(Vault)
+        self.world, self.vault = world, world.part(BucketStore)
 
     async def _first(self, method: str, project: str) -> None:
         await self.world.first(f"/google.storage.v1.Storage/{method}", _Asked(project))
 
-    async def _bucket(self, method: str, request: web.Request) -> Holder:
+    async def _bucket(self, method: str, request: web.Request) -> BucketState:
         name = request.match_info["bucket"]
         found = self.vault.buckets.get(name)
         await self._first(method, found.project if found else "")
@@ -59,7 +59,7 @@ class _StorageApi:
             raise RefusalError(grpc.StatusCode.NOT_FOUND, "The specified bucket does not exist.")
         return found
 
-    async def _thing(self, method: str, request: web.Request) -> tuple[Holder, str, Thing]:
+    async def _thing(self, method: str, request: web.Request) -> tuple[BucketState, str, BucketObject]:
         bucket = await self._bucket(method, request)
         name = _name_of(request)
         found = bucket.things.get(name)
@@ -68,7 +68,7 @@ class _StorageApi:
         _match(request.query, found)
         return bucket, name, found
 
-    def _told(self, found: Holder) -> dict[str, Any]:
+    def _told(self, found: BucketState) -> dict[str, Any]:
         return _told_bucket(found, self.world.projects[found.project].number)
 
     async def buckets(self, request: web.Request) -> web.Response:
@@ -90,7 +90,7 @@ class _StorageApi:
             raise RefusalError(grpc.StatusCode.ALREADY_EXISTS, "The requested bucket name is not available.")
         place = wanted.get("location", "US").upper()
         kind = "multi-region" if place in {"US", "EU", "ASIA"} else "region"
-        made = Holder(wanted["name"], project, place, kind, self.world.clock.now())
+        made = BucketState(wanted["name"], project, place, kind, self.world.clock.now())
         self.vault.add(made)
         return web.json_response(self._told(made))
 
@@ -187,7 +187,7 @@ def _name_of(request: web.Request) -> str:
     return unquote(request.rel_url.raw_path.partition("/o/")[2])
 
 
-def _match(asked: Mapping[str, str], found: Thing) -> None:
+def _match(asked: Mapping[str, str], found: BucketObject) -> None:
     wanted = asked.get("ifGenerationMatch") or asked.get("generation")
     if wanted and int(wanted) != found.generation:
         words = "At least one of the pre-conditions you specified did not hold."
@@ -212,7 +212,7 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _told_bucket(found: Holder, number: str) -> dict[str, Any]:
+def _told_bucket(found: BucketState, number: str) -> dict[str, Any]:
     return {
         "kind": "storage#bucket", "id": found.name, "name": found.name, "location": found.location,
         "locationType": found.location_type, "storageClass": "STANDARD", "timeCreated": _moment(found.created),
@@ -220,7 +220,7 @@ def _told_bucket(found: Holder, number: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _told(bucket: str, name: str, found: Thing) -> dict[str, Any]:
+def _told(bucket: str, name: str, found: BucketObject) -> dict[str, Any]:
     return {
         "kind": "storage#object", "bucket": bucket, "name": name, "size": str(len(found.content)),
         "generation": str(found.generation), "metageneration": "1", "contentType": found.kind,

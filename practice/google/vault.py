@@ -23,7 +23,7 @@ DAY = 86400.0
 
 
 @dataclass(slots=True)
-class Thing:
+class BucketObject:
     """An object in a bucket."""
 
     content: bytes
@@ -38,7 +38,7 @@ class Thing:
 
 
 @dataclass(slots=True)
-class Holder:
+class BucketState:
     """A bucket."""
 
     name: str
@@ -46,11 +46,11 @@ class Holder:
     location: str
     location_type: str
     created: float
-    things: dict[str, Thing] = field(default_factory=dict)
+    things: dict[str, BucketObject] = field(default_factory=dict)
     bindings: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # role and members
 
 
-class Vault:
+class BucketStore:
     """All buckets."""
 
     def __init__(self, world: PracticeGoogle) -> None:
@@ -63,24 +63,28 @@ class Vault:
         self.buckets = {
             each.name: each
             for each in (
-                Holder(BUCKET, PROJECT, "US-CENTRAL1", "region", now - 90 * DAY, bindings=known[BUCKET]),
-                Holder(
+                BucketState(BUCKET, PROJECT, "US-CENTRAL1", "region", now - 90 * DAY, bindings=known[BUCKET]),
+                BucketState(
                     buckets.DATASETS, PROJECT, "US", "multi-region", now - 200 * DAY, bindings=known[buckets.DATASETS]
                 ),
-                Holder(FAR, PROJECT, "EUROPE-WEST4", "region", now - 400 * DAY, bindings=known[FAR]),
-                Holder(buckets.SHARED, SHARED, "US-CENTRAL1", "region", now - 10 * DAY, bindings=known[buckets.SHARED]),
+                BucketState(FAR, PROJECT, "EUROPE-WEST4", "region", now - 400 * DAY, bindings=known[FAR]),
+                BucketState(
+                    buckets.SHARED, SHARED, "US-CENTRAL1", "region", now - 10 * DAY, bindings=known[buckets.SHARED]
+                ),
             )
         }
         self._furnish()
 
-    def add(self, made: Holder) -> None:
+    def add(self, made: BucketState) -> None:
         """Add a new bucket, also for nodes."""
         self.buckets[made.name] = made
         self.world.buckets.bindings[made.name] = made.bindings
 
-    def put(self, bucket: str, name: str, content: bytes, kind: str = "", moment: float | None = None) -> Thing:
+    def put(self, bucket: str, name: str, content: bytes, kind: str = "", moment: float | None = None) -> BucketObject:
         now = self.world.clock.now() if moment is None else moment
-        made = Thing(content, kind or "application/octet-stream", 1_700_000_000_000_000 + self.world.number(), now)
+        made = BucketObject(
+            content, kind or "application/octet-stream", 1_700_000_000_000_000 + self.world.number(), now
+        )
         self.buckets[bucket].things[name] = made
         return made
 

@@ -14,7 +14,7 @@ from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.logs.line import RankLine
 from practice.google.cloud import DISABLED, LOCKED, Fault
-from practice.google.vault import BUCKET, FAR, RUN, Vault
+from practice.google.vault import BUCKET, FAR, RUN, BucketStore
 from tests.google.practised import google
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def test_checkpoints_by_iteration_and_the_last_whole_one() -> None:
 async def test_a_tree_comes_whole_and_once(tmp_path: Path) -> None:
     async with google() as (session, world):
         world.page = 4
-        things = world.part(Vault).buckets[BUCKET].things
+        things = world.part(BucketStore).buckets[BUCKET].things
         far: list[CopyProgress] = []
         report = await session.google.storage.fetch(gcs_place(CHECKPOINTS), tmp_path, far.append)
         wanted = {name: thing.content for name, thing in things.items() if f"checkpoint/{RUN}/" in name}
@@ -76,7 +76,7 @@ async def test_a_tree_comes_whole_and_once(tmp_path: Path) -> None:
 async def test_what_came_damaged_is_not_kept(tmp_path: Path) -> None:
     async with google() as (session, world):
         name = "datasets/mmap_qwen3_datasets_text_document-00.idx"
-        world.part(Vault).damaged.add(name)
+        world.part(BucketStore).damaged.add(name)
         report = await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
         assert report.files == 0
         assert "checksum differs" in report.problems[0][1]
@@ -89,7 +89,7 @@ async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
 ) -> None:
     monkeypatch.setattr(cloud_storage, "PIECE", 100_000)
     async with google() as (session, world):
-        vault = world.part(Vault)
+        vault = world.part(BucketStore)
         name = f"{OUTPUT}/checkpoint/{RUN}/iter_0000500/mp_rank_00_000/model_optim_rng.pt"
         content = vault.buckets[BUCKET].things[name].content
 
@@ -112,7 +112,7 @@ async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
 async def test_an_object_that_is_replaced_while_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cloud_storage, "PIECE", 1000)
     async with google() as (session, world):
-        vault = world.part(Vault)
+        vault = world.part(BucketStore)
         name = "datasets/mmap_qwen3_datasets_text_document-01.idx"
 
         def replace(far: CopyProgress) -> None:
@@ -128,9 +128,9 @@ async def test_an_object_that_is_replaced_while_it_comes(tmp_path: Path, monkeyp
 
 async def test_a_name_that_leads_out_of_the_folder_is_left_out(tmp_path: Path) -> None:
     async with google() as (session, world):
-        world.part(Vault).put(BUCKET, "evil/../../outside", b"x")
-        world.part(Vault).put(BUCKET, "evil/good", b"y")
-        world.part(Vault).put(BUCKET, "evil/empty/", b"")
+        world.part(BucketStore).put(BUCKET, "evil/../../outside", b"x")
+        world.part(BucketStore).put(BUCKET, "evil/good", b"y")
+        world.part(BucketStore).put(BUCKET, "evil/empty/", b"")
         report = await session.google.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
         assert [name for name, _ in report.problems] == ["evil/../../outside"]
         assert files(tmp_path) == {"in/evil/good": b"y"}
@@ -142,7 +142,7 @@ async def test_a_name_that_leads_out_of_the_folder_is_left_out(tmp_path: Path) -
 )
 async def test_a_name_with_an_empty_or_climbing_part_is_left_out(tmp_path: Path, name: str) -> None:
     async with google() as (session, world):
-        world.part(Vault).put(BUCKET, name, b"x")
+        world.part(BucketStore).put(BUCKET, name, b"x")
         report = await session.google.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
         assert report.problems == ((name, "Its name is not a valid file name in that folder."),)
         assert files(tmp_path) == {}
@@ -151,7 +151,7 @@ async def test_a_name_with_an_empty_or_climbing_part_is_left_out(tmp_path: Path,
 @pytest.mark.parametrize("name", ["/etc/passwd", "//etc/passwd", "///x"])
 async def test_a_name_that_begins_with_slashes_stays_inside(tmp_path: Path, name: str) -> None:
     async with google() as (session, world):
-        vault = world.part(Vault)
+        vault = world.part(BucketStore)
         vault.buckets[BUCKET].things.clear()
         vault.put(BUCKET, name, b"x")
         report = await session.google.storage.fetch(GcsPlace(BUCKET), tmp_path / "in")
@@ -189,7 +189,7 @@ async def test_a_large_file_goes_up_in_pieces_and_replaces_nothing(tmp_path: Pat
         file.write_bytes(b"0123456789" * 900_000)
         place = GcsPlace(BUCKET, "up/large file +%")
         await buckets.send(place, file)
-        assert world.part(Vault).buckets[BUCKET].things[place.path].content == file.read_bytes()
+        assert world.part(BucketStore).buckets[BUCKET].things[place.path].content == file.read_bytes()
         with pytest.raises(Conflict, match="already exists"):
             await buckets.send(place, file)
         await buckets.send(place, file, replace=True)

@@ -16,10 +16,10 @@ from console.google import build_context as remembered
 from console.google.builds import REGISTRY, TAG, Build, BuildPlan
 from console.google.services import Google
 from console.google.storage import GcsPlace
-from practice.google.builds import Yard
+from practice.google.builds import BuildStore
 from practice.google.cloud import DISABLED, LOCKED, Fault
 from practice.google.registry import ADDRESS
-from practice.google.vault import Holder, Vault
+from practice.google.vault import BucketState, BucketStore
 from practice.node.registries import STOCK
 from tests.google.practised import google
 
@@ -77,9 +77,9 @@ async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks()
         images.poll = 0.0
         build = await images.build(await images.begin(await images.context("testbed")))
         seen = await printed(images, build)
-        from practice.google.logs import Ledger
+        from practice.google.logs import LogEntries
 
-        assert seen == [each.text_payload for each in world.part(Ledger).entries[build.id]]
+        assert seen == [each.text_payload for each in world.part(LogEntries).entries[build.id]]
 
 
 async def test_a_log_whose_session_is_closed_under_it_ends_with_a_sentence() -> None:
@@ -191,10 +191,10 @@ async def test_words_and_a_fix_for_what_google_refuses() -> None:
         with pytest.raises(Refused, match="Quota exceeded"):
             await images.builds()
         world.faults.append(Fault("CreateBuild", grpc.StatusCode.UNAVAILABLE))
-        before = len(world.part(Yard).builds)
+        before = len(world.part(BuildStore).builds)
         with pytest.raises(Unreachable):
             await images.build(await images.begin(await images.context("testbed")))
-        assert len(world.part(Yard).builds) == before
+        assert len(world.part(BuildStore).builds) == before
 
 
 async def test_one_repository_that_cannot_be_read_keeps_none_of_the_others_away() -> None:
@@ -239,8 +239,10 @@ async def test_without_a_cluster_nothing_is_changed_in_read_only_mode() -> None:
 
 async def test_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
     async with google() as (session, world):
-        vault = world.part(Vault)
-        vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice-shared", "US", "multi-region", 0)
+        vault = world.part(BucketStore)
+        vault.buckets["practice_cloudbuild"] = BucketState(
+            "practice_cloudbuild", "practice-shared", "US", "multi-region", 0
+        )
         plan = await own_plan(session.google.images, own(tmp_path, "FROM debian\n"))
         with pytest.raises(Conflict):
             await session.google.images.build(plan)
@@ -255,10 +257,12 @@ def no_listing() -> Fault:
 @pytest.mark.parametrize("there", [True, False])
 async def test_the_source_needs_no_right_to_list_buckets(tmp_path: Path, there: bool) -> None:
     async with google() as (session, world):
-        vault = world.part(Vault)
+        vault = world.part(BucketStore)
         vault.buckets.pop("practice_cloudbuild", None)
         if there:
-            vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice", "US", "multi-region", 0)
+            vault.buckets["practice_cloudbuild"] = BucketState(
+                "practice_cloudbuild", "practice", "US", "multi-region", 0
+            )
         world.faults.append(no_listing())
         await session.google.images.build(await own_plan(session.google.images, own(tmp_path, "FROM debian\n")))
         made = vault.buckets["practice_cloudbuild"]
@@ -268,8 +272,10 @@ async def test_the_source_needs_no_right_to_list_buckets(tmp_path: Path, there: 
 
 async def test_without_a_right_to_list_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
     async with google() as (session, world):
-        vault = world.part(Vault)
-        vault.buckets["practice_cloudbuild"] = Holder("practice_cloudbuild", "practice-shared", "US", "multi-region", 0)
+        vault = world.part(BucketStore)
+        vault.buckets["practice_cloudbuild"] = BucketState(
+            "practice_cloudbuild", "practice-shared", "US", "multi-region", 0
+        )
         world.faults.append(no_listing())
         with pytest.raises(Conflict):
             await session.google.images.build(await own_plan(session.google.images, own(tmp_path, "FROM debian\n")))

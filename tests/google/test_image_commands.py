@@ -15,7 +15,7 @@ from console.errors import BadInput, NotAllowed, NotFound
 from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster
-from practice.google.vault import BUCKET, Vault
+from practice.google.vault import BUCKET, BucketStore
 from practice.objects.resources import PODS
 from screens.cli.command_line import parse
 from tests.hostile.payloads import PAYLOADS, RAW
@@ -168,7 +168,7 @@ async def test_logs_of_a_job_go_into_a_bucket(capsys: pytest.CaptureFixture[str]
         stored = {name for name, _ in said(capsys)["objects"]}
         assert "pod-logs/coordinator.log" in stored
         assert cluster.google is not None
-        things = cluster.google.world.part(Vault).buckets[BUCKET].things
+        things = cluster.google.world.part(BucketStore).buckets[BUCKET].things
         assert {f"testbed-logs/{name}" for name in stored} <= set(things)
         from console.errors import Conflict
 
@@ -197,7 +197,7 @@ async def test_escapes_in_the_names_of_objects_never_reach_the_terminal(
     async with typed() as (run, cluster):
         await run("buckets")  # practice Google starts at the first question
         assert cluster.google is not None
-        vault = cluster.google.world.part(Vault)
+        vault = cluster.google.world.part(BucketStore)
         for name in (*names, "evil/../\x1b]0;PWNT\x07", "evil//\x1b[2J"):
             vault.put(BUCKET, name, b"x")
         await run("ls", f"gs://{BUCKET}/evil")

@@ -14,9 +14,9 @@ from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster
 from practice.google.cloud import Fault
-from practice.google.logs import Ledger
-from practice.google.registry import Shelf
-from practice.google.vault import BUCKET, Vault
+from practice.google.logs import LogEntries
+from practice.google.registry import RegistryStore
+from practice.google.vault import BUCKET, BucketStore
 from practice.objects.resources import PODS
 from screens.app import ConsoleApp
 from screens.dialogs.build import AskBuild
@@ -114,7 +114,7 @@ async def test_the_log_of_a_build_goes_on_after_a_reconnect_without_losing_or_re
         await until(pilot, lambda: app.connected and app.session is not first)
         cluster.clock.speed = 400
         await until(pilot, lambda: page.view.over == "○ the build is over")
-        entries = world_of(cluster).part(Ledger).entries[page._about[0]]
+        entries = world_of(cluster).part(LogEntries).entries[page._about[0]]
         lines = page.view.lines
         await until(pilot, lambda: lines.total == len(entries))
         assert [row.text for row in lines.text.page(0, lines.total)] == [each.text_payload for each in entries]
@@ -162,7 +162,7 @@ async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_i
         app.open_page("job", "default", "early", "pods")
         await until(pilot, lambda: f"cannot get its image: the image {image} does not exist" in screen_text(app))
         await until(pilot, lambda: "ImagePullBackOff" in screen_text(app))
-        world_of(cluster).part(Shelf).push(image, 1_000_000_000, 0.0)
+        world_of(cluster).part(RegistryStore).push(image, 1_000_000_000, 0.0)
         await until(pilot, lambda: all(pod.phase == "Running" for pod in app.fleet.pods.values()))
 
 
@@ -304,7 +304,7 @@ async def test_names_of_objects_with_escapes_and_climbing_ones_stay_text_and_ins
         await pilot.press("B")
         await until(pilot, lambda: isinstance(app.screen, StorageScreen) and app.screen.table.row is not None)
         for name in names:
-            world_of(cluster).part(Vault).put(BUCKET, f"evil/{name}", b"x")
+            world_of(cluster).part(BucketStore).put(BUCKET, f"evil/{name}", b"x")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.is_mounted)
         bucket = app.screen
@@ -351,4 +351,4 @@ async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch)
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press("enter")
         await until(pilot, lambda: "pod-logs/coordinator.log" in toasts(app))
-        assert "testbed-logs/pod-logs/coordinator.log" in world_of(cluster).part(Vault).buckets[BUCKET].things
+        assert "testbed-logs/pod-logs/coordinator.log" in world_of(cluster).part(BucketStore).buckets[BUCKET].things

@@ -80,14 +80,14 @@ class View:
     cursor: float | None = None  # a place that is pointed at, as a share of what is in sight
 
 
-class Reach(NamedTuple):
+class AxisRange(NamedTuple):
     """A range of the x axis, in steps or in seconds since the first step."""
 
     low: float
     high: float
 
 
-def reach(tracks: Sequence[TrainingRun], view: View) -> Reach:
+def reach(tracks: Sequence[TrainingRun], view: View) -> AxisRange:
     """The visible range of the x axis, which covers all of these runs."""
     low, high = inf, -inf
     for track in tracks:
@@ -96,9 +96,9 @@ def reach(tracks: Sequence[TrainingRun], view: View) -> Reach:
             start = axis[0] if view.by_time else 0.0
             low, high = min(low, axis[0] - start), max(high, axis[-1] - start)
     if low > high:
-        return Reach(0.0, 1.0)
+        return AxisRange(0.0, 1.0)
     whole = (high - low) or 1.0
-    return Reach(low + whole * max(0.0, view.end - view.span), low + whole * view.end)
+    return AxisRange(low + whole * max(0.0, view.end - view.span), low + whole * view.end)
 
 
 def _start(track: TrainingRun, view: View) -> float:
@@ -144,12 +144,12 @@ def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -
         frame.upright(canvas, x, "text", "│")
 
 
-def _edges(track: TrainingRun, sight: Reach, view: View, columns: int) -> list[int]:
+def _edges(track: TrainingRun, sight: AxisRange, view: View, columns: int) -> list[int]:
     start = _start(track, view)
     return track.edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
 
 
-def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: Reach, view: View) -> tuple[float, float]:
+def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, view: View) -> tuple[float, float]:
     """Lowest and highest visible value of all these runs; only positive values on a log scale."""
     low, high = inf, -inf
     for track, column in every:
@@ -194,7 +194,7 @@ def _draw_smooth(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequ
 
 
 def _draw_earlier(
-    canvas: Canvas, frame: Frame, track: TrainingRun, column: MetricColumn, sight: Reach, view: View, number: int
+    canvas: Canvas, frame: Frame, track: TrainingRun, column: MetricColumn, sight: AxisRange, view: View, number: int
 ) -> None:
     edges = _edges(track, sight, view, frame.dots())
     width = max(3, (edges[-1] - edges[0]) // SMOOTHED)
@@ -207,7 +207,7 @@ def _draw_earlier(
         canvas.mark(x // DOTS_WIDE, y // DOTS_HIGH, LETTERS[number % len(LETTERS)], ink)
 
 
-def _along(frame: Frame, sight: Reach, view: View) -> Iterator[tuple[int, str]]:
+def _along(frame: Frame, sight: AxisRange, view: View) -> Iterator[tuple[int, str]]:
     """Yield (cell, label) for the ticks of the step or time axis."""
     words_of: Callable[[float], str] = span_words if view.by_time else tick_words
     span = sight.high - sight.low
@@ -217,7 +217,7 @@ def _along(frame: Frame, sight: Reach, view: View) -> Iterator[tuple[int, str]]:
         yield frame.left + min(frame.columns - 1, int(place * frame.columns)), words_of(number * step)
 
 
-def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: Reach, view: View) -> None:
+def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: AxisRange, view: View) -> None:
     best: dict[int, RunEvent] = {}
     start, span = _start(chart.track, view), (sight.high - sight.low) or 1.0
     for mark in chart.marks:

@@ -16,7 +16,7 @@ from console.preflight.cluster import BETTER, FLOOR
 from console.session import Session
 from console.settings import Settings
 from practice.google.cloud import Fault
-from practice.google.registry import Shelf
+from practice.google.registry import RegistryStore
 from practice.objects.resources import LOCALQUEUES
 from tests.console.preflight.ground import NCCL, ground
 
@@ -99,7 +99,9 @@ async def test_a_repository_and_a_queue_are_created() -> None:
         check = await here.look("P31", wish)
         assert check.repair is not None
         await here.session.preflight.repair(check.repair)
-        assert "projects/practice/locations/us-central1/repositories/mine" in here.world.part(Shelf).repositories
+        assert (
+            "projects/practice/locations/us-central1/repositories/mine" in here.world.part(RegistryStore).repositories
+        )
         queue = await here.becomes(Result.FAIL, "P16", wish)
         assert queue.repair is not None
         assert queue.repair.words == "Create LocalQueue a4-high in namespace default, which draws on ClusterQueue a4"
