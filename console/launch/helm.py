@@ -119,7 +119,7 @@ class Helm:
     guard: Callable[[str, str], Awaitable[None]] | None = None
     """Called with namespace and release (empty: all) before Helm unpacks their records; raises what forbids that."""
 
-    async def _do(self, namespace: str, name: str, work: Callable[[Config], T], failed: str) -> T:
+    async def _run_in_thread(self, namespace: str, name: str, work: Callable[[Config], T], failed: str) -> T:
         """Run `work` in a thread and return its result; an empty `name` means all releases of the namespace."""
         if self.guard is not None:
             await self.guard(namespace, name)
@@ -151,7 +151,7 @@ class Helm:
     async def require_free(self, *, name: str, namespace: str) -> None:
         """Raise Conflict when a release of that name exists, in whatever state."""
         failed = f"Whether the name {name} is free could not be found out"
-        await self._do(namespace, name, lambda config: _refuse_taken(config, name, namespace), failed)
+        await self._run_in_thread(namespace, name, lambda config: _refuse_taken(config, name, namespace), failed)
 
     async def install(
         self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, labels: Mapping[str, str]
@@ -169,7 +169,7 @@ class Helm:
                 return error
             return None
 
-        error = await self._do(namespace, name, work, failed)
+        error = await self._run_in_thread(namespace, name, work, failed)
         if error is not None:
             # Nobody who stops waiting leaves half a release behind.
             await asyncio.shield(self._remove_failed(name, namespace, error))
@@ -213,7 +213,7 @@ class Helm:
             made = config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True, dry_run=trial)
             return _documents(str(made["manifest"]))
 
-        return await self._do(namespace, name, work, f"{name} could not be changed")
+        return await self._run_in_thread(namespace, name, work, f"{name} could not be changed")
 
     async def rollback(self, *, name: str, namespace: str, revision: int) -> None:
         """Apply the objects of an earlier revision as a new revision."""
@@ -223,7 +223,7 @@ class Helm:
             _require_ours(config, name, namespace, revision)
             config.rollback(name, version=revision)
 
-        await self._do(namespace, name, work, f"{name} could not be rolled back to revision {revision}")
+        await self._run_in_thread(namespace, name, work, f"{name} could not be rolled back to revision {revision}")
 
     async def manifest(self, *, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
         """The YAML of every object of a release as last applied."""
@@ -231,14 +231,14 @@ class Helm:
         def work(config: Config) -> tuple[str, ...]:
             return _documents(str(config.status(name, revision=revision)["manifest"]))
 
-        return await self._do(namespace, name, work, f"The objects of {name} could not be read")
+        return await self._run_in_thread(namespace, name, work, f"The objects of {name} could not be read")
 
     async def history(self, *, name: str, namespace: str) -> tuple[Release, ...]:
 
         def work(config: Config) -> tuple[Release, ...]:
             return tuple(sorted(map(_release, config.history(name)), key=lambda each: each.revision))
 
-        return await self._do(namespace, name, work, f"The revisions of {name} could not be read")
+        return await self._run_in_thread(namespace, name, work, f"The revisions of {name} could not be read")
 
     async def uninstall(self, *, name: str, namespace: str, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Remove a release of this chart; returns what was removed, as "Kind name". The pods follow a moment later.
@@ -255,7 +255,7 @@ class Helm:
             config.uninstall(name)
             return removal.goes
 
-        return await self._do(namespace, name, work, f"{name} could not be removed from {namespace}")
+        return await self._run_in_thread(namespace, name, work, f"{name} could not be removed from {namespace}")
 
     async def removal(self, *, name: str, namespace: str) -> Removal:
         """What `uninstall` would remove and what it would keep; raises the same errors."""
@@ -263,7 +263,7 @@ class Helm:
         def work(config: Config) -> Removal:
             return _removal(_require_ours(config, name, namespace))
 
-        return await self._do(namespace, name, work, f"The objects of {name} could not be read")
+        return await self._run_in_thread(namespace, name, work, f"The objects of {name} could not be read")
 
     async def releases(self, chart: str, namespace: str = "") -> tuple[Release, ...]:
         """Releases of the named chart in any state; an empty namespace means all namespaces."""
@@ -272,7 +272,7 @@ class Helm:
             found = config.list(all_states=True, all_namespaces=not namespace)
             return tuple(_release(summary) for summary in found if summary.get("chart_name") == chart)
 
-        return await self._do(namespace, "", work, "The releases could not be listed")
+        return await self._run_in_thread(namespace, "", work, "The releases could not be listed")
 
     async def values(self, *, name: str, namespace: str) -> dict[str, Value]:
         """The values a release was installed with, without the chart's defaults."""
@@ -280,7 +280,7 @@ class Helm:
         def work(config: Config) -> dict[str, Value]:
             return dict(config.get_values(name) or {})
 
-        return await self._do(namespace, name, work, f"The values of {name} could not be read")
+        return await self._run_in_thread(namespace, name, work, f"The values of {name} could not be read")
 
 
 @dataclass(frozen=True, slots=True)

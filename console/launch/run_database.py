@@ -89,7 +89,7 @@ class History:
             rows = connection.execute(f"SELECT * FROM runs {asked} ORDER BY launched DESC, number DESC", wanted)
             return tuple(_record(dict(row)) for row in rows)
 
-        return await self._do(work, ())
+        return await self._run_in_thread(work, ())
 
     async def add(self, run: RunRecord) -> RunRecord:
         """Store a launch; returns the record with its number, 0 if the file cannot be written."""
@@ -100,7 +100,7 @@ class History:
             made = connection.execute(f"INSERT INTO runs ({names}) VALUES ({marks})", tuple(row.values()))
             return made.lastrowid or 0
 
-        return replace(run, number=await self._do(work, 0, writes=True))
+        return replace(run, number=await self._run_in_thread(work, 0, writes=True))
 
     async def change(self, before: RunRecord, after: RunRecord) -> None:
         """Write the changed columns; an outcome or alarms that another console has written meanwhile are kept."""
@@ -120,7 +120,7 @@ class History:
                     given = (*part.values(), before.number, *(_ENDED if only else ()))
                     connection.execute(f"UPDATE runs SET {settings} WHERE number = ?{only}", given)
 
-        await self._do(work, None, writes=True)
+        await self._run_in_thread(work, None, writes=True)
 
     async def forget(self, numbers: Iterable[int]) -> int:
         wanted = tuple(numbers)
@@ -129,7 +129,7 @@ class History:
             marks = ", ".join("?" * len(wanted))
             return connection.execute(f"DELETE FROM runs WHERE number IN ({marks})", wanted).rowcount
 
-        return await self._do(work, 0, writes=True)
+        return await self._run_in_thread(work, 0, writes=True)
 
     # the file
 
@@ -137,7 +137,7 @@ class History:
         """Close the file for good; later reads return nothing, and later writes are dropped."""
         await asyncio.to_thread(self._close, True)
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
+    async def _run_in_thread(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
         """The result of `work`; `otherwise` if there is nothing to read or nothing may be written."""
         return await asyncio.to_thread(self._locked, work, otherwise, writes)
 

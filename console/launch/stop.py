@@ -316,7 +316,11 @@ async def hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...
             hidden.append(kind)
     pods = lists.get("Pod", [])
     found = [_pod(each) for each in pods if _is_pod(each)]
-    found += [_service(each, pods, seen="Pod" not in hidden) for each in lists.get("Service", ()) if _is_service(each)]
+    found += [
+        _service_leftover(each, pods, seen="Pod" not in hidden)
+        for each in lists.get("Service", ())
+        if _is_service(each)
+    ]
     return tuple(found), tuple(hidden)
 
 
@@ -345,7 +349,7 @@ def _pod(item: _Item) -> Leftover:
     return _leftover("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
 
 
-def _service(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover:
+def _service_leftover(item: _Item, pods: list[_Item], *, seen: bool) -> Leftover:
     """The Leftover for a Service; `seen`: whether Pods may be listed, without which its use is unknown."""
     if not seen:
         return _leftover("Service", item, "Made by hand; no permission to list its Pods.", runs=True)

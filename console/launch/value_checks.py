@@ -37,7 +37,7 @@ _ONE_POD = {
 
 def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
     """Conflicts between complete, schema-valid values of a recipe whose form has these paths."""
-    found = [*_pods(recipe, values), *_mounts(values), *_claims(values), *_logs(values)]
+    found = [*_pods(recipe, values), *_mount_problems(values), *_claim_problems(values), *_logs(values)]
     for path, rules in _RULES:
         if path in paths:
             found += rules(recipe, values)
@@ -105,7 +105,7 @@ def _pods(recipe: str, values: Values) -> Found:
         yield "gpus", f"GPUs must be {GPUS_PER_NODE} at most, because this recipe {_ONE_POD[recipe]}."
 
 
-def _mounts(values: Values) -> Found:
+def _mount_problems(values: Values) -> Found:
     taken: dict[str, str] = {}
     for path, folder in _mounted(values):
         place = posixpath.normpath(folder)
@@ -135,7 +135,7 @@ def _mounted(values: Values) -> Iterator[tuple[str, str]]:
             yield path, str(folder).partition(":")[0]
 
 
-def _claims(values: Values) -> Found:
+def _claim_problems(values: Values) -> Found:
     mounts = get_path(values, "storage.pvc")
     assert isinstance(mounts, dict)
     named = {"storage.pvc": [*mounts]}
@@ -209,7 +209,7 @@ def _named_model(recipe: str, values: Values) -> Found:
         yield "recipe.model.id", f"Model must have the model size, {whole}; {named} has {told[0]}: change one of them."
 
 
-def _conversion(_: str, values: Values) -> Found:
+def _conversion_problems(_: str, values: Values) -> Found:
     """Problems with conversion: the largest model's script uses 16 GPUs unless configured otherwise."""
     gpus, given = _int(values, "gpus"), get_path(values, "recipe.convert.parallel")
     converts = get_path(values, "recipe.model.size") == "A22B" and not get_path(values, "recipe.skip.conversion")
@@ -217,7 +217,7 @@ def _conversion(_: str, values: Values) -> Found:
         yield "gpus", f"GPUs must be a multiple of 16 to convert A22B; {gpus} are not."
 
 
-def _training(recipe: str, values: Values) -> Found:
+def _training_problems(recipe: str, values: Values) -> Found:
     gpus = _int(values, "gpus")
     tp, pp, cp, etp, ep = (_int(values, f"recipe.train.{name}") for name in ("tp", "pp", "cp", "etp", "ep"))
     size = _model_parallel(values)
@@ -313,8 +313,8 @@ _RULES: tuple[tuple[str, Callable[[str, Values], Found]], ...] = (
     ("recipe.workspace", _workspace),
     ("recipe.code.folder", _code),
     ("recipe.model.id", _named_model),
-    ("recipe.convert.parallel", _conversion),
-    ("recipe.train.tp", _training),
+    ("recipe.convert.parallel", _conversion_problems),
+    ("recipe.train.tp", _training_problems),
     ("recipe.swift.version", _swift_image),
     ("recipe.swift.tp", _swift),
 )

@@ -72,12 +72,12 @@ def job_changes(new: Object, old: Object) -> list[Cause]:
     before, after = old["spec"]["template"], new["spec"]["template"]
     if before != after:
         free = old["spec"].get("suspend") and not old.get("status", {}).get("startTime")
-        if not free or _fixed(before) != _fixed(after):
+        if not free or _immutable_part(before) != _immutable_part(after):
             faults.append(invalid("spec.template", after, IMMUTABLE))
     return faults
 
 
-def _fixed(template: Object) -> Object:
+def _immutable_part(template: Object) -> Object:
     """Return the immutable part of a pod template."""
     mutable = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
     spec = {key: value for key, value in template["spec"].items() if key not in mutable}

@@ -83,8 +83,8 @@ def jobset_changes(new: Object, old: Object) -> list[Cause]:
     """Return forbidden changes of a JobSet; pod templates may change in part while suspended."""
     faults = []
     free = bool(old["spec"].get("suspend") or new["spec"].get("suspend"))
-    before = [_fixed(job) if free else job for job in old["spec"].get("replicatedJobs") or ()]
-    after = [_fixed(job) if free else job for job in new["spec"].get("replicatedJobs") or ()]
+    before = [_immutable_part(job) if free else job for job in old["spec"].get("replicatedJobs") or ()]
+    after = [_immutable_part(job) if free else job for job in new["spec"].get("replicatedJobs") or ()]
     if before != after:
         faults.append(invalid("spec.replicatedJobs", new["spec"].get("replicatedJobs"), IMMUTABLE))
     if old["spec"].get("managedBy") != new["spec"].get("managedBy"):
@@ -95,7 +95,7 @@ def jobset_changes(new: Object, old: Object) -> list[Cause]:
     return faults
 
 
-def _fixed(replicated: Object) -> Object:
+def _immutable_part(replicated: Object) -> Object:
     """Return the immutable part of a replicated job."""
     job = replicated["template"]["spec"]
     mutable = ("nodeSelector", "tolerations", "schedulingGates")

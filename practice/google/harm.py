@@ -46,7 +46,7 @@ def _other_machines(world: PracticeGoogle) -> None:
             chips.accelerator_type = "nvidia-h100-mega-80gb"
 
 
-def _nobody_in_buckets(world: PracticeGoogle) -> None:
+def _remove_bucket_access(world: PracticeGoogle) -> None:
     for bucket in world.part(BucketStore).buckets.values():
         bucket.bindings.clear()
 
@@ -64,7 +64,7 @@ _HARMS: dict[str, Callable[[PracticeGoogle], None]] = {
     "P02": _old,
     "P03": _autopilot,
     "P04": _other_machines,
-    "P12": _nobody_in_buckets,
+    "P12": _remove_bucket_access,
     "P26": _no_way_out,
     SILENT: _silent,
 }

@@ -95,7 +95,7 @@ def _taint_causes(taints: list[Object]) -> Iterator[Cause]:
 
 
 def _immutable_causes(resource: Resource, new: Object, old: Object) -> Iterator[Cause]:
-    if resource is kinds.PODS and _fixed(new.get("spec", {})) != _fixed(old.get("spec", {})):
+    if resource is kinds.PODS and _immutable_part(new.get("spec", {})) != _immutable_part(old.get("spec", {})):
         yield Cause("spec", f"Forbidden: {_POD_TEXT}", "FieldValueForbidden")
     if resource is kinds.JOBS:
         for field in ("completionMode", "selector"):
@@ -110,7 +110,7 @@ def _immutable_causes(resource: Resource, new: Object, old: Object) -> Iterator[
                 yield Cause(field, "Forbidden: field is immutable when `immutable` is set", "FieldValueForbidden")
 
 
-def _fixed(spec: Object) -> Object:
+def _immutable_part(spec: Object) -> Object:
     """Return the immutable part of a pod's spec."""
     kept = {key: value for key, value in spec.items() if key not in _MUTABLE_POD_SPEC}
     for group in ("containers", "initContainers"):

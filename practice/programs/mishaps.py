@@ -35,7 +35,7 @@ def mishap(place: Place, number: int) -> Iterator[Step]:
     for fault in faults(place):
         if fault.step != number or not _counts(place, fault):
             continue
-        mine = _is_mine(place, fault)
+        mine = _concerns_pod(place, fault)
         if fault.kind == "xid":
             if mine:
                 place.room.post(f"{SICK} {place.rank}")
@@ -52,7 +52,7 @@ def _counts(place: Place, fault: Fault) -> bool:
     return fault.kind in _KINDS and not (fault.kind == "oom" and place.attempt)
 
 
-def _is_mine(place: Place, fault: Fault) -> bool:
+def _concerns_pod(place: Place, fault: Fault) -> bool:
     if fault.rank is None:
         return fault.kind == "oom" or place.rank == place.nodes - 1
     return fault.rank == place.rank

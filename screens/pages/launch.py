@@ -325,7 +325,7 @@ class LaunchScreen(LiveScreen):
         self.pane.open(view)
 
     def action_against(self) -> None:
-        self.pane.turn_against()
+        self.pane.toggle_comparison_base()
 
     def action_preflight(self) -> None:
         """Open the preflight checks of this launch as a page."""

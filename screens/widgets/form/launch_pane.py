@@ -275,7 +275,7 @@ class LaunchPane(Vertical):
         self.diff.show_diffs(diffs)
 
     @work(group="views-against", exclusive=True)
-    async def turn_against(self) -> None:
+    async def toggle_comparison_base(self) -> None:
         """Compare with the last launch of the recipe, or again with its defaults."""
         draft = self._launch.draft
         if draft is None:
