@@ -304,7 +304,7 @@ class HangProbe:
                 raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
             if read.polls:
                 break
-        report = placed(await asyncio.to_thread(slow_ranks, read, step), lambda late: _place(late, every))
+        report = placed(await asyncio.to_thread(slow_ranks, read), lambda late: _place(late, every))
         report = replace(report, job=name, at=time.time())
         self.slow_reports[namespace, name] = report
         return report

@@ -200,15 +200,15 @@ those that do).""",
         SlowOptions,
         description="""\
 Find the rank for which the others wait: one pod asks NCCL's RAS service (NCCL 2.24 and newer) many times a
-second which ranks have launched fewer operations. The share of the step is given with 95 % confidence, and
-not at all where too little was seen or where the hosts run ahead of their GPUs. A GPU that computes slowly
+second which ranks have launched fewer operations. The share of the step is what the others wait at most, and
+there is none where too little was seen or where the hosts run ahead of their GPUs. A GPU that computes slowly
 is not seen where the loss is read in every step: all hosts launch at the same time then.""",
         epilog="""\
 Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster.
 JSON: job, at, told (whether there is a verdict), words, problem (why there is none), version, form (json or
 text), ranks, polls, seconds, steps (times that operations were launched; null: not told), late (rank, host,
-pid, gpu, pod_index, node, share, low, high: of the step, 95 % confidence, slow, up_to: others may wait for
-less than the share, partly: in some of its communicators only, runs_ahead: the others launch meanwhile,
+pid, gpu, pod_index, node, share, low, high: of the step in which it is late, 95 % confidence, slow,
+partly: in some of its communicators only, runs_ahead: the others launch meanwhile,
 cause: host, or not known), bound (share that no
 other rank reaches).""",
     ),

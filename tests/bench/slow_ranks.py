@@ -126,11 +126,9 @@ def judge(folder: Path) -> None:
     """A line for each kind of disturbance: how often which verdict, after how long, and with which share."""
     from console.hang.slow_ranks import RasPolls, SlowReport, read_polls, slow_ranks
 
-    def verdict(read: RasPolls, step: float, seconds: float) -> SlowReport:
+    def verdict(read: RasPolls, seconds: float) -> SlowReport:
         polls = tuple(each for each in read.polls if each.at - read.polls[0].at <= seconds)
-        return slow_ranks(
-            RasPolls(read.version, read.form, read.ranks, read.processes, polls, read.over, read.active), step
-        )
+        return slow_ranks(RasPolls(read.version, read.form, read.ranks, read.processes, polls, read.over, read.active))
 
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     trials = json.loads((folder / "trials.json").read_text())
@@ -142,11 +140,11 @@ def judge(folder: Path) -> None:
     }
     for each in trials:
         read, step = read_polls((folder / each["polls"]).read_bytes()), each["step"]
-        report = slow_ranks(read, step)
+        report = slow_ranks(read)
         named = [late.rank for late in report.slow]
         right = named == [each["rank"]] if each["kind"] != "none" else not named
         first = next(
-            (at for at in range(1, 61) if [late.rank for late in verdict(read, step, at).slow] == [each["rank"]]), None
+            (at for at in range(1, 61) if [late.rank for late in verdict(read, at).slow] == [each["rank"]]), None
         )
         share = report.slow[0].share if report.slow else None
         lost = max(0.0, step - usual[each["reads"]]) / step
@@ -154,8 +152,8 @@ def judge(folder: Path) -> None:
             {
                 "right": right, "wrong": bool(named) and not right, "told": report.told, "first": first,
                 "share": share, "lost": lost, "cause": report.slow[0].cause if report.slow else None,
-                "up_to": report.slow[0].up_to if report.slow else None, "polls": report.polls,
-                "inside": bool(report.slow) and report.slow[0].low <= lost <= report.slow[0].high,
+                "polls": report.polls,
+                "inside": bool(report.slow) and lost <= report.slow[0].high,
             }
         )  # fmt: skip
     for title, several in sorted(found.items()):
@@ -163,9 +161,9 @@ def judge(folder: Path) -> None:
               f"wrong rank or false alarm {sum(each['wrong'] for each in several)}, "
               f"no verdict {sum(not each['told'] for each in several)}, "
               f"cause host {sum(each['cause'] == 'host' for each in several)}, "
-              f"'up to' {sum(each['up_to'] is True for each in several)}, "
               f"seconds to verdict {middle(several, 'first')}, share {middle(several, 'share')}, "
-              f"of the step lost {middle(several, 'lost')}, in the band {sum(each['inside'] for each in several)}, "
+              f"of the step lost {middle(several, 'lost')}, "
+              f"not more than told {sum(each['inside'] for each in several)}, "
               f"polls {middle(several, 'polls')}")  # fmt: skip
 
 
