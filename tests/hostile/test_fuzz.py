@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,16 @@ def test_recordings_and_some_inputs_like_them_end_in_an_answer(name: str) -> Non
     source, documents = random.Random(name), documents_of(target.seeds)
     for _ in range(40):
         run(target, changed(source, target.seeds, documents))
+
+
+@pytest.mark.parametrize("joint", [",", "."])
+def test_numbers_that_are_joined_by_what_stands_in_a_number_are_read_at_once(joint: str) -> None:
+    """One such line of a pod stopped every console that read it for seconds, or for ever."""
+    joined = "".join(f"{joint}647" for _ in range(60))
+    line = f"iter 10: loss 6.2647{joined}, time 20.16ms, mfu -100.00%\n"
+    began = time.process_time()
+    run(TARGETS["logs"], (line * 4 + line.replace("time", "!")).encode())
+    assert time.process_time() - began < 2
 
 
 def test_a_seed_gives_the_same_inputs_again() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
@@ -29,6 +29,10 @@ _MOST = 48  # numbers of such a line
 _NUMBER = re.compile(
     r"(?:(?<=[\s=:|,'\"(\[])-)?[0-9]{1,15}(?:,[0-9]{3}){0,4}(?:\.[0-9]{1,20})?(?:(?<=[0-9.])[eE][-+]?[0-9]{1,2})?(?![0-9])"
 )
+_JOINTS = frozenset({"", ",", ".", "e", "E"})
+_MOST_JOINTS = 3
+"""Numbers that follow each other by what may stand in a number: there are many ways to match them, and each joint
+multiplies them. A time of a log has one."""
 _BLANKS = re.compile(r" {2,}| (?=[0-9-])")
 _SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that may be negative
 _ZERO, _NEGATIVE = "0", "-7.25"
@@ -157,6 +161,8 @@ def find_layout(text: str, read: Read) -> LineLayout | None:
     said = read(text)
     places = list(_NUMBER.finditer(text))
     if said is None or said[0].step.nan or len(text) > _LONGEST or len(places) > _MOST or "\ufffd" in text:
+        return None
+    if sum(text[one.end() : other.start()] in _JOINTS for one, other in pairwise(places)) > _MOST_JOINTS:
         return None
     trial = _Trial(text, read, said)
     pattern, at, slots = "", 0, []
