@@ -258,7 +258,7 @@ def _group(wire: ReplicatedJobWire, status: ReplicatedJobStatusWire) -> Replicat
     )
 
 
-MAX_PODS = 100_000  # of a JobSet: each is listed, and a few bytes may ask for billions
+MAX_PODS = 20_000  # of a JobSet: each is listed, and a few bytes may ask for billions
 
 
 def _groups(
@@ -266,7 +266,7 @@ def _groups(
 ) -> tuple[ReplicatedJob, ...]:
     found = tuple(_group(each, told.get(each.name) or ReplicatedJobStatusWire()) for each in wires)
     if any(group.replicas > MAX_PODS for group in found) or sum(group.pods for group in found) > MAX_PODS:
-        raise Unreadable("It asks for more pods than any cluster has.")
+        raise Unreadable(f"It asks for more than {MAX_PODS:,} pods, more than any cluster has machines for.")
     return found
 
 
