@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -133,8 +134,11 @@ class ContainerCopies:
     async def send(self, source: str, target: str, *, progress: Listener = _ignore) -> CopyReport:
         from console.attach.files.transfer import Send
 
-        self._watched.connection_for_change(f"copy {source} to {self._where}")
+        cluster = self._watched.connection_for_change(f"copy {source} to {self._where}").target.cluster
         async with self._opened() as files:
+            if practice := cluster.practice_folder:
+                place = Path((await files.stat(target)).path)
+                await _refuse_outside(place, (practice, Path(tempfile.gettempdir())), f"Nothing is copied to {place}")
             return await Send(files, CopyMeter(progress)).run(source, target)
 
     async def listed(self, path: str) -> PodFolder:
@@ -143,12 +147,9 @@ class ContainerCopies:
 
     async def delete(self, path: str) -> None:
         """Delete a file or a folder in the container; raises as `PodFiles.delete`."""
-        practice = self._watched.connection_for_change(f"delete {path} in {self._where}").target.cluster.practice_folder
-        if practice and not await asyncio.to_thread(_lies_in, Path(path), practice):
-            raise BadInput(
-                f"{path} is not deleted: pods of the practice cluster run on your own machine.",
-                f"Only files in {practice} can be deleted.",
-            )
+        cluster = self._watched.connection_for_change(f"delete {path} in {self._where}").target.cluster
+        if practice := cluster.practice_folder:
+            await _refuse_outside(Path(path), (practice,), f"{path} is not deleted")
         await self.by_commands().delete(path)
 
     def by_commands(self) -> PodFiles:
@@ -181,5 +182,16 @@ class ContainerCopies:
             yield sftp
 
 
-def _lies_in(path: Path, folder: Path) -> bool:
-    return path.is_absolute() and (path.parent.resolve() / path.name).is_relative_to(folder.resolve())
+async def _refuse_outside(path: Path, folders: tuple[Path, ...], refused: str) -> None:
+    """Raise BadInput for a path of this machine, on which pods of the practice cluster run, outside these folders."""
+
+    def outside() -> bool:
+        whole = path.parent.resolve() / path.name
+        return not path.is_absolute() or not any(whole.is_relative_to(folder.resolve()) for folder in folders)
+
+    if await asyncio.to_thread(outside):
+        allowed = " and ".join(map(str, folders))
+        raise BadInput(
+            f"{refused}: pods of the practice cluster run on your own machine.",
+            f"Only files in {allowed} can be changed.",
+        )

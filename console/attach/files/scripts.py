@@ -123,6 +123,7 @@ exec head -c "$3" >> "$1"
 
 PLACE = """
 if [ -d "$2" ] && [ ! -L "$2" ]; then echo "a folder of that name is there" >&2; exit 1; fi
+if [ -d "$2" ]; then rm -f "$2"; fi
 chmod "$3" "$1" && { touch -d "@$4" "$1" 2>/dev/null || :; } && mv -f "$1" "$2"
 """
 
@@ -161,6 +162,7 @@ T=$2; export T; cd "$1" || exit 45
 find . -type d -exec sh -c 'for d; do mkdir -p "$T/$d" || exit 1; done' sh {} + &&
 find . ! -type d -exec sh -c 'for f; do
   if [ -d "$T/$f" ] && [ ! -L "$T/$f" ]; then echo "$f is a folder there" >&2; exit 1; fi
+  if [ -L "$T/$f" ]; then rm -f "$T/$f"; fi
   mv -f "$f" "$T/$f" || exit 1
 done' sh {} + && cd / && rm -rf "$1"
 """

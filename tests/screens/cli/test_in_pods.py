@@ -190,6 +190,14 @@ def test_a_folder_of_a_rank_is_listed_and_deleted_only_after_a_question(a4: Comm
     assert (code, "There is no" in err) == (1, True)
 
 
+def test_nothing_is_copied_over_files_of_this_machine(a4: Commands, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    for place in ("/usr/share/a4-test", "/usr/share/doc"):
+        code, _, err = a4.run("cp", str(tmp_path / "mine"), f"{JOB}:0:{place}")
+        assert (code, "run on your own machine" in err) == (2, True), place
+    assert not Path("/usr/share/a4-test").exists()
+
+
 def test_checkpoints_of_a_folder_in_a_pod(a4: Commands) -> None:
     packed = Path(__file__).parents[2] / "fixtures/checkpoints.tar.gz"
     cut = "saved/ck/dcp/step-200/.metadata"

@@ -46,7 +46,7 @@ def plant(top: Path) -> Path:
         path.write_bytes(BYTES[: 1000 * number])
     (top / "plain").chmod(0o750)
     (top / "link").symlink_to("sub dir/inner")
-    (top / "out").symlink_to("/etc")
+    (top / "out").symlink_to(top.parent)
     (top / "empty folder").mkdir()
     os.utime(top / "deep/er/x", (1_700_000_000, 1_700_000_000))
     return top
@@ -188,6 +188,18 @@ async def test_a_new_copy_goes_over_the_old_one_and_leaves_the_rest(pod: Pod, he
     assert (pod.folder / "src/other").read_bytes() == b"stays"
     (pod.folder / "src/other").unlink()
     assert tree(pod.folder / "src") == tree(source)
+
+
+async def test_links_that_are_in_the_way_in_the_container_are_replaced_and_not_followed(pod: Pod, here: Path) -> None:
+    elsewhere = pod.folder / "elsewhere"
+    elsewhere.mkdir()
+    (pod.folder / "src").mkdir()
+    for name in ("plain", "out"):
+        (pod.folder / "src" / name).symlink_to(elsewhere)
+    source = plant(here / "src")
+    await pod.send(source, "")
+    assert tree(pod.folder / "src") == tree(source)
+    assert list(elsewhere.iterdir()) == []
 
 
 async def test_what_arrives_damaged_is_fetched_again(pod: Pod, here: Path) -> None:

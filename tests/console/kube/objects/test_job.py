@@ -69,9 +69,9 @@ def test_jobsets_and_jobs_with_nothing_but_a_name() -> None:
     assert (read("jobs").parallelism, read("jobs", spec={"parallelism": 0}).parallelism) == (1, 0)
 
 
-@pytest.mark.parametrize(("jobs", "pods"), [(1, 2**31 - 1), (2**31 - 1, 1), (2**31 - 1, 0), (50_001, 2)])
+@pytest.mark.parametrize(("jobs", "pods"), [(1, 2**31 - 1), (2**31 - 1, 1), (2**31 - 1, 0), (10_001, 2)])
 def test_a_jobset_of_more_pods_than_any_cluster_is_not_made(jobs: int, pods: int) -> None:
     """Whoever may create one JobSet would fill the memory of everybody's console: each of its ranks is listed."""
     group = {"name": "workers", "replicas": jobs, "template": {"spec": {"parallelism": pods}}}
-    with pytest.raises(AssertionError, match="more pods than any cluster"):
+    with pytest.raises(AssertionError, match="more than 20,000 pods"):
         read("jobsets", spec={"replicatedJobs": [group]})
