@@ -97,11 +97,13 @@ def start_windows(
 
 
 def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
-    """The starts with their windows; if the run time of some job is unknown only the latest time is given."""
+    """The starts with their windows; where the run time of some job is unknown there are none, but a latest time."""
     found = dict(starts)
     for key in starts.keys() & windows.by_key.keys():
         window = windows.by_key[key]
         if windows.latest:
+            if starts[key].at:
+                continue  # as every list says it
             found[key] = structs.replace(starts[key], at=window.end, latest=True, unknown="")
         else:
             bounds = window.start, window.end

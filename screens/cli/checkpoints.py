@@ -35,7 +35,14 @@ async def checkpoints(options: CheckpointsOptions) -> int:
             found = await survey_bucket(session.google.storage, gcs_place(place.path), now)
         else:
             _, copies = await copies_of(session, place, options.container)
-            found = await survey_container(copies.by_commands(), place.path, now)
+            try:
+                found = await survey_container(copies.by_commands(), place.path, now)
+            except NotFound as error:
+                if parse_remote_path(options.place):
+                    raise
+                hint = f"Name the folder: a4 checkpoints {place.job}:0:/PATH, or gs://BUCKET/FOLDER."
+                told = f"The log of {place.job} says that it saves to {place.path}, and pod 0 has no such folder."
+                raise NotFound(told, hint) from error
         return _print(found, options, now, _running_gpus(session, place.job))
 
 
