@@ -122,6 +122,9 @@ class RankProgress:
 
 
 CATCHES_UP = 1.0  # seconds within which the next lines of a log come that is read up to now
+AT_MOST = (
+    100  # seconds of printing that are read in a second while it goes on; a practice cluster may run 20 times as fast
+)
 MAX_KEPT = 1000  # characters of a line that are kept for whoever comes later
 REPLAYED = 1000  # latest lines that are told to whoever begins to listen
 
@@ -184,7 +187,7 @@ class JobMeasures:
         times, now = [line.time for line in lines], time.time()
         printed, at = self._read_to or (min(times), now)
         newest = max(printed, *times)
-        if newest - printed > 2 * (now - at) + CATCHES_UP:
+        if newest - printed > AT_MOST * (now - at) + CATCHES_UP:
             self._reads_until = inf
         self._read_to = newest, now
 
@@ -376,15 +379,16 @@ class JobProgressReader:
         """
         now, gate = time.monotonic(), asyncio.Semaphore(AT_ONCE)
         jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
-        live = ((each.uid, measures) for each in jobsets if (measures := self._live(each.key)) is not None)
+        live = {each.uid: measures for each in jobsets if (measures := self._live(each.key)) is not None}
         told = (
             (uid, progress_of_measures(measures, time.time(), self._pass_line()))
-            for uid, measures in live
+            for uid, measures in live.items()
             if not measures.reading
         )
         followed = {uid: found for uid, found in told if found is not None}
         changed = [self._keep_known(uid, found) for uid, found in followed.items()]
-        due = [each for each in jobsets[:MOST] if each.uid not in followed and self._due(each, now)]
+        soon = {uid for uid, measures in live.items() if measures.reading and uid in self.known}
+        due = [each for each in jobsets[:MOST] if each.uid not in {*followed, *soon} and self._due(each, now)]
 
         async def one(jobset: JobSet) -> bool:
             async with gate:

@@ -99,6 +99,7 @@ async def test_list_alarms_page_and_wait_share_one_connection_to_each_container(
         await job.print(1)
         await true(lambda: waited.measures and waited.measures.track and waited.measures.track.last
                    and waited.measures.track.last.step == 13, "a wait hears the next step")  # fmt: skip
+        await true(lambda: not page.reading, "what was printed before is read")
         assert await look() == 13
         assert +connections.open == Counter((first, last))
         assert connections.opened.total() == opened <= 4

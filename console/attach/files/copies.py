@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -135,10 +136,10 @@ class ContainerCopies:
         from console.attach.files.transfer import Send
 
         cluster = self._watched.connection_for_change(f"copy {source} to {self._where}").target.cluster
+        if (practice := cluster.practice_folder) and target.startswith("/"):
+            places = practice, Path(tempfile.gettempdir())
+            await _refuse_outside(Path(target), places, f"Nothing is copied to {target}")
         async with self._opened() as files:
-            if practice := cluster.practice_folder:
-                place = Path((await files.stat(target)).path)
-                await _refuse_outside(place, (practice, Path(tempfile.gettempdir())), f"Nothing is copied to {place}")
             return await Send(files, CopyMeter(progress)).run(source, target)
 
     async def listed(self, path: str) -> PodFolder:
@@ -186,7 +187,7 @@ async def _refuse_outside(path: Path, folders: tuple[Path, ...], refused: str) -
     """Raise BadInput for a path of this machine, on which pods of the practice cluster run, outside these folders."""
 
     def outside() -> bool:
-        whole = path.parent.resolve() / path.name
+        whole = Path(os.path.normpath(path)).parent.resolve() / path.name
         return not path.is_absolute() or not any(whole.is_relative_to(folder.resolve()) for folder in folders)
 
     if await asyncio.to_thread(outside):

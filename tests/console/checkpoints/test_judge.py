@@ -33,7 +33,7 @@ LATER = 10_000.0
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     with tarfile.open(PACKED) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extractall(folder)
     older, legacy = folder / "ck/legacy/iter_0000100", folder / "ck/legacy/iter_0000200"
     shutil.copytree(older, legacy)  # so that each has one beside it
     (folder / "ck/legacy/latest_checkpointed_iteration.txt").write_text("200")
