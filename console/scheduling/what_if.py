@@ -49,9 +49,10 @@ class Consequence(Struct, frozen=True):
     namespace: str
     queue: str  # ClusterQueue
     gpus: int
-    what: str  # starts, waits, preempted, moves, leaves, stopped
+    what: str  # starts, waits, never starts, preempted, moves, leaves, stopped
     by: str = ""  # for which job it is preempted
     position: int = 0  # in its ClusterQueue, where it waits then
+    most: int | None = None  # GPUs that its queue could ever give, where the job asks for more
 
 
 class FreeQuota(Struct, frozen=True):
@@ -141,7 +142,17 @@ class _Comparison:
         by = self._preempted_by.get(workload.key)
         if by is not None:
             return self._consequence(workload, "preempted", by, position)
-        return self._consequence(workload, "leaves" if workload.key in self._again else "waits", position=position)
+        if workload.key in self._again:
+            return self._consequence(workload, "leaves", position=position)
+        found = self._consequence(workload, "waits", position=position)
+        most = self._most(workload.cluster_queue)
+        return found if found.gpus <= most else structs.replace(found, what="never starts", position=0, most=most)
+
+    def _most(self, name: str) -> int:
+        """GPUs of all flavors that a queue could have, own and borrowed, if nothing ran."""
+        queue = self._then.snapshot.queues[name]
+        flavors = [flavor for group in queue.groups for flavor in group.flavors]
+        return sum(max(0, queue.potential_available((flavor, GPU))) for flavor in flavors)
 
     def _consequence(self, workload: Workload, what: str, by: Key | None = None, position: int = 0) -> Consequence:
         return Consequence(self._name(workload.key), workload.key[0], workload.cluster_queue,

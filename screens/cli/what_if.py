@@ -65,6 +65,8 @@ def _words(each: Consequence) -> str:
             return f"preempted for {each.by}, waits at position {each.position}"
         case "waits":
             return f"waits at position {each.position}" if each.position else "waits: its queue is closed"
+        case "never starts":
+            return f"never starts: queue {each.queue} can have {each.most} GPUs at most"
         case "leaves":
             return f"loses its machines, waits at position {each.position}"
         case "moves":
@@ -107,9 +109,10 @@ COMMANDS: Commands = {
         "Kueue's own rules on a copy of the cluster, against what they do without it. Nothing is changed on the "
         "cluster. GPUs and places are counted, no other resource.",
         epilog="JSON: kind, at, unread, notes (sentences: what is not counted, queues that are closed), items with "
-        "job, namespace, queue, gpus, what (starts, waits, preempted, moves: starts again on other machines, leaves: "
-        "loses its machines and waits, stopped), by (for which job it is preempted), position (in its ClusterQueue; 0: "
-        "it does not wait); free with queue, flavor, now, then (GPUs of quota, its own and borrowed), machines_now, "
-        "machines_then (GPUs on machines of the flavor; null: it has no topology, and Kueue counts no machines)",
+        "job, namespace, queue, gpus, what (starts, waits, never starts, preempted, moves: starts again on other "
+        "machines, leaves: loses its machines and waits, stopped), by (for which job it is preempted), position (in "
+        "its ClusterQueue; 0: it does not wait), most (GPUs that its queue could have; null unless it asks for more); "
+        "free with queue, flavor, now, then (GPUs of quota, its own and borrowed), machines_now, machines_then "
+        "(GPUs on machines of the flavor; null: it has no topology, and Kueue counts no machines)",
     )
 }

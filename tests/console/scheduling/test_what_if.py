@@ -62,6 +62,12 @@ def test_a_new_job_starts_where_there_is_room_and_waits_where_there_is_none() ->
     assert asked(fleet, submit=("door:16", "a4:24")) == {"new-1": "starts", "new-2": "waits"}
 
 
+def test_a_job_larger_than_its_queue_could_ever_be_never_starts() -> None:
+    for gpus in (72, 8 * 10**18):
+        (found,) = what_if(scene(runs("a", 4)), "default", Changes(submit=(f"a4:{gpus}",))).consequences
+        assert (found.what, found.most, found.position) == ("never starts", 64, 0)
+
+
 def test_a_higher_priority_preempts_and_the_victim_waits() -> None:
     fleet = scene(runs("low", 4, priority=1), runs("high", 4, priority=9), preemption=PREEMPTING)
     found = what_if(fleet, "default", Changes(submit=("a4:16:5",)))
