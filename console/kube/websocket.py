@@ -261,18 +261,24 @@ class WebSocket(asyncio.BufferedProtocol):
             with suppress(TimeoutError):
                 async with asyncio.timeout(FAREWELL):
                     await self._gone.wait()
-        self._transport.abort()
+        self._abort_transport()
 
     def _drop(self) -> None:
         """Abort the connection of a server that does not answer the close frame, once everything has been sent."""
-        if self._transport.get_write_buffer_size():
-            self._loop.call_later(FAREWELL, self._drop)
-        else:
-            self._transport.abort()
+        with suppress(AttributeError):  # as in _abort_transport
+            if self._transport.get_write_buffer_size():
+                self._loop.call_later(FAREWELL, self._drop)
+                return
+        self._abort_transport()
 
     def abort(self, why: str) -> None:
-        self._transport.abort()
+        self._abort_transport()
         self._finish(why)
+
+    def _abort_transport(self) -> None:
+        """Drop the connection; in Python 3.11.2 a TLS transport that both sides have closed raises here."""
+        with suppress(AttributeError):
+            self._transport.abort()
 
     # the clock
 

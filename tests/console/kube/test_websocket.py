@@ -93,3 +93,18 @@ def test_a_frame_is_what_a_server_reads(size: int) -> None:
     head = {0: 2, 125: 2, 126: 4, 65_535: 4, 65_536: 10}[size]
     assert made[1] & 0x80
     assert websocket.apply_mask(made[head + 4 :], made[head : head + 4]) == b"a" * size
+
+
+class ClosedByBoth:
+    """A TLS transport of Python 3.11.2 after both sides have closed: it has no protocol any more."""
+
+    _protocol = None
+
+    def abort(self) -> None:
+        self._protocol._abort()  # type: ignore[attr-defined]
+
+
+def test_a_transport_that_both_sides_have_closed_is_dropped_without_an_error() -> None:
+    socket = object.__new__(websocket.WebSocket)
+    socket._transport = ClosedByBoth()  # type: ignore[assignment]
+    socket._abort_transport()
