@@ -47,7 +47,7 @@ def needed_sizes(data: bytes) -> dict[str, int]:
     """Bytes that each file must have at least, by its path in the folder. Raises Unreadable."""
     try:
         whole = _Unpickler(io.BytesIO(data)).load()
-    except Exception as error:
+    except Exception as error:  # a damaged pickle may raise anything
         raise Unreadable("It is damaged or cut off.") from error
     places = whole.get("storage_data") if isinstance(whole, _Inert) else None
     if not isinstance(places, dict) or not places:
