@@ -356,10 +356,10 @@ class Logs:
             self._shared[key] = log
             log.start()
         log.readers += 1
-        if not self._swept:
-            self._swept = True
-            await asyncio.to_thread(delete_old_logs, self.folder)
         try:
+            if not self._swept:
+                self._swept = True
+                await asyncio.to_thread(delete_old_logs, self.folder)
             yield log
         finally:
             log.readers -= 1

@@ -21,6 +21,7 @@ from bisect import bisect_left
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +32,6 @@ from console.scheduling.failure import RankFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from console.kube.objects.pod import Pod
     from console.logs.line import RankLine
@@ -211,11 +211,11 @@ def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
     now = time.time() if now is None else now
     jobs = []
     for folder in root.glob("*/"):
-        files = [file.stat() for file in folder.rglob("*") if file.is_file()]
-        changed = max(
-            (file.st_mtime for file in files if file.st_size), default=folder.stat().st_mtime
-        )  # a lock is empty
-        jobs.append((changed, sum(file.st_size for file in files), folder))
+        with suppress(FileNotFoundError):  # another console deleted the folder
+            made = folder.stat().st_mtime
+            files = list(_stats(folder))
+            changed = max((file.st_mtime for file in files if file.st_size), default=made)  # a lock is empty
+            jobs.append((changed, sum(file.st_size for file in files), folder))
     jobs.sort()
     total = sum(size for _, size, _ in jobs)
     gone = []
@@ -224,6 +224,14 @@ def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
             total -= size
             gone.append(folder.name)
     return gone
+
+
+def _stats(folder: Path) -> Iterator[os.stat_result]:
+    """What the files below a folder are now; those that go meanwhile, as temporary ones do, are left out."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                yield Path(place, name).lstat()
 
 
 def _removed(folder: Path) -> bool:

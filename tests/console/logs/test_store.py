@@ -103,6 +103,27 @@ def test_old_logs_go_then_the_oldest_until_the_rest_is_small_enough(
     assert delete_old_logs(tmp_path, now=now) == []
 
 
+def test_a_file_that_goes_while_old_logs_are_looked_for_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = JobLogStore.open(tmp_path, JobMetadata("uid-0", "default", "job"))
+    shelf.close()
+    temporary = shelf.folder / "job.json.tmp"
+    temporary.touch()
+    look = os.stat
+
+    def gone_after_a_look(path: str | Path, **options: bool) -> os.stat_result:
+        found = look(path, **options)
+        if str(path) == str(temporary):
+            temporary.unlink()
+        return found
+
+    monkeypatch.setattr(os, "stat", gone_after_a_look)
+    monkeypatch.setattr(os, "lstat", gone_after_a_look)
+    assert delete_old_logs(tmp_path) == []
+    assert not temporary.exists()
+
+
 def test_two_clusters_of_one_context_name_do_not_share_what_is_kept(tmp_path: Path) -> None:
     for uid, server, created in (("uid-1", "https://one", 100.0), ("uid-2", "https://two", 200.0)):
         shelf = JobLogStore.open(tmp_path, JobMetadata(uid, "default", "llama", "ctx", 2, created, "", server))
