@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFa
 from console.scheduling.ranks import format_pods, format_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
     from console.attach.container_facts import FactQuestion
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster

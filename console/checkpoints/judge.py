@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from posixpath import basename, dirname
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from console.checkpoints.torch_metadata import LONGEST, needed_sizes
 from console.errors import Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 POINTERS = ("latest_checkpointed_iteration.txt", "latest")
 """Files beside checkpoints that name the one to go on from: Megatron's and DeepSpeed's."""

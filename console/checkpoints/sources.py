@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
@@ -15,8 +16,6 @@ from console.errors import NotFound, Unreadable
 from console.google.storage import GcsPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from console.attach.files.pod_files import PodFiles
     from console.google.storage import CloudStorage
 

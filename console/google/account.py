@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,8 +23,6 @@ from console.google.api import loaded
 from console.google.clusters import Clusters, Place
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-
     from console.google.api.calls import GoogleSession
     from console.google.api.container import Gke
     from console.google.clusters import GkeCluster, Project

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import tarfile
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from console.google.builds import NAME, REGISTRY, RUNNING, TAG, BuildContext, re
 from console.kube.safe_yaml import load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from console.google.builds import Build, BuildPlan

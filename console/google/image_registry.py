@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -16,9 +17,6 @@ from console.errors import TRY_AGAIN, NotAllowed, NotFound, Refused, Unreachable
 from console.google.builds import ImageFacts, ImageReference
 from console.kube.http import AGENT, use_system_certificates
 from console.kube.objects.meta import UNREADABLE, Wire
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PATIENCE = 12.0
 _KINDS = ", ".join(

@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 import time
 import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,6 @@ from console.google.storage import GcsPlace
 from console.launch.run_database import usual_place
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-
     from console.google.account import Cloud
     from console.google.api.artifact_registry import Registries
     from console.google.api.build import BuildLog, Builds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from console.kube.objects.node import Provisioning
 from console.scheduling.topology import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from console.google.clusters import GkeCluster, GkeOperation, GkePool
     from console.kube.objects.node import Node
     from console.kube.snapshot import Fleet

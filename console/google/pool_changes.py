@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,8 +16,6 @@ from console.kube.find_job import require_listed
 from console.kube.objects.meta import UNREADABLE, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Sequence
-
     from console.google.account import Cloud
     from console.google.api.container import Gke
     from console.google.clusters import GkeCluster, GkeOperation, GkePool

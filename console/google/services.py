@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
@@ -11,8 +12,6 @@ from console.google.account import Cloud
 from console.launch.choices import ChoicesState, FieldChoices
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from console.google.images import Images
     from console.google.pool_changes import NodePools
     from console.google.storage import CloudStorage, FilestoreInstance, LustreInstance

@@ -6,6 +6,7 @@ import asyncio
 import re
 import tempfile
 import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -15,8 +16,6 @@ from console.attach.files.entries import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-
     from console.google.account import Cloud
     from console.google.api.cloud_storage import Buckets
     from console.kube.nested_values import Value

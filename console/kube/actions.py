@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -15,8 +15,6 @@ from console.kube.objects.meta import UNREADABLE
 from console.kube.objects.on_demand import read_object
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from console.kube.client import Client
     from console.kube.discovery import ApiDiscovery
     from console.kube.objects.jobset import JobSet

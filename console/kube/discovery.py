@@ -7,6 +7,7 @@ aggregated API whose server is down neither slows this nor breaks it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound
@@ -19,8 +20,6 @@ from console.kube.objects.pod import NamedWire
 from console.kube.watch import USUAL, Backoff, Change, Served, watch_kind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from console.kube.kinds import Kind
     from console.kube.target import Target
 

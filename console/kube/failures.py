@@ -11,6 +11,7 @@ import errno
 import re
 import socket
 import ssl
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -32,8 +33,6 @@ from console.kube.objects.meta import UNREADABLE, Wire
 from console.kube.objects.pod import AFTER_THE_END
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
     from console.errors import ConsoleError
     from console.kube.http import HttpResponse
     from console.kube.login import Login

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from console.errors import NotAllowed, NotFound, Unreachable
 from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 import ssl
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -23,8 +24,6 @@ from console.kube.failures import NotConnected, ProxyRefused, bad_address_error,
 from console.yielding import SLICE, rest_after
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
-
     from console.kube.login import Login
 
 

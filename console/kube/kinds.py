@@ -5,8 +5,9 @@ One object that cannot be read costs that object alone: it is named in `unreadab
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -14,10 +15,6 @@ from msgspec import Struct, field
 from console.errors import Unreadable
 from console.kube.failures import StatusWire
 from console.kube.objects.meta import UNREADABLE, Meta, ObjectWire, Wire
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
 
 W = TypeVar("W", bound=ObjectWire)
 M = TypeVar("M")

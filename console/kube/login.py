@@ -15,6 +15,7 @@ import json
 import os
 import ssl
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,8 +29,6 @@ from console.kube.objects.meta import parse_time
 from console.kube.target import Secret, is_loopback, proxy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from console.errors import ConsoleError
     from console.kube.target import Cluster, Target, User
 

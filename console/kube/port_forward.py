@@ -10,6 +10,7 @@ Jobs, and the completion indexes of each Job; the pod that counts is of the newe
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
@@ -22,8 +23,6 @@ from console.kube.rank_address import LivePod
 from console.kube.raw_connection import RawResponse, error_from_raw_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from console.kube.login import Login
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod

@@ -12,6 +12,7 @@ import base64
 import ipaddress
 import os
 import ssl
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -23,8 +24,6 @@ from console.kube.target import PORTS
 from console.kube.websocket import WebSocket
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from console.errors import ConsoleError
     from console.kube.login import Login
 

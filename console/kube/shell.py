@@ -10,6 +10,7 @@ import sys
 import termios
 import tty
 from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from console.kube.actions import pod_path
 from console.kube.exec import PROTOCOLS, Process, exec_params
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from console.kube.client import Client
 
 

@@ -7,6 +7,7 @@ GPUs of a node are taken) is worked out on first use and kept for as long as the
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -17,8 +18,6 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from console.kube.objects.event import Event
     from console.kube.objects.jobset import Job, JobSet
     from console.kube.objects.node import Node

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from console.kube.snapshot import Fleet, Key, WatchState, WatchStatus
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
 PAUSE = 0.25  # seconds between two snapshots
 GROWTH, LONGEST_PAUSE = 1.2, 1.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import urlsplit
@@ -21,8 +21,6 @@ from msgspec import Struct, field
 from console.errors import BadKubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 

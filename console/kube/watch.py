@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -23,8 +24,6 @@ from console.kube.snapshot import WatchState
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-
     from console.kube.client import Client
     from console.kube.discovery import ApiDiscovery
     from console.kube.kinds import Key, KindReader, WatchEvent

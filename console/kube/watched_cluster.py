@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -19,7 +20,6 @@ from console.kube.store import Store
 from console.settings import YOU, login_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
     from types import ModuleType
 
     from console.kube.discovery import Connection

@@ -7,13 +7,10 @@ import importlib.machinery
 import importlib.util
 import os
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Protocol, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+from typing import Protocol, cast
 
 CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 _FIN, _MASKED = 0x80, 0x80

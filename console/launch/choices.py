@@ -7,6 +7,7 @@ Of Secrets and ServiceAccounts only the metadata is asked for, so no secret ever
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -20,8 +21,6 @@ from console.kube.kinds import JOBSET, KUEUE, Kind
 from console.kube.objects.meta import OURS, ObjectWire, Wire, labels_of, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from console.kube.client import Client
     from console.kube.discovery import ApiDiscovery
 

@@ -6,7 +6,7 @@ What has no place here is named with what to use instead; nothing is dropped in 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,6 @@ from console.launch.schema import leaves_of
 from console.logs.redact import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from console.launch.helm_command import HelmSetting, KeyPath
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from console.errors import ConsoleError
 from console.settings import login_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     from console.kube.nested_values import Value
     from console.kube.objects.event import Event
     from console.kube.snapshot import StopReport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,6 @@ from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.settings import login_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
-
     from console.launch.install import ChartCatalog
 
     Render = Callable[[LaunchPlan], Awaitable[tuple[Manifest, ...]]]

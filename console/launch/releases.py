@@ -11,6 +11,7 @@ import binascii
 import difflib
 import re
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -27,8 +28,6 @@ from console.kube.objects.meta import ObjectWire, Wire
 from console.launch.recipes import LaunchPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from console.kube.client import Client
     from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet

@@ -11,6 +11,7 @@ import json
 import sqlite3
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,7 +23,6 @@ from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm_rules import Alarm, AlarmKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -14,8 +14,6 @@ from console.metrics.training.steps import RunPosition, nan_since
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet

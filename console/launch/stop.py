@@ -8,6 +8,7 @@ would take it away.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,6 @@ from console.kube.snapshot import StopReport
 from console.launch.helm import KINDS, POLICY, load_manifest, object_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
     from console.kube.client import Client
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from console.kube.nested_values import Value, get_path
 from console.launch.recipes import FieldProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
     Values = Mapping[str, Value]
     Found = Iterator[tuple[str, str]]  # path of a field, and what is wrong with it
 

@@ -7,7 +7,7 @@ gigabytes or objects are refused where they stand, and a number keeps its spelli
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ from console.launch.schema import Schema, leaves, nearest
 from console.logs.redact import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from console.kube.nested_values import Value
 
 

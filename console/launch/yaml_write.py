@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, TypeGuard
@@ -18,8 +18,6 @@ from console.launch.recipes import Field
 from console.launch.yaml_read import Entry, Node, TextFault, parse_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from console.kube.nested_values import Value
     from console.launch.recipes import Recipe
 

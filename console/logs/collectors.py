@@ -12,13 +12,11 @@ from __future__ import annotations
 import codecs
 import csv
 import re
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 LOOKED = 50  # first lines by which it is known what a log is wrapped in
 LARGEST = 64 << 20  # bytes that are kept until the end of the log, of one that can only be read as a whole

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from console.scheduling.ranks import format_pods, format_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from console.logs.line import Gap, RankLine
 
 WINDOW = 300.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from http import HTTPStatus
 from time import monotonic, time
@@ -28,8 +29,6 @@ from console.logs.redact import Redactor, redact_line
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-
     from console.kube.client import Client
     from console.kube.objects.pod import Pod
 

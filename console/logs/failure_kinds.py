@@ -7,15 +7,11 @@ GPU faults are Xid lines of a kernel's log, and SXid of the switches between GPU
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from console.scheduling.ranks import format_ranges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 FAILURE = re.compile(
     r"Test (?:(?:NCCL|CUDA|HIP|RCCL|MPI) failure|failure|timeout)\b.*|(?:NCCL|Cuda) failure [\w./-]{1,200}\.cu:\d.*"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -27,9 +27,6 @@ from console.logs.failure_kinds import (
 )
 from console.logs.line_splitter import label_of
 from console.logs.word_search import LineBlocks, WordSearch, spans_with
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 LONGEST = 1 << 13  # bytes of a line that are kept
 MOST = 1000  # failures that are kept; of more only their number

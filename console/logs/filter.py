@@ -7,6 +7,7 @@ every such line has; one that wants all but something takes every line but those
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from console.logs.line import DEBUG_WORDS, ERROR_WORDS, NCCL_WORDS, WARN_WORDS, 
 from console.logs.word_search import WordSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from console.logs.text import LineFilter
 
 LONGEST = 1 << 20  # bytes of a line that are looked at

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,6 @@ from console.scheduling.failure import FailureCard, deduplicate, first_of_latest
 from console.scheduling.ranks import rank_numbers, ranks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from console.kube.objects.jobset import JobSet

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,6 @@ from console.scheduling.ranks import ranks
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
     from console.kube.objects.jobset import JobSet

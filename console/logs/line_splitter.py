@@ -8,16 +8,12 @@ printed (it says of which step). Hours of a bar take no more room than one line.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from console.errors import Unreadable
 from console.kube.objects.meta import parse_time
 from console.logs.word_search import ANSI, LineBlocks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 LONGEST = 1 << 14  # bytes of a line that are kept
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +14,6 @@ from console.logs.text import WIDEST, Text, TextRow
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from console.logs.segment import LogSegment
     from console.logs.text import LineFilter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -13,7 +14,6 @@ from console.logs.line_splitter import split_timestamps, texts_of
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import BinaryIO
 

@@ -18,6 +18,7 @@ import re
 import shutil
 import time
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -31,8 +32,6 @@ from console.logs.segment import LogSegment, append_to
 from console.scheduling.failure import RankFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from console.kube.objects.pod import Pod
     from console.logs.line import RankLine
 

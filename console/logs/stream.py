@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from tempfile import TemporaryFile
@@ -17,8 +18,6 @@ from console.logs.line import Coverage, Gap, StreamState
 from console.logs.redact import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
-
     from console.kube.objects.pod import Container, Pod
     from console.logs.container_log import LogRequest, ResumeCursor, Stamped
     from console.logs.segment import LogSegment

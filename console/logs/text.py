@@ -6,6 +6,7 @@ import mmap
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,6 @@ from console.logs.line import NCCL, has_severity
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from console.logs.consensus import Consensus

@@ -8,13 +8,10 @@ cannot mean anything to it, and sees only lines that hold one.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 _WINDOW = 1 << 16
 """Bytes that are searched at once: each place where a word stands is told, which may be every second byte."""

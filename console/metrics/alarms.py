@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-
     from console.config import Thresholds
     from console.hang.report import HangReport
     from console.kube.objects.jobset import JobSet

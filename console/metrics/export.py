@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -17,8 +18,6 @@ from console.metrics.nccl.reference import reference_curve
 from console.metrics.training.series import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import TrainingRun
     from console.metrics.training.steps import Step

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from console.metrics.gpu_metrics import DCGM, SMI, GpuBoard, RankGpus
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
     from console.metrics.gpu_metrics import Gpu, Source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from console.kube.objects.jobset import JobSet
     from console.kube.snapshot import Fleet
     from console.metrics.alarm_rules import Alarm

@@ -9,6 +9,7 @@ import asyncio
 import re
 import time
 from collections import Counter, defaultdict, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from enum import Enum
 from math import inf
@@ -28,8 +29,6 @@ from console.metrics.training.steps import RunPosition, run_position
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Pod
     from console.kube.snapshot import Fleet

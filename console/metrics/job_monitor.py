@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -30,8 +31,6 @@ from console.scheduling.ranks import first_failure, ranks
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from console.config import Thresholds
     from console.hang.report import HangReport
     from console.kube.objects.jobset import JobSet

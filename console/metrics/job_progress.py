@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -16,8 +17,6 @@ from console.metrics.training.series import MetricColumn
 from console.metrics.training.steps import RunPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.results import NcclTest
     from console.metrics.training.run import TrainingRun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from console.metrics.measured_log import MeasuredLog
 from console.metrics.training.values import count, number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from console.logs.failure_kinds import LogFailure
     from console.logs.pyspy import ProcessStacks
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from console.metrics.alarm_rules import AlarmKind
 from console.metrics.training.parser import TrainingParser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from console.logs.segment import LogSegment
     from console.metrics.alarm_rules import Alarm
 

@@ -7,6 +7,7 @@ with many ranks only those two are read. Steps that several ranks tell are told 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from console.metrics.training.parser import TrainingParser
 from console.metrics.training.run import TrainingRun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from console.logs.line import LogLine, RankLine, UnparsedLines
     from console.metrics.job_measures import JobMeasures
     from console.metrics.nccl.parser import GrowingTest

@@ -9,14 +9,11 @@ import asyncio
 import json
 import re
 import signal
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from console.assets import CHILDREN, module_command, module_environment
 from console.logs.redact import redact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 LIMIT = 30
 """Seconds after which the process ends, whatever it waits for."""

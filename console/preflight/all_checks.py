@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ from console.preflight.check import Check, LaunchNeeds, RepairKind, Result, Verd
 from console.preflight.context import CheckContext, Questions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-
     from console.kube.nested_values import Value
     from console.launch.recipes import LaunchPlan
     from console.preflight.check import Repair

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -15,8 +15,6 @@ from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
     from console.kube.nested_values import Value
     from console.preflight.context import CheckContext
 

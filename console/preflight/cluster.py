@@ -6,7 +6,7 @@ What a launch names and the cluster has to have: namespace, ServiceAccount, Secr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -19,8 +19,6 @@ from console.preflight.check import Result, Verdict, combine, fail, half_verdict
 from console.preflight.context import KUBERNETES, permissions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
-
     from console.preflight.context import CheckContext
 
 

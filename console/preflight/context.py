@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
@@ -16,8 +17,6 @@ from console.kube.snapshot import WatchState
 from console.preflight.check import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping
-
     from console.google.api.calls import GoogleSession
     from console.google.builds import Build, Repository
     from console.google.clusters import GkeCluster, Place, Reservation

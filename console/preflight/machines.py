@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from console.errors import NotFound
@@ -24,8 +25,6 @@ from console.preflight.context import reservation
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from console.google.clusters import GkePool
     from console.kube.objects.node import Node
     from console.preflight.context import CheckContext

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -38,8 +39,6 @@ from console.preflight.context import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from console.google.storage import FilestoreInstance, LustreInstance
     from console.preflight.context import CheckContext
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable  # noqa: TC003  # of the dataclass below
+from collections.abc import Callable  # of the dataclass below
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path

@@ -12,7 +12,7 @@ import os
 import pty
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator  # noqa: TC003
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path

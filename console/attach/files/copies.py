@@ -7,7 +7,7 @@ import functools
 import importlib
 import os
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +17,6 @@ from console.attach.files.local import format_size
 from console.errors import BadInput, CopyFailed, NotAllowed, NotLoggedIn, Refused, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from console.attach.files.entries import CopyReport
     from console.attach.files.pod_files import PodFiles, PodFolder
     from console.attach.ssh.client import Sftp

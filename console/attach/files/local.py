@@ -12,16 +12,13 @@ import socket
 import stat
 import tarfile
 import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from console.attach.files.entries import CopyProblem, EntryKind, FileEntry
 from console.errors import BadInput, ConsoleError, CopyFailed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-
 
 SUFFIX = ".a4-part"  # end of the names of what is not whole yet
 _BLOCK = 1 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,6 @@ from console.attach.files.pod_files import safe
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from console.attach.files.copies import CopyMeter
     from console.attach.files.pod_files import PathInfo, PodFiles
 

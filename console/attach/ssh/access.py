@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ from console.kube.rank_address import RankAddress
 from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
     from console.attach.ssh.config import SshHostEntry

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,7 +24,6 @@ from console.kube.rank_address import RankAddress
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 
     from console.attach.ssh.identities import Identity
     from console.attach.ssh.pod_facts import Probe

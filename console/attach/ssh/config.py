@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,10 +18,6 @@ from console.attach.ssh import paths
 from console.attach.ssh.paths import SshPaths, word
 from console.errors import BadInput, Unreadable
 from console.folders import atomic_write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 MARK = b"# a4 put this line and the next one here; `a4 ssh --undo` takes both away"
 MADE = b"# a4 made this file for the next line; `a4 ssh --undo` takes it away"

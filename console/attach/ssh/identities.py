@@ -12,6 +12,7 @@ import hashlib
 import os
 import socket
 import subprocess
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +32,6 @@ from console.folders import atomic_write
 from console.settings import login_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from console.attach.ssh.config import SshHostEntry
     from console.attach.ssh.paths import SshPaths
     from console.attach.ssh.pod_facts import PodFacts

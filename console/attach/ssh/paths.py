@@ -10,16 +10,12 @@ import os
 import pwd
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from console.errors import BadInput
 from console.folders import atomic_write, make_private
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 ELSEWHERE = "A4_SSH_FOLDER"  # environment variable that names a folder to use instead of ~/.ssh
 

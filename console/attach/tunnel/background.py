@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,8 +24,6 @@ from console.errors import BadInput, ConsoleError, Unreachable
 from console.kube.rank_address import PortPair, RankAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from console.attach.tunnel.published import Profile, Tunnel
     from console.kube.login import Login
     from console.kube.watched_cluster import WatchedCluster

@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,8 +26,6 @@ from console.kube.rank_address import LivePod, PortPair, RankAddress
 from console.kube.raw_connection import open_connection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-
     from console.kube.login import Login
     from console.kube.port_forward import Pipe
     from console.kube.raw_connection import RawConnection

@@ -9,6 +9,7 @@ import asyncio
 import os
 import stat
 import threading
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from console.errors import Unreachable
@@ -16,7 +17,6 @@ from console.kube.kubeconfig import load
 from console.kube.login import Login
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from console.attach.tunnel.engine import PortForwarder

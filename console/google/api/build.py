@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from console.google.builds import Build, BuildLine
 from console.google.storage import GcsPlace, gcs_place
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-
     from console.google.api.calls import GoogleSession
     from console.google.api.cloud_storage import Buckets
     from console.google.builds import BuildPlan

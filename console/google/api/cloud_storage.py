@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +22,6 @@ from console.google.api.calls import translate_errors
 from console.google.storage import Bucket, GcsPlace, StoredObject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
     from pathlib import Path
 
     from console.google.api.calls import GoogleSession

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -16,8 +17,6 @@ from console.google.clusters import Firewall, Nat, Reservation
 from console.google.node_pools import Group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from console.google.api.calls import GoogleSession
 
 

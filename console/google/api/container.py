@@ -6,6 +6,7 @@ Importing this loads the client library, 0.7 s: do it in a thread, and only when
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from console.google.api.calls import GoogleSession
 
 PATIENCE = 30.0  # seconds for one call, retries of the library within

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from google.cloud import resourcemanager_v3 as api
@@ -12,8 +13,6 @@ from console.google.api.calls import translate_errors, translate_errors_within
 from console.google.clusters import Project
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Sequence
-
     from console.google.api.calls import GoogleSession
 
 

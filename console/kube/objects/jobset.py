@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -30,9 +31,6 @@ from console.kube.objects.meta import (
     parse_time,
 )
 from console.kube.objects.pod import TemplateWire, gpus_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class JobState(StrEnum):

@@ -6,12 +6,9 @@ A taint is written as nodes and flavors show it: key=value:effect, or key:effect
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 NAME_LABEL = "kubernetes.io/metadata.name"  # the one label that every namespace has
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})

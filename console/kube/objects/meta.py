@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from functools import lru_cache
 from sys import intern
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from console.errors import Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 class ClusterObject(Struct, frozen=True):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -25,9 +25,6 @@ from console.kube.objects.meta import (
     parse_time,
 )
 from console.kube.objects.pod import Amounts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Provisioning(StrEnum):

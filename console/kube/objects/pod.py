@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
@@ -21,10 +21,6 @@ from console.kube.objects.meta import (
     parse_amount,
     parse_time,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 AFTER_THE_END = "a4 logs shows its log; a4 cp copies what it left on shared storage from a pod that runs."
 """What can be done with a container that has ended."""

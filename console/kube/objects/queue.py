@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 
@@ -25,9 +26,6 @@ from console.kube.objects.meta import (
 )
 from console.kube.objects.node import TaintWire, format_taint
 from console.kube.objects.pod import NamedWire
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _inactive_reason(conditions: tuple[Condition, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import log2
 from statistics import median
@@ -16,7 +17,6 @@ from console.metrics.nccl.reference import scan_average
 from console.metrics.nccl.results import NcclTest  # noqa: TC001  # msgspec reads the annotations below at run time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 

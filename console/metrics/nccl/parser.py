@@ -11,6 +11,7 @@ other line of a table 5 to 20.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,6 @@ from console.metrics.nccl.formats import (
 from console.metrics.nccl.results import NcclTest, PackedRows, Row, Rows, rows_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from console.logs.line import UnparsedLines
 
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 class Half(msgspec.Struct, frozen=True):

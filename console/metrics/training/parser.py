@@ -8,6 +8,7 @@ at once, which costs half a microsecond to two a line.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from console.logs.line import UnparsedCounter
@@ -34,8 +35,6 @@ from console.metrics.training.reader import (
 from console.metrics.training.values import StepReport, count, finite_total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from console.logs.line import UnparsedLines
     from console.metrics.training.steps import ProgressBar, Step
 

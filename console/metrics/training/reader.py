@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import eq, lt
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 from console.metrics.training.steps import PackedSteps, ProgressBar, Rollback, Step, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from console.metrics.training.layout import LineLayout
     from console.metrics.training.values import StepReport
 

@@ -6,6 +6,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from statistics import median
@@ -19,8 +20,6 @@ from console.metrics.training.series import BLOCK, METRICS, MetricColumn
 from console.metrics.training.steps import run_position, what_is_nan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from console.config import Thresholds
     from console.metrics.training.reader import RunReader
     from console.metrics.training.steps import Rollback, RunPosition, Step

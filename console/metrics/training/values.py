@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from console.metrics.training.steps import Step
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 NUMBER = (
     r"[-+]?(?:\d[\d,]{0,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|NaN|NAN|inf|INF|Inf)"

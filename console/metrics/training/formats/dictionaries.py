@@ -8,7 +8,7 @@ are those of OLMo-core, Composer, ColossalAI, and NeMo-RL, between whose lines o
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from console.metrics.training.steps import Step
 from console.metrics.training.values import (
@@ -22,9 +22,6 @@ from console.metrics.training.values import (
     plain_name,
     step_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _OPEN = re.compile(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
 _PAIR = re.compile(

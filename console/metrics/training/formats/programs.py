@@ -6,7 +6,8 @@ The small ones are the nanoGPT family, picotron, the FSDP sample, and tutorials.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from console.metrics.training.formats.megatron import nemo
 from console.metrics.training.formats.own import OwnFormat, read_own
@@ -25,9 +26,6 @@ from console.metrics.training.values import (
     step_of,
     thousandth,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TITAN = re.compile(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
 _MEMORY = re.compile(r"memory:\s{1,12}(\d{1,12}\.\d{1,9})GiB\((\d{1,12}\.\d{1,9})%\)")

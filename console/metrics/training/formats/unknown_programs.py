@@ -6,7 +6,7 @@ A line that begins with its step is believed at once; one that does not, when it
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from console.metrics.training.steps import Step
 from console.metrics.training.values import (
@@ -33,9 +33,6 @@ from console.metrics.training.values import (
     time_source,
     tokens_source,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _PAIR = re.compile(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"
