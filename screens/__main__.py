@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from screens.cli.arguments import Options
-    from screens.cli.command_line import ConfigOptions, PracticeOptions, TourOptions, ViewOptions
+    from screens.cli.command_line import ConfigOptions, ConsoleOptions, PracticeOptions, TourOptions, ViewOptions
 
 TOUR_SPEED = 8.0  # how much faster than life the practice cluster runs during the tour
 COLLECTIONS = (2_000, 10, 2_500)
@@ -96,9 +96,17 @@ def run(options: Options) -> int:
     return asyncio.run(done)
 
 
-def open_console(options: Options) -> int:
+def open_console(options: ConsoleOptions) -> int:
+    if options.plain:
+        import asyncio
+
+        from screens.cli.plain import follow
+
+        return asyncio.run(follow(options))
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        raise BadInput("The console needs a terminal.", "Without one use a command: `a4 jobs --json`, `a4 --help`.")
+        raise BadInput(
+            "The console needs a terminal.", "Without one: `a4 --plain`, or a command such as `a4 jobs --json`."
+        )
     from screens.cli.connect import practice_cluster
 
     gc.set_threshold(*COLLECTIONS)

@@ -37,22 +37,9 @@ FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before i
 
 
 def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
-    from screens.columns.jobs import JobLine
+    from screens.columns.live import live_line
 
-    if not app.connected:
-        return JobLine(jobset, fleet, owner=jobset.owner)
-    session, key, workload = app.session, jobset.key, fleet.workload_of(jobset)
-    line = JobLine(
-        jobset, fleet, session.measures.glancing.of(jobset.uid),
-        owner=app.whose(jobset.owner), may_stop=not session.watch.read_only,
-        outside=session.watch.namespace_option(jobset.namespace),
-        slow=session.slow_report(key),
-        start=session.measures.starts.get(workload.key) if workload is not None else None,
-    )  # fmt: skip
-    if not session.alarms_enabled:
-        return line
-    alarms = session.alarms
-    return replace(line, alarms=alarms.of(*key), late=alarms.late(*key), heard=alarms.follows_steps(*key))
+    return live_line(app.session if app.connected else None, jobset, fleet)
 
 
 def has_changed(app: ConsoleApp, line: JobLine) -> bool:

@@ -12,6 +12,7 @@ from console.metrics.health import Level
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
+    from console.kube.watched_cluster import WatchedCluster
     from console.metrics.alarm_rules import Alarm
     from console.metrics.health import Health
     from console.metrics.job_monitor import JobMonitor
@@ -32,6 +33,10 @@ def health_code(health: Health) -> int:
 def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
     made: dict[str, object] = msgspec.to_builtins(alarm)
     return made | {"next": next_step(alarm, session.watch)}
+
+
+def alarm_line(alarm: Alarm, watch: WatchedCluster) -> str:
+    return f"{alarm.job}: {alarm.kind}: {full_text(alarm, watch)}"
 
 
 async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None:

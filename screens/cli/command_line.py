@@ -14,6 +14,7 @@ from screens.cli.arguments import (
     JsonOptions,
     Options,
     add_arguments,
+    flag,
     option,
     speed,
     word,
@@ -159,7 +160,9 @@ def parse(argv: list[str] | None = None) -> Options:
     """Parse a command line; argparse itself handles `--help` and errors (exit code 2)."""
     argv, program = _split_program(argv)
     given: dict[str, Any] = vars(whole_parser().parse_args(argv))
-    kind = command_of(given["command"]).options if given["command"] else Options
+    kind = command_of(given["command"]).options if given["command"] else ConsoleOptions
+    if given["command"]:
+        given.pop("plain", None)  # every command but the console prints lines
     if program and "argv" in kind.__dataclass_fields__:
         given["argv"] = program
     typed: dict[str, Any] = {  # argparse collects lists
@@ -203,7 +206,7 @@ def whole_parser() -> argparse.ArgumentParser:
         description="The console for training on A4 machines. Without a command it opens; a command does one thing.",
         epilog=ALL_EXIT_CODES,
     )
-    add_arguments(parser, Options)
+    add_arguments(parser, ConsoleOptions)
     commands = parser.add_subparsers(  # type: ignore[type-var]  # argparse calls nothing else of it
         prog="a4", dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser
     )
@@ -226,6 +229,14 @@ class _Version(argparse.Action):
 
         print_line(f"a4 {release()}")
         parser.exit()
+
+
+class ConsoleOptions(Options):
+    plain: bool = flag(
+        "--plain",
+        help="without a command, for screen readers and pipes: what the console shows as lines, then a line for each "
+        "change of a job, queue, pool, node or alarm, until Ctrl-C",
+    )  # fmt: skip
 
 
 class ViewOptions(Options):

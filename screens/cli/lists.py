@@ -78,9 +78,9 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
         waits = any(each.state is JobState.PENDING for each in jobs)
         if waits:  # when they start depends on what runs, wherever that is
             jobs += [each for each in fleet.jobsets.values() if not each.finished and each not in jobs]
-        glances, _ = await asyncio.gather(_glances(session, jobs), session.watch.me())
+        progress, _ = await asyncio.gather(glances(session, jobs), session.watch.me())
         starts = await session.measures.expected_starts() if waits else {}
-        lines = job_lines(fleet, namespace, session.watch.whose, glances, starts)
+        lines = job_lines(fleet, namespace, session.watch.whose, progress, starts)
         rows: list[Any] = [
             line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
         ]
@@ -102,16 +102,16 @@ async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine])
     from screens.columns.jobs import JobLine
 
     jobs = {row.workload.key: fleet.jobset_by_uid.get(row.workload.owner_uid) for row in rows if not row.position}
-    glances = await _glances(session, filter(None, jobs.values()))
+    progress = await glances(session, filter(None, jobs.values()))
     return [
-        replace(row, health=JobLine(jobset, fleet, glances.get(jobset.uid)).health)
+        replace(row, health=JobLine(jobset, fleet, progress.get(jobset.uid)).health)
         if (jobset := jobs.get(row.workload.key)) is not None
         else row
         for row in rows
     ]
 
 
-async def _glances(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, JobProgress]:
+async def glances(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, JobProgress]:
     """The progress of these jobs from the ends of their logs, as far as it can be read in time."""
     keys = [each.key for each in sorted(jobs, key=lambda each: (each.finished, -each.created))]
     glancing = session.measures.glancing

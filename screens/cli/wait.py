@@ -21,7 +21,7 @@ from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import full_text
 from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
-from screens.cli.alarm_words import ALARM, alarm_json
+from screens.cli.alarm_words import ALARM, alarm_json, alarm_line
 from screens.cli.alarm_words import LOOK_EVERY as ALARMS_LOOK_EVERY
 from screens.cli.arguments import (
     Command,
@@ -314,7 +314,7 @@ async def _follow(session: Session, options: AlarmsOptions) -> int:
                 print_line(msgspec.json.encode(alarm_json(session, alarm)).decode())
             else:
                 when = time.strftime("%H:%M:%S", time.localtime(alarm.since))
-                print_line(f"{when} {alarm.job}: {alarm.kind}: {full_text(alarm, session.watch)}")
+                print_line(f"{when} {alarm_line(alarm, session.watch)}")
         if not options.json and (said := watching.coverage.words) != words:
             words = said
             warn(words)

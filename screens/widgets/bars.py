@@ -13,61 +13,17 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from console.kube.snapshot import WatchState, WatchStatus
+from console.kube.snapshot import WatchState
+from screens.columns.live import freshness_runs
 from screens.widgets.line import Inked, fit_runs
-from screens.wording import Span, duration, freshness, sentence
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from textual import events
 
-
-STEP = 5
-"""Seconds by which the age of a live picture is told: it says little, and need not be painted every second."""
-GLYPHS = {
-    WatchState.LIVE: Span("●", "ok"),
-    WatchState.LISTING: Span("◐", "waits"),
-    WatchState.STALE: Span("◐", "waits"),
-    WatchState.FORBIDDEN: Span("✗", "bad"),
-}
-
-
-def freshness_runs(links: Sequence[WatchStatus], now: float, *, trouble: str = "") -> list[Span]:
-    """The worst watch state of those kinds, as one phrase; kinds that the cluster does not have are ignored."""
-    if trouble:
-        return [Span("✗ ", "bad"), Span(f"not connected: {sentence(trouble)}", "bad")]
-    known = [link for link in links if link.state is not WatchState.ABSENT]
-    if not links:
-        return [Span("◐ ", "waits"), Span("connecting …", "dim")]
-    if not known:
-        return [Span("● ", "ok"), Span("live", "dim")]
-    for state in (WatchState.STALE, WatchState.LISTING, WatchState.FORBIDDEN):
-        in_state = [link for link in known if link.state is state]
-        if in_state:
-            return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].ink), *_phrase(state, in_state, known, now)]
-    last_seen = max(link.last_seen for link in known)
-    quiet = (now - last_seen) // STEP * STEP if last_seen else 0
-    return [Span("● ", "ok"), Span("live", "text"), Span(f", no change for {duration(quiet)}" if quiet else "", "dim")]
-
-
-def _phrase(state: WatchState, links: Sequence[WatchStatus], known: Sequence[WatchStatus], now: float) -> list[Span]:
-    kinds = "" if len(links) == len(known) else _names(links) + " "
-    if state is WatchState.LISTING:
-        return [Span(f"listing {_names(links)} …", "dim")]
-    if state is WatchState.FORBIDDEN:
-        return [Span(f"not allowed: {_names(links)}", "bad")]
-    oldest = min((link.last_seen or link.since for link in links), default=now)
-    why = next((link.why for link in links if link.why), "")
-    return [
-        Span(f"{kinds}reconnecting, {freshness(now - oldest)} old", "waits"),
-        *([Span(f": {sentence(why)}", "dim")] if why else []),
-    ]
-
-
-def _names(links: Sequence[WatchStatus]) -> str:
-    names = [link.kind for link in links]
-    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+    from console.kube.snapshot import WatchStatus
 
 
 @dataclass(frozen=True, slots=True)

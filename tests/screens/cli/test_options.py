@@ -15,7 +15,7 @@ from console.metrics.nccl.results import NcclTest
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
 from screens.cli.arguments import Options
-from screens.cli.command_line import HELP, command_of, whole_parser
+from screens.cli.command_line import HELP, ConsoleOptions, command_of, whole_parser
 from screens.cli.lists import LISTS, layout_of
 from tests.screens.cli.commands import loaded, parse
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def test_no_command_opens_the_console() -> None:
-    assert parse([]) == Options()
+    assert parse([]) == ConsoleOptions()
 
 
 def test_cluster_options_may_stand_before_or_after_the_command() -> None:

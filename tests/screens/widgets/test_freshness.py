@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from console.kube.snapshot import WatchState, WatchStatus
-from screens.widgets.bars import freshness_runs
+from screens.columns.live import freshness_runs
 
 NOW = 1000.0
 

@@ -1,0 +1,166 @@
+"""`a4 --plain`: the console as lines for a screen reader or a pipe, one for each change of what matters."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from console.scheduling.topology import pools
+from screens import wording
+from screens.cli.alarm_words import alarm_line
+from screens.cli.connect import open_session
+from screens.cli.lists import glances, unread
+from screens.cli.output import print_line, warn
+from screens.cli.wait import warn_of_settings
+from screens.columns.jobs import JOBS, last_cell, progress_cell, reasons, start_words
+from screens.columns.live import freshness_runs, live_line
+from screens.columns.nodes import POOLS, node_state, pool_state
+from screens.columns.queues import QUEUES, QueueLine, queue_line, queue_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from console.kube.snapshot import Fleet
+    from console.metrics.alarm_rules import Alarm
+    from console.scheduling.topology import Pool
+    from console.session import Session
+    from screens.cli.arguments import Options
+    from screens.columns.jobs import JobLine
+    from screens.wording import Cell
+
+KINDS = tuple(dict.fromkeys(kind for each in (JOBS, QUEUES, POOLS) for kind in (each.kind, *each.uses)))
+EVERY = 1.0  # seconds between two looks for changes
+GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
+MOST = 20  # lines of one kind of thing at once: of a large cluster the others are counted
+_LISTS = {"job": "a4 jobs -A", "queue": "a4 queues", "pool": "a4 pools", "node": "a4 nodes", "alarm": "a4 alarms -A"}
+_MARKS = frozenset("●◐○✗⚠✓‖▲")
+_AGES = re.compile(r"[\d.,]+ (?:s|min|h|d)\b")
+
+
+class Line(NamedTuple):
+    text: str
+    tells: object
+    """What of it makes a new line when it changes; ages and figures of each step do not."""
+
+
+def spoken(cell: Cell) -> str:
+    """A cell without its bars, and without marks that say what the words after them say."""
+    runs = wording.runs_of(cell)
+    words = [run for at, run in enumerate(runs) if run.text.strip() not in _MARKS or at == len(runs) - 1 > 0]
+    return re.sub(r"\s{2,}", ", ", wording.plain_text(words).replace("‖ ", ""))
+
+
+_Lines = dict[tuple[str, str], Line]
+
+
+def _ageless(text: str) -> str:
+    return _AGES.sub("", text)
+
+
+def _job(line: JobLine, namespace: str) -> Line:
+    jobset, start = line.jobset, line.start
+    words, own = reasons(line)
+    state = "" if words.startswith(line.health.state) else f"{line.health.state}: "
+    told = [words or spoken(last_cell(line)), spoken(progress_cell(line)) if start is None else "", own]
+    if start is not None and line.health.state == "pending":
+        told.append(f"starts {start_words(start, line.fleet.at)}")
+    about = ", ".join(filter(None, (line.owner, wording.count(jobset.gpus, "GPU"))))
+    where = f" in {jobset.namespace}" if jobset.namespace != namespace else ""
+    glance = line.glance
+    tenths = 10 * (glance.step or 0) // glance.total if glance and glance.total else 0
+    return Line(
+        f"{jobset.name}{where} ({about}): {state}{'. '.join(filter(None, told))}",
+        (line.health.state, _ageless(words), line.why.ahead, tenths, glance.passing if glance else None),
+    )
+
+
+def _queue(line: QueueLine) -> Line:
+    queue = line.queue
+    state = spoken(queue_state(queue.stop_policy, queue.inactive_reason))
+    text = f"{queue.name}: {line.account.sum_text}. {queue.admitted} admitted, {queue.pending} waiting. {state}"
+    return Line(text, text)
+
+
+def _pool(pool: Pool, now: float) -> Line:
+    state, nodes = spoken(pool_state(pool, now)), f"{pool.nodes_ready} of {wording.count(pool.nodes_total, 'node')}"
+    gpus = f", {pool.floor.free} of {pool.floor.total} GPUs free" if pool.floor.total else ""
+    more = f". {state}" if state != "ready" else ""
+    return Line(f"{pool.name}: {nodes} ready{gpus}{more}", (nodes, _ageless(state)))
+
+
+def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[str, str], Line]]:
+    now = time.time()
+    fresh = [run.text for run in freshness_runs(tuple(fleet.links.values()), now)][1:]
+    state = fresh[0] if fresh[0] == "live" else "".join(fresh)
+    yield ("cluster", ""), Line(f"{session.context}: {state}", _ageless(state))
+    for pool in pools(fleet):
+        yield ("pool", pool.name), _pool(pool, now)
+    for node in sorted(fleet.nodes.values(), key=lambda each: each.name):
+        runs = node_state(node, now)
+        words = spoken(runs)
+        yield (
+            ("node", node.name),
+            Line(f"{wording.short_node(node.name)}: {words}", "" if words == "ready" else _ageless(words)),
+        )
+    for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
+        yield ("queue", queue.name), _queue(queue_line(queue, fleet))
+    jobsets = (each for each in fleet.jobsets.values() if only in {"", each.namespace})
+    for jobset in sorted(jobsets, key=lambda each: (each.finished, -each.created, each.key)):
+        yield ("job", "/".join(jobset.key)), _job(live_line(session, jobset, fleet), session.namespace)
+    for alarm in reversed(session.alarms.latest):
+        name = f"{alarm.namespace} {alarm.job} {alarm.kind} {alarm.time}"
+        yield ("alarm", name), Line(_alarm(session, alarm), (alarm.over, alarm.more))
+
+
+def _alarm(session: Session, alarm: Alarm) -> str:
+    said = alarm_line(alarm, session.watch)
+    return f"{said} ({alarm.ended_text})" if alarm.over else said
+
+
+def _say(lines: _Lines, before: _Lines) -> None:
+    """Print what is new, other, or gone; a node that is new and ready is only in the count of its pool."""
+    nothing = Line("", "")
+    new = [(kind, line.text) for (kind, name), line in lines.items()
+           if line.tells != before.get((kind, name), nothing).tells]  # fmt: skip
+    gone = [(kind, line.text) for (kind, name), line in before.items() if (kind, name) not in lines and kind != "alarm"]
+    new += [(kind, f"{text.partition(':')[0]}: gone") for kind, text in gone]
+    clock = time.strftime("%H:%M:%S")
+    for kind in dict.fromkeys(kind for kind, _ in new):
+        texts = [text for each, text in new if each == kind]
+        for text in texts[:MOST]:
+            print_line(f"{clock} {kind} {wording.sentence(text)}")
+        if len(texts) > MOST:
+            print_line(f"{clock} {kind}: {len(texts) - MOST:,} more: {_LISTS[kind]}")
+
+
+async def follow(options: Options) -> int:
+    """Print the picture, then each change of it, until Ctrl-C."""
+    warn_of_settings()
+    only, told = options.namespace, _Lines()
+    async with open_session(options, KINDS) as session:
+        if only and not any(namespace == only for namespace, _ in session.fleet.jobsets):
+            await session.watch.require_namespace(only)
+        for kind, reason in unread(KINDS, session.fleet).items():
+            warn(f"{kind}: {reason}")
+        await asyncio.gather(glances(session, session.fleet.jobsets.values()), session.watch.me())
+        session.alarms.watch_namespace(only)
+        glancing = asyncio.create_task(_glance(session, only))
+        try:
+            while not glancing.done():
+                lines = dict(_lines(session, session.fleet, only))
+                _say(lines, told)
+                told = lines
+                await asyncio.sleep(EVERY)
+            glancing.result()
+        finally:
+            glancing.cancel()
+    return 0
+
+
+async def _glance(session: Session, only: str) -> None:
+    while True:
+        await session.measures.glancing.poll([key for key in session.fleet.jobsets if only in {"", key[0]}])
+        await session.measures.expected_starts()
+        await asyncio.sleep(GLANCE_EVERY)

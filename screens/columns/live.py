@@ -1,0 +1,82 @@
+"""What a session adds to a snapshot: a job's line as it is right now, and how fresh the picture is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from console.kube.snapshot import WatchState
+from screens.columns.jobs import JobLine
+from screens.wording import Span, duration, freshness, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.kube.objects.jobset import JobSet
+    from console.kube.snapshot import Fleet, WatchStatus
+    from console.session import Session
+
+
+def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
+    """A job with its progress, expected start and alarms; without a session, what the snapshot tells."""
+    if session is None:
+        return JobLine(jobset, fleet, owner=jobset.owner)
+    key, workload = jobset.key, fleet.workload_of(jobset)
+    line = JobLine(
+        jobset, fleet, session.measures.glancing.of(jobset.uid),
+        owner=session.watch.whose(jobset.owner), may_stop=not session.watch.read_only,
+        outside=session.watch.namespace_option(jobset.namespace),
+        slow=session.slow_report(key),
+        start=session.measures.starts.get(workload.key) if workload is not None else None,
+    )  # fmt: skip
+    if not session.alarms_enabled:
+        return line
+    alarms = session.alarms
+    return replace(line, alarms=alarms.of(*key), late=alarms.late(*key), heard=alarms.follows_steps(*key))
+
+
+STEP = 5
+"""Seconds by which the age of a live picture is told: it says little, and need not be painted every second."""
+GLYPHS = {
+    WatchState.LIVE: Span("●", "ok"),
+    WatchState.LISTING: Span("◐", "waits"),
+    WatchState.STALE: Span("◐", "waits"),
+    WatchState.FORBIDDEN: Span("✗", "bad"),
+}
+
+
+def freshness_runs(links: Sequence[WatchStatus], now: float, *, trouble: str = "") -> list[Span]:
+    """The worst watch state of those kinds, as one phrase; kinds that the cluster does not have are ignored."""
+    if trouble:
+        return [Span("✗ ", "bad"), Span(f"not connected: {sentence(trouble)}", "bad")]
+    known = [link for link in links if link.state is not WatchState.ABSENT]
+    if not links:
+        return [Span("◐ ", "waits"), Span("connecting …", "dim")]
+    if not known:
+        return [Span("● ", "ok"), Span("live", "dim")]
+    for state in (WatchState.STALE, WatchState.LISTING, WatchState.FORBIDDEN):
+        in_state = [link for link in known if link.state is state]
+        if in_state:
+            return [Span(f"{GLYPHS[state].text} ", GLYPHS[state].ink), *_phrase(state, in_state, known, now)]
+    last_seen = max(link.last_seen for link in known)
+    quiet = (now - last_seen) // STEP * STEP if last_seen else 0
+    return [Span("● ", "ok"), Span("live", "text"), Span(f", no change for {duration(quiet)}" if quiet else "", "dim")]
+
+
+def _phrase(state: WatchState, links: Sequence[WatchStatus], known: Sequence[WatchStatus], now: float) -> list[Span]:
+    kinds = "" if len(links) == len(known) else _names(links) + " "
+    if state is WatchState.LISTING:
+        return [Span(f"listing {_names(links)} …", "dim")]
+    if state is WatchState.FORBIDDEN:
+        return [Span(f"not allowed: {_names(links)}", "bad")]
+    oldest = min((link.last_seen or link.since for link in links), default=now)
+    why = next((link.why for link in links if link.why), "")
+    return [
+        Span(f"{kinds}reconnecting, {freshness(now - oldest)} old", "waits"),
+        *([Span(f": {sentence(why)}", "dim")] if why else []),
+    ]
+
+
+def _names(links: Sequence[WatchStatus]) -> str:
+    names = [link.kind for link in links]
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
