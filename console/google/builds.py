@@ -104,7 +104,6 @@ class Repository:
 
     @property
     def address(self) -> str:
-        """The prefix of image references in this repository."""
         return f"{self.location}-docker.pkg.dev/{self.project}/{self.name}"
 
 
@@ -127,8 +126,6 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class RegistrySurvey:
-    """The images found in a project's registries."""
-
     repositories: tuple[Repository, ...]
     images: tuple[Image, ...]  # latest first
     unread: tuple[tuple[str, str], ...] = ()  # location or repository -> why it could not be read

@@ -21,8 +21,6 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Project, location and name of a cluster."""
-
     project: str
     location: str  # a region or a zone
     cluster: str

@@ -101,13 +101,10 @@ class Registry:
             history=tuple(each.created_by for each in config.history or () if each.created_by),
         )
 
-    def _address(self, wanted: ImageReference, rest: str) -> str:
-        root = f"{self._stand_in}/registry/{wanted.host}" if self._stand_in else f"https://{wanted.host}"
-        return f"{root}/v2/{wanted.path}/{rest}"
-
     async def _get(self, wanted: ImageReference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
         for attempt in (1, 2):
-            answer = await self._ask(wanted, self._address(wanted, rest), {"Accept": _KINDS, **bearer})
+            root = f"{self._stand_in}/registry/{wanted.host}" if self._stand_in else f"https://{wanted.host}"
+            answer = await self._ask(wanted, f"{root}/v2/{wanted.path}/{rest}", {"Accept": _KINDS, **bearer})
             asked = answer.headers.get("www-authenticate", "")
             if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
                 bearer["Authorization"] = await self._bearer(wanted, dict(_PART.findall(asked)))

@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -167,7 +167,6 @@ class Images:
         return found
 
     async def look(self, number: str, project: str = "", location: str = "") -> Build:
-        """One build; NotFound."""
         build = await (await self._builds(project, location)).build(number)
         await self._record_builds([build])
         return build
@@ -189,10 +188,11 @@ class Images:
         """Yield the lines of a build's log: until it has ended, or without `follow` those so far."""
         builds = await self._builds(project, location)
         build = await builds.build(number)
-        reader = await self._reader(build)
+        stored = await self._buckets(build.project) if build.log_bucket else None
+        log: BuildLog = await self._cloud.client("build", lambda api, login: api.BuildLog(login, build, stored))
         over = build.over
         while True:
-            async with aclosing(reader()) as lines:
+            async with aclosing(log.more()) as lines:
                 async for line in lines:
                     yield line
             if over or not follow:
@@ -201,11 +201,6 @@ class Images:
             build = await builds.build(number)
             over = build.over  # one more look: its last lines came before its end
         await self._record_builds([build])
-
-    async def _reader(self, build: Build) -> Callable[[], AsyncGenerator[BuildLine, None]]:
-        stored = await self._buckets(build.project) if build.log_bucket else None
-        log: BuildLog = await self._cloud.client("build", lambda api, login: api.BuildLog(login, build, stored))
-        return log.more
 
     # registries
 

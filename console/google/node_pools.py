@@ -111,7 +111,6 @@ class PoolStatus:
 
     @property
     def limits(self) -> str:
-        """The autoscaling limits; empty without autoscaling."""
         return f"{self.pool.least} to {self.pool.most}" if self.pool.autoscaling else ""
 
 

@@ -256,7 +256,6 @@ class CloudStorage:
         return found
 
     async def region(self) -> str:
-        """The region of the connected cluster; empty if unknown."""
         try:
             return (await self._cloud.place()).region
         except NotFound:

@@ -30,7 +30,6 @@ def _object(collection: str, name: str) -> str:
 
 
 def pod_path(namespace: str, name: str, sub: str = "") -> str:
-    """URL path of a pod, or of one of its subresources."""
     return _object(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", name) + (f"/{sub}" if sub else "")
 
 

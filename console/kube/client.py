@@ -83,7 +83,6 @@ class Client:
             self._http.pause_until(self._rests_until)
 
     async def wait_for_keypress_pause(self) -> None:
-        """Wait until the pause after a key press is over."""
         loop = asyncio.get_running_loop()
         if self._rests_until > loop.time():
             await asyncio.sleep(self._rests_until - loop.time())

@@ -55,7 +55,8 @@ class ApiDiscovery:
             return kind.versions[0]
         async with self._asking:
             if self._groups is None:
-                self._groups = await self._list_groups()
+                body = await self._client.request("GET", "/apis", doing="list the APIs of the server")
+                self._groups = {group.name or "": group.names for group in read_object(body, _Groups).groups or ()}
             served = self._groups.get(kind.group)
             if served is None:
                 return ""
@@ -68,10 +69,6 @@ class ApiDiscovery:
         """The server's version, such as "v1.36.4-gke.1000000"."""
         body = await self._client.request("GET", "/version", doing="read the version of the server")
         return read_object(body, BuildWire).git_version or ""
-
-    async def _list_groups(self) -> dict[str, tuple[str, ...]]:
-        body = await self._client.request("GET", "/apis", doing="list the APIs of the server")
-        return {group.name or "": group.names for group in read_object(body, _Groups).groups or ()}
 
     async def _plurals(self, group_version: str) -> frozenset[str]:
         if group_version not in self._resources:

@@ -45,8 +45,6 @@ Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) an
 
 
 class Process:
-    """A command that runs in a container."""
-
     def __init__(self, socket: WebSocket, doing: str) -> None:
         self._socket = socket
         self._doing = doing

@@ -191,7 +191,6 @@ def translate_errors(login: Login, doing: str) -> Iterator[None]:
 
 
 def connection_error(login: Login, doing: str, error: BaseException) -> Unreachable:
-    """The Unreachable error for an exception of a connection."""
     return unreachable_error(login.server, doing, *failure_cause(error, proxied=bool(login.proxy)))
 
 
@@ -249,5 +248,4 @@ def unreachable_error(server: str, doing: str, reason: str, hint: str) -> Unreac
 
 
 def bad_address_error(server: str) -> BadKubeconfig:
-    """The BadKubeconfig error for a server address that is not a URL."""
     return BadKubeconfig(_NAMES.sub("//", f"The kubeconfig's server address {server} is not a URL."), "Correct it.")

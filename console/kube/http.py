@@ -191,7 +191,6 @@ class HttpResponse:
             self._waiting = None
 
     async def iter_chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body in chunks as they arrive."""
         while True:
             if self._pieces:
                 piece = self._take_buffered()
@@ -416,18 +415,15 @@ class HttpConnections:
             return bool(curl.getinfo(pycurl.INFO_HTTP_VERSION) >= pycurl.CURL_HTTP_VERSION_2)
         except pycurl.error as error:
             if error.args[0] == pycurl.E_OPERATION_TIMEDOUT:
-                await self._retire()
+                # Send no more requests over these connections: they may be dead, and libcurl would reuse them
+                self._retired.append(self._connections)
+                self._connections = _connections()
+                for each in [each for each in self._retired if not each.futures()]:
+                    self._retired.remove(each)
+                    await each.aclose()
             raise _as_raised_by_sockets(error, curl) from error
         finally:
             curl.close()
-
-    async def _retire(self) -> None:
-        """Send no more requests over these connections: they may be dead, and libcurl would reuse them."""
-        self._retired.append(self._connections)
-        self._connections = _connections()
-        for each in [each for each in self._retired if not each.futures()]:
-            self._retired.remove(each)
-            await each.aclose()
 
     async def _prepare(self, url: str, headers: Mapping[str, str]) -> pycurl.Curl:
         curl = pycurl.Curl()
@@ -439,7 +435,6 @@ class HttpConnections:
         return curl
 
     def _set_target(self, curl: pycurl.Curl, url: str, headers: Mapping[str, str]) -> None:
-        """Set the URL, server name, proxy and headers of a request."""
         login, parts = self.login, urlsplit(url)
         if login.server_name and parts.scheme == "https":
             # libcurl looks in the certificate for the name in the address: it gets that one, and is sent to the other.
@@ -466,7 +461,6 @@ class HttpConnections:
             use_system_certificates(curl, pycurl.PROXY_CAINFO, pycurl.PROXY_CAPATH)
 
     async def _set_certificates(self, curl: pycurl.Curl) -> None:
-        """Set the certificate authorities and the client certificate of a request."""
         if not self.login.server.startswith("https:"):
             return
         given = await self.login.certificates()

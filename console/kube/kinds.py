@@ -70,7 +70,6 @@ _STATUS = msgspec.json.Decoder(StatusWire)
 
 
 def object_key(meta: Meta) -> Key:
-    """Namespace and name of an object."""
     return meta.namespace or "", meta.name or ""
 
 
@@ -181,8 +180,6 @@ KUEUE = "kueue.x-k8s.io"
 
 
 class Kind(Struct, frozen=True):
-    """One kind of API object."""
-
     plural: str
     group: str
     versions: tuple[str, ...]  # versions that can be read, best first
@@ -247,5 +244,4 @@ KINDS: tuple[Kind, ...] = (
 
 
 def kind_named(plural: str) -> Kind:
-    """The watched kind with that plural name."""
     return next(each for each in KINDS if each.plural == plural)

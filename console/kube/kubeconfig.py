@@ -27,8 +27,6 @@ _GET_ONE = "ctrl+g (`a4 clusters`): Google's clusters need none. Or `a4 --demo`.
 
 
 class Context(Masked):
-    """A named combination of cluster, user and namespace."""
-
     cluster: str = ""
     user: str | None = None
     namespace: str | None = None

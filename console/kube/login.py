@@ -170,12 +170,10 @@ class Login:
 
     @property
     def loopback(self) -> bool:
-        """Whether the server is on this machine."""
         return is_loopback(urlsplit(self.server).hostname or "")
 
     @property
     def unverified(self) -> bool:
-        """Whether the server's certificate is not verified."""
         return bool(self.target.cluster.insecure_skip_tls_verify) and self.server.startswith("https:")
 
     @property

@@ -50,7 +50,6 @@ class RankAddress:
 
     @property
     def job_text(self) -> str:
-        """The job or pod as `parse` accepts it."""
         return f"{_POD}{self.pod}" if self.pod else self.job
 
     @property

@@ -215,7 +215,6 @@ class ChartCatalog:
         return self._form(recipe).fields
 
     def defaults(self, recipe: str) -> dict[str, Value]:
-        """All default values of a recipe, nested."""
         return merge_values(self._form(recipe).defaults, {})
 
     def values(self, plan: LaunchPlan) -> dict[str, Value]:

@@ -91,7 +91,6 @@ class Manifest:
 
 
 def joined(manifests: Sequence[Manifest]) -> str:
-    """All manifests as one YAML text."""
     return "\n".join(f"---\n{manifest.text.strip()}" for manifest in manifests) + "\n"
 
 
@@ -249,8 +248,6 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A launch parsed from a text."""
-
     values: dict[str, Value] = dataclass_field(default_factory=dict)
     """Nested, only what differs from the recipe's defaults; as `LaunchPlan.values`."""
     given: dict[str, Value] = dataclass_field(default_factory=dict)

@@ -109,7 +109,6 @@ class RunRecord:
 
     @property
     def position(self) -> RunPosition:
-        """The last known step and loss."""
         return RunPosition(self.step, self.loss, self.loss_step, self.nan, self.nan_from, self.nan_by)
 
     @property
@@ -189,7 +188,6 @@ def last_success(runs: Iterable[RunRecord], run: RunRecord) -> RunRecord | None:
 
 
 def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
-    """The run with that number, else the latest with that name."""
     known = sorted(runs, key=lambda each: (each.launched, each.number), reverse=True)
     numbered = next((each for each in known if word.isascii() and word.isdigit() and each.number == int(word)), None)
     return numbered or next((each for each in known if each.name == word), None)
@@ -240,17 +238,14 @@ def with_final_outcome(run: RunRecord, *, late: str = "") -> RunRecord:
         return run
     ringing = run.active_alarms(run.ended)
     if ringing and ringing[0].kind is AlarmKind.STALL:
-        return replace(run, why=_stalled_words(run, ringing[0]))
+        # Why a stalled run ended: who stopped it, since which step it had stalled, and other known causes
+        alarm = ringing[0]
+        by = run.why.rstrip(".").removeprefix("It was ") or "stopped by a person"
+        since = f"stalled since step {run.step:,}" if run.step is not None else alarm.words
+        return replace(run, why=f"{by}, {since}" + (f"; {alarm.more}" if alarm.more else ""))
     if ringing:
         return replace(run, why=f"stopped during an alarm: {ringing[0].text}")
     return replace(run, why=f"stopped while it was late: {late}") if late else run
-
-
-def _stalled_words(run: RunRecord, alarm: Alarm) -> str:
-    """Why a stalled run ended: who stopped it, since which step it had stalled, and other known causes."""
-    by = run.why.rstrip(".").removeprefix("It was ") or "stopped by a person"
-    since = f"stalled since step {run.step:,}" if run.step is not None else alarm.words
-    return f"{by}, {since}" + (f"; {alarm.more}" if alarm.more else "")
 
 
 def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm, ...]:

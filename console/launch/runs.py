@@ -166,7 +166,6 @@ class Runs:
         return found
 
     async def last_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
-        """Name and values of the last launch of a recipe; None if there was none."""
         return next(((run.name, run.values) for run in await self.all(recipe)), None)
 
     async def forget(self, numbers: Iterable[int]) -> int:

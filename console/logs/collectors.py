@@ -212,7 +212,11 @@ class _Records:
 
     def add(self, text: str, time: str, pod: str) -> bytes:
         """Add a record; returns the texts that can be output now."""
-        said = _lined(text, pod)
+        # The text as lines with [pod/NAME] in front of each
+        lines = text.removesuffix("\n").split("\n")
+        label = f"[pod/{pod}] " if pod else ""
+        said = "\n".join(f"{label}{line}" if line.strip() else line for line in lines).encode("utf-8", "replace")
+        said = said if len(said) >= _SPLIT and not text.endswith("\n") else said + b"\n"
         if self._forward is None and self._time and time and time != self._time:
             self._forward = time > self._time
         self._time = time or self._time
@@ -226,14 +230,6 @@ class _Records:
         """The texts that were held back, oldest first."""
         kept, self._kept, self._size = self._kept, [], 0
         return b"".join(kept if self._forward is not False else reversed(kept))
-
-
-def _lined(text: str, pod: str) -> bytes:
-    """The text as lines with [pod/NAME] in front of each."""
-    lines = text.removesuffix("\n").split("\n")
-    label = f"[pod/{pod}] " if pod else ""
-    said = "\n".join(f"{label}{line}" if line.strip() else line for line in lines).encode("utf-8", "replace")
-    return said if len(said) >= _SPLIT and not text.endswith("\n") else said + b"\n"
 
 
 class _Json:

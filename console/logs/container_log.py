@@ -400,7 +400,11 @@ class LogStream:
         batch = self._new(cutter.feed(piece))
         self.open = redact_line(cutter.open) if cutter.open else b""
         if batch:
-            self._look_for_gap(batch)
+            # Record a gap unless a line from before the reconnection was sent again
+            self._resumes = True
+            if self._before and not self.memory.met:
+                self.gaps.append((self._before, batch[0][0]))
+            self._before = 0.0
         elif self.open == seen:
             return None
         self._trouble.reset()
@@ -410,13 +414,6 @@ class LogStream:
         """The unfinished line during which the program stopped."""
         self.open, rest, self._rest = b"", self._rest, []
         return self._new(rest)
-
-    def _look_for_gap(self, batch: list[Stamped]) -> None:
-        """Record a gap unless a line from before the reconnection was sent again."""
-        self._resumes = True
-        if self._before and not self.memory.met:
-            self.gaps.append((self._before, batch[0][0]))
-        self._before = 0.0
 
     def _new(self, raws: list[bytes]) -> list[Stamped]:
         if not raws:
@@ -449,7 +446,6 @@ async def follow_log(
 
 
 async def read_pod(client: Client, namespace: str, name: str) -> Pod:
-    """Fetch a pod; NotFound if it does not exist."""
     body = await client.request("GET", pod_path(namespace, name), doing=f"read pod {name}")
     found: Pod = reader_of("pods").read_object(body, f"The pod {name}")
     return found

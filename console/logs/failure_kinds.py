@@ -148,7 +148,6 @@ _NAME = re.compile(r"name=([^,]{0,300})(?:, |$)")
 
 
 def xid(line: str) -> Xid | None:
-    """The Xid or SXid in that line; None if there is none."""
     found = _XID.search(line) if "Xid" in line else None
     if found is None:
         return None
@@ -185,7 +184,6 @@ _SOURCE = re.compile(r"[\w./-]{1,200}:\d{1,6}")  # file and line of libnccl, whi
 
 
 def nccl_message(line: str) -> NcclMessage | None:
-    """The NCCL message in that line; None if there is none."""
     found = _LEVEL.search(line) if "NCCL " in line else None
     if found is None:
         return None

@@ -115,7 +115,6 @@ class FailureParser:
 
     @property
     def failures(self) -> tuple[LogFailure, ...]:
-        """All failures so far, in the order of their first lines."""
         return tuple(sorted(self._found.values(), key=lambda each: each.line))
 
     @property

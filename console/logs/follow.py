@@ -78,7 +78,6 @@ class PreviousLogs:
 
     @property
     def lines(self) -> Iterator[RankLine]:
-        """Yield the lines of all ranks in the order of time."""
         return heapq.merge(*self.found, key=time_and_rank)
 
     @property

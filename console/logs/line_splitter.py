@@ -139,7 +139,11 @@ class LineSplitter:
     def feed(self, chunk: bytes) -> list[bytes]:
         *whole, last = chunk.split(b"\n")
         if self._pictures or b"\r" in chunk:
-            return self._drawn(whole, last)
+            lines: list[bytes] = []
+            for piece in whole:
+                lines += self._add(piece)
+                lines += self._cut()
+            return lines + self._add(last)
         for at, line in enumerate(whole):
             if self._rest or len(line) > LONGEST_LINE:
                 self._put(line)
@@ -151,13 +155,6 @@ class LineSplitter:
     def end(self) -> list[bytes]:
         """The last line, if the log stopped without a line end."""
         return self._cut() if self._rest or self._pictures else []
-
-    def _drawn(self, whole: list[bytes], last: bytes) -> list[bytes]:
-        lines: list[bytes] = []
-        for piece in whole:
-            lines += self._add(piece)
-            lines += self._cut()
-        return lines + self._add(last)
 
     def _add(self, piece: bytes) -> list[bytes]:
         """Add to the current line, which may be a progress bar; returns the frames to keep as lines."""

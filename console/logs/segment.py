@@ -157,7 +157,6 @@ class LogSegment:
                 del self._recent[:spare]
 
     def drop(self) -> None:
-        """Delete the files of this segment."""
         with self._writing:
             for file in (self.file, self._note):
                 if file is not None:

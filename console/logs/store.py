@@ -145,7 +145,6 @@ class JobLogStore:
             append_to(self.folder / "endings.jsonl", msgspec.json.encode(ending) + b"\n")
 
     def failures(self) -> tuple[RankFailure, ...]:
-        """The stored failures of ranks, in the order in which they were recorded."""
         found: list[RankFailure] = []
         with suppress(FileNotFoundError):
             for line in (self.folder / "endings.jsonl").read_bytes().split(b"\n")[:-1]:
@@ -258,7 +257,6 @@ class JobFolder:
         return self._shelf.note if self._shelf is not None else None
 
     async def failures(self) -> tuple[RankFailure, ...]:
-        """The stored failures of ranks."""
         return await asyncio.to_thread(self._shelf.failures) if self._shelf is not None else ()
 
     async def open(self, folder: Path, note: JobMetadata) -> list[LogSegment]:

@@ -88,7 +88,6 @@ class Text(ABC):
     def page(self, start: int, stop: int) -> list[TextRow]: ...
 
     def apply_filter(self, keep: LineFilter | None) -> None:
-        """Show only lines that pass this filter; None shows all."""
         self._keep = keep
         self.again()
 
@@ -102,7 +101,6 @@ class Text(ABC):
 
     @property
     def found(self) -> int:
-        """Number of matches in the lines searched so far."""
         return len(self._matches)
 
     @abstractmethod

@@ -113,7 +113,8 @@ def spans_with(words: FindsLines, block: bytes, eager: Callable[[], bool]) -> It
     at, size = 0, len(block)
     for start in [*sorted(found), size]:
         while at < min(start, size) and eager():
-            end = _end(block, at, size)
+            end = block.find(b"\n", at)
+            end = size if end < 0 else end
             yield at, end
             at = end + 1
         if at <= start < size:
@@ -124,8 +125,3 @@ def spans_with(words: FindsLines, block: bytes, eager: Callable[[], bool]) -> It
 
 def line_end(block: bytes, at: int) -> int:
     return block.find(b"\n", at) + 1 or len(block)
-
-
-def _end(block: bytes, at: int, size: int) -> int:
-    end = block.find(b"\n", at)
-    return size if end < 0 else end

@@ -202,12 +202,8 @@ def is_overdue(left: float, quiet: float) -> bool:
 def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
     """How late the next step is: "no step for 34 s after step 9, usually one takes 2.8 s"."""
     after = f" after step {step:,}" if step is not None else ""
-    usual = f", usually one takes {_pace_words(pace)}" if pace else ""
+    usual = f", usually one takes {f'{pace:.3g} s' if pace >= 1 else f'{1000 * pace:.3g} ms'}" if pace else ""
     return f"no step for {format_duration(quiet)}{after}{usual}"
-
-
-def _pace_words(pace: float) -> str:
-    return f"{pace:.3g} s" if pace >= 1 else f"{1000 * pace:.3g} ms"
 
 
 def format_duration(seconds: float) -> str:

@@ -48,7 +48,6 @@ class AlarmMonitor:
         self._ending: set[asyncio.Task[None]] = set()
 
     def alarms(self) -> list[Alarm]:
-        """All alarms, also those of jobs that have ended."""
         return [*self.past, *(alarm for job in self.jobs.values() for alarm in job.watch.alarms)]
 
     def take_watch(self, key: Key) -> AlarmWatch | None:
@@ -152,7 +151,6 @@ class Alarms:
     # for the whole session
 
     def watch_job(self, namespace: str, name: str) -> None:
-        """Watch a job until it ends or the session does."""
         key = namespace, name
         if key in self._kept and not self._kept[key][1].done():
             return
@@ -163,7 +161,6 @@ class Alarms:
         self._kept[key] = job, asyncio.create_task(job.follow_all(), name=f"alarms:{name}")
 
     def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
-        """The current alarms of a watched job."""
         watch = self._watch_of((namespace, name))
         return watch.active if watch else ()
 

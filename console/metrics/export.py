@@ -43,7 +43,6 @@ def nccl_json(test: NcclTest) -> dict[str, Any]:
 
 
 def rows_csv(tests: Sequence[NcclTest]) -> str:
-    """The result rows of all tests as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
@@ -134,7 +133,6 @@ def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[s
 
 
 def track_csv(tracks: Sequence[TrainingRun]) -> str:
-    """The steps of all runs as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["run", "time", "step", "total", *(metric.name for metric in METRICS), "skipped", "nan", "warm_up"])

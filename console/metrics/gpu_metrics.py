@@ -72,7 +72,6 @@ class LinkRate:
 
 
 def sum_rates(rates: list[float | None]) -> float | None:
-    """The sum of the rates; None if any is unknown or there are none."""
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known and len(known) == len(rates) else None
 
@@ -187,7 +186,6 @@ class GpuBoard:
         return 1e6 * len(gpu.faults) + away / ((what.most - what.least) or 1)
 
     def worst(self, what: GpuMetric) -> list[tuple[RankGpus, Gpu]]:
-        """All GPUs, worst first."""
         middle = self.median(what)
         return sorted(
             self.all_gpus, key=lambda pair: (-self.badness(pair[1], what, middle), pair[0].rank, pair[1].index)
@@ -207,7 +205,6 @@ class GpuBoard:
 
     @property
     def summary(self) -> str:
-        """The state of all GPUs in one sentence."""
         every = self.all_gpus
         if not every:
             problems = [rank.problem for rank in self.ranks if rank.problem]

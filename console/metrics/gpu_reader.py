@@ -255,7 +255,6 @@ class GpuReader:
         return gpus
 
     async def _port(self, exporter: Pod) -> int:
-        """The port on which the exporter serves its metrics."""
         client = self._cluster.current_connection.client
         body = await client.request("GET", _path(exporter), doing=f"read pod {exporter.name}")
         try:

@@ -30,8 +30,6 @@ class Level(StrEnum):
 
 
 class Health(Struct, frozen=True):
-    """The health of one job at one moment."""
-
     state: str  # where its JobSet is in its life; "diverged", "stalled", "late" or "refused" where that says more
     level: Level
     words: str = ""

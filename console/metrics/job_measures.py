@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 
 class StepState(Enum):
-    """The state of a launcher step."""
-
     RUNNING = "running"
     DONE = "done"
     SKIPPED = "skipped"
@@ -58,8 +56,6 @@ class StepState(Enum):
 
 
 class LauncherStep(Struct, frozen=True):
-    """One step of a launcher, as last reported."""
-
     number: int
     name: str
     state: StepState

@@ -125,7 +125,6 @@ class LogReading(MeasuredLog):
 
     @property
     def failures(self) -> tuple[LogFailure, ...]:
-        """Failures found so far, in the order of their lines."""
         return self._failures.failures
 
     @property

@@ -155,13 +155,10 @@ class _Tables:
     def take(self, of: tuple[int, str, str], rank: int, texts: Sequence[str], time: float) -> bool:
         """Parse lines of one run of its container; returns whether anything was found."""
         if of != self._of:
-            self._begin_anew(of)
+            self.done += self._tests
+            self._parser, self._of, self._tests = NcclParser(), of, []
         found = self._parser.feed("\n".join([*texts, ""]).encode())
         return self._keep(found, of[0], rank, time)
-
-    def _begin_anew(self, of: tuple[int, str, str]) -> None:
-        self.done += self._tests
-        self._parser, self._of, self._tests = NcclParser(), of, []
 
     def _keep(self, changed: Sequence[NcclTest], attempt: int, rank: int, time: float) -> bool:
         if not changed:

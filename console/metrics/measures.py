@@ -55,7 +55,6 @@ EARLIER = 3  # earlier runs that are laid under a curve at most
 
 
 def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
-    """Parse lines (in a thread); returns whether anything changed."""
     changed, slices = False, WorkSlices()
     for start in range(0, len(batch), AT_A_TIME):
         changed |= reader.take(batch[start : start + AT_A_TIME])
@@ -83,8 +82,6 @@ async def _cancelled_after(task: asyncio.Task[None]) -> AsyncIterator[None]:
 
 @dataclass(frozen=True)
 class StoredLog:
-    """What the stored log of a job shows."""
-
     measures: JobMeasures
     parts: list[LogSegment]  # its lines, one for each container
 
@@ -294,7 +291,6 @@ class Measures:
         measures.notify()
 
     def _place_tests(self, measures: JobMeasures, log: JobLog) -> None:
-        """Record the nodes of the tests, as far as the snapshot shows them."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get(measures.key)
         measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")

@@ -141,11 +141,9 @@ class ContainerCopies:
             return await Send(files, CopyMeter(progress)).run(source, target)
 
     async def listed(self, path: str) -> PodFolder:
-        """The contents of a folder in the container, and how full its disk is."""
         return await self.by_commands().listed(path)
 
     async def delete(self, path: str) -> None:
-        """Delete a file or a folder in the container; raises as `PodFiles.delete`."""
         cluster = self._watched.connection_for_change(f"delete {path} in {self._where}").target.cluster
         if practice := cluster.practice_folder:
             await _refuse_outside(Path(path), (practice,), f"{path} is not deleted")

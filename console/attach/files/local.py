@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
 from console.attach.files.entries import CopyProblem, EntryKind, FileEntry
-from console.errors import BadInput, ConsoleError, CopyFailed
+from console.errors import BadInput, CopyFailed
 
 SUFFIX = ".a4-part"  # end of the names of what is not whole yet
 _BLOCK = 1 << 20
@@ -385,10 +385,6 @@ class Unpacking:
             finish(part.path, part.final, whole)
             self.made.add(name)
         except CopyFailed as error:
-            if _full(error):
+            if isinstance(error.__cause__, OSError) and "space" in error.hint:
                 raise
             self.problems.append(CopyProblem(name, str(error)))
-
-
-def _full(error: ConsoleError) -> bool:
-    return isinstance(error.__cause__, OSError) and "space" in error.hint

@@ -177,7 +177,8 @@ def parse_probe(pod: str, answer: str) -> Probe:
         raise Unreadable(
             f"Pod {pod} calls its user {user[:64]!r}: that is not a valid user name, so nothing is set up for it."
         )
-    if not _is_folder(folder):
+    # It is an absolute path that neither ssh's config nor an editor can misread
+    if not (folder.startswith("/") and folder.isprintable() and len(folder) <= _LONGEST_PATH and "\\" not in folder):
         raise Unreadable(
             f"Pod {pod} calls its folder {folder[:64]!r}: that is not a valid path, so nothing is set up for it."
         )
@@ -190,11 +191,6 @@ def parse_probe(pod: str, answer: str) -> Probe:
         kept=tuple(key for each in found["hostfile"] if (key := public_of(each)[0])),
         added="added" in found,
     )
-
-
-def _is_folder(text: str) -> bool:
-    """Whether it is an absolute path that neither ssh's config nor an editor can misread."""
-    return text.startswith("/") and text.isprintable() and len(text) <= _LONGEST_PATH and "\\" not in text
 
 
 def _key_in(line: str) -> str:

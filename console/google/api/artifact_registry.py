@@ -24,7 +24,6 @@ class Registries:
         self._client = reach.client(api.ArtifactRegistryAsyncClient)
 
     async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
-        """All repositories of one location, of any format."""
         request = api.ListRepositoriesRequest(parent=f"projects/{project}/locations/{location}", page_size=1000)
         with translate_errors(f"list the image repositories of {project} in {location}"):
             return tuple(
@@ -32,7 +31,6 @@ class Registries:
             )
 
     async def repository(self, project: str, location: str, name: str) -> Repository:
-        """One repository; NotFound."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read repository {name} in {location}"):
             return _repository(await self._client.get_repository(name=path, timeout=PATIENCE))

@@ -43,7 +43,6 @@ class Builds:
         return f"projects/{self.project}/locations/{self.location}"
 
     async def latest(self, most: int) -> tuple[Build, ...]:
-        """The latest builds, newest first."""
         request = api.ListBuildsRequest(parent=self._parent, project_id=self.project)
         found: list[Build] = []
         with translate_errors(f"list the builds of {self.project} in {self.location}"):
@@ -54,7 +53,6 @@ class Builds:
         return tuple(found)
 
     async def build(self, number: str) -> Build:
-        """One build; NotFound."""
         request = api.GetBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
         with translate_errors(f"read build {number}"):
             return read_build(self.location, await self._client.get_build(request, timeout=PATIENCE))

@@ -75,8 +75,6 @@ class Buckets:
         return tuple(await self.asked(f"list the buckets of {self.project}", call))
 
     async def bucket(self, name: str) -> Bucket:
-        """One bucket; NotFound."""
-
         def call(client: Any) -> Bucket:
             return _bucket(client.get_bucket(name, timeout=PATIENCE, retry=RETRY))
 

@@ -48,7 +48,6 @@ class Gke:
         return Clusters(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))
 
     async def cluster(self, project: str, location: str, name: str) -> GkeCluster:
-        """One cluster; NotFound and its subclasses."""
         async with translate_errors_within(f"read cluster {name}", PATIENCE):
             found = await self._client.get_cluster(name=cluster_path(project, location, name), timeout=PATIENCE)
         return read_cluster(project, found)

@@ -29,7 +29,6 @@ async def projects(reach: GoogleSession, query: str = "") -> AsyncGenerator[Proj
 
 
 async def number(reach: GoogleSession, project: str) -> str:
-    """A project's number; raises NotFound, NotAllowed."""
     client = reach.client(api.ProjectsAsyncClient)
     async with translate_errors_within(f"read project {project}", PATIENCE):
         found = await client.get_project(name=f"projects/{project}", timeout=PATIENCE)

@@ -76,7 +76,6 @@ class ReplicatedJob(Struct, frozen=True):
 
     @property
     def pods(self) -> int:
-        """Number of pods of all its Jobs."""
         return self.replicas * self.pods_per_job
 
 
@@ -100,7 +99,6 @@ class JobSet(NamespacedObject, frozen=True):
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs requested by all its pods."""
         return sum(group.pods * group.gpus_per_pod for group in self.groups)
 
     @property
@@ -284,7 +282,6 @@ def _priority_class(labels_class: str | None, groups: list[ReplicatedJobWire]) -
 
 
 def parse_jobset(wire: JobSetWire) -> JobSet:
-    """Build a JobSet with its groups."""
     meta, spec, status = wire.metadata, wire.spec or JobSetSpecWire(), wire.status or JobSetStatusWire()
     labels, wires = labels_of(meta), spec.replicated_jobs or []
     told = {each.name: each for each in status.replicated_jobs_status or ()}

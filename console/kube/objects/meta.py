@@ -30,13 +30,10 @@ class NamespacedObject(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name."""
         return self.namespace, self.name
 
 
 class Condition(Struct, frozen=True):
-    """One condition of an object."""
-
     type: str
     status: str  # "True", "False" or "Unknown"
     reason: str = ""
@@ -49,12 +46,10 @@ class Condition(Struct, frozen=True):
 
 
 def condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    """The condition of that type, if the object has one."""
     return next((each for each in conditions if each.type == type_), None)
 
 
 def is_condition_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Whether the condition of that type exists and is True."""
     found = condition(conditions, type_)
     return found is not None and found.is_true
 
@@ -129,8 +124,6 @@ _NO_OWNER = OwnerWire()
 
 
 class Meta(Wire):
-    """ObjectMeta."""
-
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None

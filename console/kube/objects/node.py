@@ -88,7 +88,6 @@ class Node(ClusterObject, frozen=True):
 
     @property
     def never_ready(self) -> bool:
-        """Whether the node has never been ready since it was created."""
         if self.ready or not self.not_ready_since:
             return not self.ready and self.not_ready_reason == NOT_REPORTED
         return self.not_ready_since - self.created < _FIRST_WORD

@@ -67,7 +67,13 @@ def parse_row(text: str, units: Units) -> Row | PartialRow | None:
     """Parse a line as a row, complete or partial; None if it is none."""
     usual = _USUAL.fullmatch(text)
     if usual and usual.group(4) in _REDOPS and not units.milliseconds and not units.relative_error:
-        return _usual(usual)
+        # The row in a match of the usual format; None if its type is not one of nccl-tests'
+        size, count, kind, redop, root, time, alg, bus, wrong, time_in, alg_in, bus_in, wrong_in = usual.groups()
+        if not _TYPE.fullmatch(kind):
+            return None
+        out_of_place = Half(float(time), float(alg), float(bus), None if wrong == "N/A" else int(wrong))
+        in_place = Half(float(time_in), float(alg_in), float(bus_in), None if wrong_in == "N/A" else int(wrong_in))
+        return Row(int(size), int(count), kind, redop, int(root), out_of_place, in_place)
     tokens = text.split()
     start = _start(tokens)
     if start is None:
@@ -79,16 +85,6 @@ def parse_row(text: str, units: Units) -> Row | PartialRow | None:
     if len(values) in _SHAPES and not (cut and len(values) < 6):
         return Row(int(size), int(count), kind, redop, root, *_halves(values, units))
     return PartialRow(Row(int(size), int(count), kind, redop, root), tuple(values)) if len(values) in {0, 4} else None
-
-
-def _usual(row: re.Match[str]) -> Row | None:
-    """The row in a match of the usual format; None if its type is not one of nccl-tests'."""
-    size, count, kind, redop, root, time, alg, bus, wrong, time_in, alg_in, bus_in, wrong_in = row.groups()
-    if not _TYPE.fullmatch(kind):
-        return None
-    out_of_place = Half(float(time), float(alg), float(bus), None if wrong == "N/A" else int(wrong))
-    in_place = Half(float(time_in), float(alg_in), float(bus_in), None if wrong_in == "N/A" else int(wrong_in))
-    return Row(int(size), int(count), kind, redop, int(root), out_of_place, in_place)
 
 
 def complete_row(torn: PartialRow, text: str, units: Units) -> Row | PartialRow | None:

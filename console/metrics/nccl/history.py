@@ -25,8 +25,6 @@ STEADY = 0.03  # a change by less than this share is none
 
 
 class MeasuredTest(Struct, frozen=True):
-    """A test with the place and time of its measurement."""
-
     test: NcclTest
     job: str = ""
     namespace: str = ""
@@ -193,14 +191,12 @@ class NcclHistory:
         return tuple(sorted(self._known.values(), key=lambda each: -each.at))
 
     async def read(self) -> tuple[MeasuredTest, ...]:
-        """Read all tests from the file."""
         from asyncio import to_thread  # not at the top: a file of results is read without it, in 30 ms less
 
         await to_thread(self._read)
         return self.tests
 
     async def store(self, tests: Iterable[MeasuredTest]) -> None:
-        """Store these tests unless they are stored already."""
         fresh = {each.name: each for each in tests if self._known.get(each.name) != each}
         if fresh:
             self._known |= fresh

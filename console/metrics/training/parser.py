@@ -264,7 +264,11 @@ class TrainingParser:
         if (start := dicts.dictionary_start(text)) is not None:
             self._open_dictionary(text, start, raw)
         elif dicts.ends_run(text):
-            self._end()
+            run = self._open.get("dict") or self._open.get("ms-swift")
+            if run:
+                run.settle()
+                run.finished, self._bar = True, None
+                self._changed.append(run)
         elif (step := verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
             self._metrics = (step, [text])
         elif (block := open_report(text)) is not None:
@@ -392,13 +396,6 @@ class TrainingParser:
             self._changed.append(run)
         else:
             self._timed = timed
-
-    def _end(self) -> None:
-        run = self._open.get("dict") or self._open.get("ms-swift")
-        if run:
-            run.settle()
-            run.finished, self._bar = True, None
-            self._changed.append(run)
 
     # steps
 

@@ -107,7 +107,12 @@ class RunReader:
         elif self.number is None or number > self.number:
             self._append(step)
         else:
-            self._insert(step, number)
+            # Insert a late report of an earlier step at its place
+            at = len(self.steps)
+            while at and (before := self.steps[at - 1].step) is not None and before > number:
+                at -= 1
+            warm = self._warm_from is not None and number - self._warm_from < WARM_UP
+            self.steps.insert(at, step._replace(warm_up=warm))
 
     def _place(self, number: int) -> int | None:
         return self.steps.place(number) if self.number is not None and number <= self.number else None
@@ -228,14 +233,6 @@ class RunReader:
             self._warm_from = step.step
         self.number = step.step
         self.steps.append(step._replace(warm_up=True) if step.step - self._warm_from < WARM_UP else step)
-
-    def _insert(self, step: Step, number: int) -> None:
-        """Insert a late report of an earlier step at its place."""
-        at = len(self.steps)
-        while at and (before := self.steps[at - 1].step) is not None and before > number:
-            at -= 1
-        warm = self._warm_from is not None and number - self._warm_from < WARM_UP
-        self.steps.insert(at, step._replace(warm_up=warm))
 
 
 def _may_skip_steps(bar: ProgressBar) -> bool:

@@ -393,7 +393,6 @@ class TrainingRun:
 
     @property
     def nan(self) -> bool:
-        """Whether the latest step has a loss or gradients that are not finite."""
         return self.last is not None and self.last.nan
 
     def latest(self, metric: str) -> float | None:

@@ -321,14 +321,12 @@ class Steps(Sequence[Step]):
             self._tail[at - self._starts[-1]] = step
 
     def insert(self, at: int, step: Step) -> None:
-        """Insert a step at that index."""
         rest = [step, *self[at:]]
         self.cut(at)
         for each in rest:
             self.append(each)
 
     def cut(self, size: int) -> None:
-        """Keep only the first `size` steps."""
         while size < self._starts[-1]:
             rest = list(self._chunks.pop())
             self._firsts.pop()
@@ -337,7 +335,6 @@ class Steps(Sequence[Step]):
         del self._tail[size - self._starts[-1] :]
 
     def place(self, number: int) -> int | None:
-        """The index of the step with that number; None if there is none."""
         for at in range(len(self._tail) - 1, -1, -1):
             known = self._tail[at].step
             if known == number:

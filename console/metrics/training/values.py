@@ -59,7 +59,6 @@ def positive(text: str) -> float | None:
 
 
 def count(text: str) -> int | None:
-    """Parse a whole number of at most 15 digits."""
     text = text.strip(" \t'\"")
     return int(text) if _COUNT.fullmatch(text) else None
 
