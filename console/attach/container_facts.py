@@ -1,8 +1,4 @@
-"""Reads facts inside a container: GPUs, disks, mounts, environment, InfiniBand, C library and Python.
-
-Each question is a `sh` script with its own time limit, which prints ABSENT where its program or device is missing.
-Values of secrets are hidden before anybody sees them.
-"""
+"""Reads facts inside a container by `sh` scripts with time limits; values of secrets are hidden."""
 
 from __future__ import annotations
 

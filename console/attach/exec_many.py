@@ -178,10 +178,7 @@ class ContainerExec:
         container: str = "",
         limit: float = LIMIT,
     ) -> None:
-        """Run all_reduce_perf over all GPUs of a pod, next to whatever runs there.
-
-        `heard` gets 1 (output) or 2 (errors) and the bytes as they come, `grown` the test with each row.
-        """
+        """Run all_reduce_perf on a pod's GPUs; `heard` gets 1 or 2 and bytes, `grown` the test with each row."""
         from console.metrics.nccl.parser import NcclParser
 
         self._watched.connection_for_change(f"run an NCCL test in pod {pod.name}")
@@ -237,10 +234,7 @@ class ContainerExec:
         container: str = "",
         answered: Callable[[ContainerFact], None] = lambda _: None,
     ) -> ContainerFacts:
-        """Read all facts of a container at once; `answered` is called with each.
-
-        Raises Refused and its subclasses where no question may be asked; what else fails is in the facts.
-        """
+        """Read all facts at once, with failures in them; `answered` gets each. Refused if none may be asked."""
         refusals: list[Refused] = []
 
         async def one(question: FactQuestion) -> ContainerFact:

@@ -1,7 +1,4 @@
-"""The Google login, the cluster's place in Google Cloud, and connecting to a GKE cluster.
-
-It works without a cluster too. Google's libraries are loaded, in a thread, by the first question.
-"""
+"""The Google login, the cluster's place in Google Cloud, and connecting to GKE; works without a cluster too."""
 
 from __future__ import annotations
 
@@ -70,10 +67,7 @@ class Cloud:
         return self._watched.current_connection.target.cluster.practice_folder if self._watched else None
 
     async def reach(self) -> GoogleSession:
-        """The login and its clients: the practice cluster's Google if connected to one, else the real; NotLoggedIn.
-
-        A login that has ended is told of here: gRPC would take it for a service that is away, and try again for long.
-        """
+        """The login (of the practice cluster if connected to one), or NotLoggedIn: gRPC would try again for long."""
         folder = str(self.practice_folder or "")
         async with self._opening:
             if folder not in self._reaches:
@@ -239,10 +233,7 @@ class Cloud:
 
     @staticmethod
     async def write_kubeconfig(cluster: GkeCluster, path: Path | None = None, way: str = "") -> tuple[Path, bool]:
-        """Write the cluster to a kubeconfig (the default one): (path, whether it replaced an entry).
-
-        Who uses it logs in with Google's plug-in where that is installed, else with `a4` itself: no token is written.
-        """
+        """Write the cluster, without a token, to a kubeconfig: (path, whether it replaced an entry)."""
         from console.kube import kubeconfig
 
         check_ready(cluster)
@@ -322,10 +313,7 @@ def check_ready(cluster: GkeCluster) -> None:
 
 
 async def reachable(cluster: GkeCluster, way: str = "") -> str:
-    """The endpoint that answers ("dns" before "ip"), or the requested one.
-
-    Raises Unreachable, with what to do, if none answers.
-    """
+    """The endpoint that answers ("dns" before "ip"), or the requested one; Unreachable if none does."""
     check_ready(cluster)
     known = ways(cluster)
     if way and way not in known:

@@ -196,10 +196,7 @@ def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
 
 
 def record_builds(path: Path, builds: list[Build]) -> None:
-    """Record the images of builds, and update the state of recorded ones.
-
-    Where the file cannot be written, the images are found in the registry only.
-    """
+    """Record the images of builds; where the file cannot be written, only the registry shows them."""
     with suppress(OSError), alone(path):
         known = {(each.build, each.image): each for each in read_built_images(path)}
         before = dict(known)

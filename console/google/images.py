@@ -212,10 +212,7 @@ class Images:
         return await (await self._registries()).create_repository(project, location, name)
 
     async def registry(self, project: str = "", location: str = "") -> RegistrySurvey:
-        """All images of the project in the cluster's region and its multi-region.
-
-        Raises what keeps the region itself from being read.
-        """
+        """All images of the project in the cluster's region, whose errors are raised, and its multi-region."""
         registries, (project, location) = await self._registries(), await self.where(project, location)
         around, room = location.partition("-")[0], asyncio.Semaphore(AT_ONCE)
         places = [location, around] if around in {"us", "europe", "asia"} else [location]

@@ -75,10 +75,7 @@ class NodePools:
         return await self._cloud.ask("compute", lambda api, login: api.group(login, addresses))
 
     async def follow(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
-        """Yield `look` at intervals while iterated, more often while operations are running.
-
-        A look that failed is given as its error; after it the pauses grow.
-        """
+        """Yield `look` or its error at intervals, which shrink during operations and grow after errors."""
         pause = SOON
         while True:
             try:

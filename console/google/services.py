@@ -23,10 +23,7 @@ _POOL, _RESERVATION = "cloud.google.com/gke-nodepool", "cloud.google.com/reserva
 
 
 class Google:
-    """Google Cloud for a cluster, or for the login alone if none is connected.
-
-    Its libraries are loaded by the first question.
-    """
+    """Google Cloud for a cluster, else for the login alone; its libraries are loaded by the first question."""
 
     def __init__(
         self, watch: WatchedCluster | None = None, logs: Callable[[], Logs] | None = None, *, read_only: bool = False

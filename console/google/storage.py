@@ -224,10 +224,7 @@ def bucket_values(bucket: str, path: str = "/gcs") -> dict[str, Value]:
 
 
 def mark_checkpoints(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredObject, ...]:
-    """Sort folders first and checkpoints by iteration, and mark the last complete checkpoint.
-
-    `latest` is what Megatron's marker file says; without one no checkpoint is known to be whole.
-    """
+    """Sort folders first, checkpoints by iteration; mark the last that Megatron's file `latest` calls complete."""
     found = [replace(each, latest=latest is not None and each.iteration == latest) for each in objects]
     return tuple(sorted(found, key=lambda each: (not each.is_folder, each.iteration or 0, each.name)))
 
@@ -301,11 +298,7 @@ class CloudStorage:
     async def fetch(
         self, place: GcsPlace, folder: Path, progress: Callable[[CopyProgress], None] = lambda _: None
     ) -> FetchReport:
-        """Download an object, or everything below a folder.
-
-        What is there already, whole and the same, is kept; what failed is named in the report; NotFound if there is
-        nothing at all.
-        """
+        """Download an object or folder unless it is here; the report names failures. NotFound if there is nothing."""
         start = time.monotonic()
         buckets = await self._of()
         wanted: list[tuple[StoredObject, Path]] = []

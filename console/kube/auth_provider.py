@@ -1,9 +1,4 @@
-"""Credentials from a kubeconfig's auth-provider entry (OIDC, the old GCP one), which the `kubernetes` package
-refreshes.
-
-The only importer of `kubernetes`. Its import takes half a second, so `login` imports this module in a thread, and only
-for an account that needs it.
-"""
+"""Credentials from a kubeconfig's auth-provider entry; importing `kubernetes`, only here, takes half a second."""
 
 # mypy: allow-untyped-calls
 from __future__ import annotations

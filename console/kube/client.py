@@ -1,7 +1,4 @@
-"""HTTP requests to the API server: they return bytes, and failures are raised as this program's errors.
-
-A refused token is renewed once; 429 with a Retry-After is waited for, a few times and not for long.
-"""
+"""HTTP requests to the API server; a refused token is renewed once, and 429 with a Retry-After is waited for."""
 
 from __future__ import annotations
 
@@ -110,9 +107,7 @@ class Client:
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, doing: str) -> AsyncIterator[HttpResponse]:
-        """Send a request and give the response to be read, if its status is 200 to 299. Raises Refused and its
-        subclasses, Unreachable, NotLoggedIn.
-        """
+        """Send a request and give a successful response to be read. Refused, Unreachable, NotLoggedIn."""
         self._check_open()
         answer = await self._accepted(request, doing)
         try:

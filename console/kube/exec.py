@@ -75,11 +75,7 @@ class Process:
         self._socket.send(bytes([RESIZE]), msgspec.json.encode({"Width": columns, "Height": rows}))
 
     async def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Yield (1 for stdout or 2 for stderr, bytes) as they arrive; afterwards `code` is the exit code.
-
-        Who takes them slowly slows the command down. Raises ProgramFailed if it could not run, Unreachable if the
-        connection broke off.
-        """
+        """Yield (1 stdout or 2 stderr, bytes), then set `code`; ProgramFailed if it could not run, else Unreachable."""
         pieces = 0
         while self._parts or not self._over:
             if self._parts:
@@ -175,9 +171,7 @@ async def start_process(
     stdin: bytes | AsyncIterator[bytes] | None = None,
     doing: str = "",
 ) -> AsyncIterator[Process]:
-    """Start a command and give it `stdin`; leaving the block ends it. Raises Refused and its subclasses, Unreachable.
-    `what` names the command in errors, instead of its arguments.
-    """
+    """Start a command, `what` in errors, with `stdin`; leaving the block ends it. Raises Refused, Unreachable."""
     doing = doing or f"run `{' '.join(argv)}` in pod {pod}"
     async with client.websocket(
         pod_path(namespace, pod, "exec"),

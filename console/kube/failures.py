@@ -1,8 +1,4 @@
-"""Turns refusals of the API server (Status objects) and network failures into this program's errors.
-
-Whoever asks, by libcurl (`http`) or over a connection of its own (`raw_connection`), raises what Python's own sockets
-raise, and `translate_errors` puts it into words.
-"""
+"""Turns refusals of the API server and the network failures that Python's sockets raise into this program's errors."""
 
 from __future__ import annotations
 
@@ -99,11 +95,7 @@ def _hint(code: int, message: str) -> str:
 def error_from_status(
     code: int, body: bytes | StatusWire, *, doing: str, retry_after: float = 0
 ) -> Refused | Unreachable:
-    """The error for an HTTP status and its body; `doing` starts the sentence ("list pods").
-
-    500 and above is Unreachable: what asked may simply ask again. A redirect is a refusal: the login is for this server
-    alone.
-    """
+    """The error for an HTTP status and its body; `doing` starts the sentence. From 500 on it is Unreachable."""
     if code < HTTPStatus.MULTIPLE_CHOICES:
         return Refused(f"Could not {doing}: the API server answers {code} and opens no WebSocket.", status=code)
     if code < HTTPStatus.BAD_REQUEST:

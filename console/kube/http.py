@@ -215,11 +215,7 @@ class HttpResponse:
                 self._end()
 
     async def stream_to(self, to: Callable[[bytes], None]) -> None:
-        """Pass the body's bytes to a callback as they arrive, until the response ends or the callback raises.
-
-        A call for each answer, where `iter_chunks` takes a turn of the loop: it is for answers of which many have
-        something at the same moment.
-        """
+        """Pass the body to a callback until it ends or raises, without the turns of the loop of `iter_chunks`."""
         self._to = to
         self.deliver_held()
         while not self._is_over:

@@ -1,7 +1,4 @@
-"""The kinds of objects that are watched: API group and versions, and how lists and watch events of them are decoded.
-
-One object that cannot be read costs that object alone: it is named in `unreadable`, and the rest of its page stays.
-"""
+"""The watched kinds: API group and versions, and how their lists and watch events are decoded, object by object."""
 
 from __future__ import annotations
 

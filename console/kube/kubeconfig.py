@@ -164,10 +164,7 @@ def _in_cluster(folder: Path) -> Kubeconfig:
 
 
 def load(path: Path | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Kubeconfig:
-    """Load that file; without one those of KUBECONFIG, else ~/.kube/config, else the pod's service account.
-
-    Blocking: call it in a thread. Raises BadKubeconfig.
-    """
+    """Load that file, else those of KUBECONFIG, ~/.kube/config, or the pod's account. Blocking; BadKubeconfig."""
     listed = [Path(each).expanduser() for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     home = Path.home() / ".kube" / "config"
     paths = [path.expanduser()] if path else [each for each in listed if each.exists()] or ([] if listed else [home])

@@ -187,10 +187,7 @@ class Login:
         return proxy_of(self.server, self.target.cluster.proxy_url)
 
     async def headers(self) -> dict[str, str]:
-        """HTTP headers with the credentials, renewed if they are about to expire; none over plain HTTP.
-
-        Raises NotLoggedIn, BadKubeconfig.
-        """
+        """Headers with the credentials, renewed if needed; none over plain HTTP. NotLoggedIn, BadKubeconfig."""
         if not self.server.startswith("https:"):
             return {}  # as kubectl: whoever is on the way could read them
         async with self._renewing:

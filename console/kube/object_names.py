@@ -50,10 +50,7 @@ class _List(Wire):
 
 
 async def object_names(kubeconfig: Path | None, context: str, namespace: str, kind: str, job: str = "") -> list[str]:
-    """Names of that kind; for "ranks" the pod indexes of a job, for "contexts" those of the kubeconfig.
-
-    Raises errors of ours, OSError, and msgspec's for an answer that is none.
-    """
+    """Names of that kind; for "ranks" a job's pod indexes, for "contexts" the kubeconfig's."""
     config = load(kubeconfig)
     if kind == "contexts":
         return [each.name for each in config.names(context) if each.name.isprintable()]

@@ -47,9 +47,7 @@ class PodPending(NamedTuple):
 
 
 async def locate(wire: RawConnection, login: Login, address: RankAddress) -> LivePod | PodPending:
-    """The live pod of a rank, or why there is none yet. Raises BadInput for a rank that the job does not have, JobEnded
-    when it is over or gone, Refused and its subclasses.
-    """
+    """The live pod of a rank, or why there is none yet. BadInput, JobEnded, Refused and its subclasses."""
     if address.pod:
         return await _named(wire, login, address)
     path = f"{JOBSETS}{_in_namespace(address)}/jobsets/{quote(address.job, safe='')}"
@@ -309,9 +307,7 @@ async def _explain(answer: RawResponse, login: Login, doing: str) -> None:
 
 
 def _is_verdict(error: ConsoleError) -> bool:
-    """Whether it is about rights or the server's state; what does not know a protocol says 400, 403 without a Status,
-    405, 426 or 501.
-    """
+    """Whether it is about rights or state; a server that does not know a protocol says 400, 403, 405, 426 or 501."""
     if isinstance(error, NotAllowed):
         return error.reason == "Forbidden"
     if isinstance(error, Refused):

@@ -1,7 +1,4 @@
-"""How a tunnel's destination is named: rank addresses, live pods and port pairs.
-
-All that `a4 proxy` needs of tunnels: ssh waits for its imports.
-"""
+"""How a tunnel's destination is named; all that `a4 proxy` needs of tunnels, as ssh waits for its imports."""
 
 from __future__ import annotations
 

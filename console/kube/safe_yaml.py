@@ -20,11 +20,7 @@ class NotPlainError(ValueError):
 
 
 def load_yaml(text: str) -> Any:
-    """Parse YAML; every failure is a YAMLError, including invalid dates and numbers.
-
-    PyYAML lets through what their making raises: `2026-13-01` and `!!int x` are a ValueError there, `!!bool x` a
-    KeyError. Deep nesting is refused before libyaml makes objects of it.
-    """
+    """Parse YAML; every failure is a YAMLError, also for nesting too deep, invalid dates, numbers and booleans."""
     import yaml  # 40 ms, for those who read some
 
     if text.count("[") + text.count("{") > _DEEP_IN_C or _INDENTED.search(text):

@@ -1,8 +1,4 @@
-"""A cluster whose objects are watched: connects, keeps a snapshot, and switches contexts.
-
-Importing this is cheap. What speaks to the network is imported by `connect`, in a thread, so that the first screen does
-not wait for it.
-"""
+"""Connects, keeps a snapshot, and switches contexts; what speaks to the network is imported by `connect`."""
 
 from __future__ import annotations
 

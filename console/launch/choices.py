@@ -1,8 +1,4 @@
-"""Names that the cluster offers for form fields (queues, Secrets, claims and so on); read when a form is open, not
-watched.
-
-Of Secrets and ServiceAccounts only the metadata is asked for, so no secret ever reaches this machine.
-"""
+"""Names that the cluster offers for the fields of an open form; of Secrets only the metadata is asked for."""
 
 from __future__ import annotations
 

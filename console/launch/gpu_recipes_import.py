@@ -1,7 +1,4 @@
-"""Converts values of Google's gpu-recipes charts, from a command or a values file, to values of this chart.
-
-What has no place here is named with what to use instead; nothing is dropped in silence but what follows from the rest.
-"""
+"""Converts values of Google's gpu-recipes charts to this chart's; what has no place here is reported."""
 
 from __future__ import annotations
 
@@ -185,10 +182,7 @@ def assemble(
 
 
 def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: TranslatedValues) -> None:
-    """Translate every gpu-recipes value in the tree into `out`; what cannot be translated is reported there.
-
-    `own` are the names this chart has at the top, `texts` the files that could be read, by path.
-    """
+    """Translate into `out`, with problems; `own`: this chart's names at the top, `texts`: files by path."""
     _scripts(root, texts, out)
     _envs(root, out)
     _topology(root, out)

@@ -81,10 +81,7 @@ _MEANINGS: tuple[tuple[str, type[ConsoleError], str, dict[str, Any]], ...] = (
 
 
 def schema_problems(text: str) -> tuple[FieldProblem, ...]:
-    """The schema violations in Helm's message; empty if the message is about something else.
-
-    A line of two spaces and more says again, in parts, what the line above says.
-    """
+    """The schema violations in Helm's message, without indented repetitions; empty if it is about something else."""
     if "schema(s)" not in text:
         return ()
     lines = re.findall(r"^- at '([^']*)': (.*)$", text, re.MULTILINE)
@@ -201,10 +198,7 @@ class Helm:
     async def upgrade(
         self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, dry_run: bool = False
     ) -> tuple[str, ...]:
-        """Change the values of a release and return the YAML of its objects; a dry run only reads from the cluster.
-
-        What a JobSet may not change while it exists is refused by the cluster.
-        """
+        """Change a release's values and return its objects' YAML; a dry run only reads. JobSets may refuse changes."""
 
         def work(config: Config) -> tuple[str, ...]:
             if not dry_run:

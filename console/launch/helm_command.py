@@ -41,10 +41,7 @@ def helm_command(
     files: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> HelmCommand:
-    """The helm command of a launch; `file_text` is its values as YAML.
-
-    Of paths of values, `files` are those whose texts are files, and `secrets` those that variables hold.
-    """
+    """The helm command of a launch; paths in `files` are given by file, those in `secrets` by variable."""
     file_name = f"{name}.values.yaml"
     tail = [("--set-file", f"{escaped(path)}={file}") for path, file in files.items()]
     hidden = [f'--set-string {shlex.quote(escaped(path))}="${variable}"' for path, variable in secrets.items()]

@@ -157,10 +157,7 @@ class _RecipeForm:
 
 @dataclass(frozen=True, eq=False)
 class ChartCatalog:
-    """What can be launched: the chart's schema and the launch scripts, read once, without a cluster.
-
-    Not slotted: what a form asks for on every key is worked out once and kept.
-    """
+    """The chart's schema and launch scripts, read once; not slotted, as what forms ask for is cached."""
 
     chart: Path
     schema: Schema
@@ -246,9 +243,7 @@ class ChartCatalog:
         return tuple(found)
 
     def notes(self, plan: LaunchPlan, *, practice: bool = False) -> tuple[str, ...]:
-        """What the values of a valid plan result in, such as iterations; for `practice` also which faults cannot
-        happen there.
-        """
+        """What the values of a valid plan result in; for `practice` also which faults cannot happen there."""
         if self.problems(plan):
             return ()
         paths, values = self._form(plan.recipe).paths, self.values(plan)
@@ -353,10 +348,7 @@ class Launcher:
         return overlay_values(self.catalogue.chart_values(plan), {"owner": owner} if owner else {})
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> tuple[str, ...]:
-        """Remove a release of this chart; returns what was removed, as "Kind name". NotFound if it is not ours.
-
-        Conflict if it names objects of others, or by now more than `only`.
-        """
+        """Remove a release of this chart: "Kind name" of each object. NotFound; Conflict if it is more than `only`."""
         removal = await self.removal(namespace, name)
         if only is not None:
             removal.require_only(only, name, namespace)

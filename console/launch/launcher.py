@@ -161,11 +161,7 @@ class Launching:
         return None
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
-        """Remove the Helm release of a JobSet, or just the JobSet if this chart did not make it; NotFound if neither
-        exists.
-
-        `only`: the objects that the person was asked about; Conflict if more than those would be deleted now.
-        """
+        """Remove a job's release, else just the JobSet; NotFound, and Conflict if more than `only` would go."""
         with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
             await self.runs.settle()
         late = await self.runs.before_stop(namespace, name)

@@ -144,10 +144,7 @@ class PlanTexts:
         return found
 
     async def paste(self, recipe: str, text: str, *, variables: Mapping[str, str] | None = None) -> Draft:
-        """Parse a pasted values file or helm command; $NAME is filled in from the environment, then from `variables`.
-
-        Values that do not fit their field are in the draft all the same: the form says what is wrong with them.
-        """
+        """Parse a values file or helm command; $NAME is taken from the environment, then from `variables`."""
         known = {"USER": login_name(), **(variables or {})}
         for name, value in os.environ.items():
             # What is pasted may come from anybody.

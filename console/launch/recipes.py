@@ -1,8 +1,4 @@
-"""Recipes, their form fields, and launch plans.
-
-A value is JSON data. A form holds text: `coerce` reads it, `spell` writes it, and `changed` gives the values of a
-whole form that differ from the recipe's defaults.
-"""
+"""Recipes, form fields and launch plans: `coerce` reads a field's text to JSON data, and `spell` writes it."""
 
 from __future__ import annotations
 
@@ -148,10 +144,7 @@ def spell(field: Field, value: Value) -> str:
 
 
 def changed(fields: Sequence[Field], texts: Mapping[str, str]) -> tuple[dict[str, Value], tuple[FieldProblem, ...]]:
-    """Parse a form's texts (by path) to nested changes of the defaults, and the problems of those that are invalid.
-
-    A name that the defaults of a map have and the text has not comes back as None, which removes it.
-    """
+    """Parse a form's texts to nested changes of the defaults (None removes a map's name), and problems."""
     values: dict[str, Value] = {}
     problems: list[FieldProblem] = []
     for field in fields:

@@ -340,10 +340,7 @@ class _Secret(ObjectWire):
 
 
 async def require_small(client: Client, namespace: str, name: str = "") -> None:
-    """Raise ReleaseFailed if a release's Secret unpacks to more than LARGEST bytes; an empty name means all releases.
-
-    An account that may not list Secrets is left to Helm, which then may not either.
-    """
+    """Raise ReleaseFailed if a release's Secret (all if no name is given) unpacks to more than LARGEST bytes."""
     where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     params = {"labelSelector": f"owner=helm,name={name}" if name else "owner=helm", "limit": PAGE}
     with suppress(NotAllowed):

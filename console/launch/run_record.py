@@ -120,10 +120,7 @@ class RunRecord:
         return f"{self.state}: {why}" if why else self.state
 
     def active_alarms(self, at: float) -> tuple[Alarm, ...]:
-        """Alarms that were active at that time, the most severe first: lasting ones, and events shortly before.
-
-        0.0 is now, for a run that is not over.
-        """
+        """Alarms active at that time (0.0 is now), severest first: lasting ones, and events shortly before."""
         lasting = [
             each
             for each in self.alarms
@@ -220,11 +217,7 @@ def with_cluster_state(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecor
 
 
 def with_final_outcome(run: RunRecord, *, late: str = "") -> RunRecord:
-    """The record of an ended run with its outcome judged by its alarms; `late` says how overdue its next step was.
-
-    One that diverged did not succeed, whatever its program says; one that was stopped while an alarm rang was stopped
-    for it.
-    """
+    """The ended run with its outcome judged by its alarms; `late` says how overdue its next step was."""
     if run.outcome is Outcome.STOPPED:
         ended = (each if each.over or not each.kind.is_lasting else replace(each, over=run.ended, ended=STOPPED)
                  for each in run.alarms)  # fmt: skip

@@ -50,10 +50,7 @@ READING = 10.0  # seconds that reading such a log may take
 
 
 async def read_last_figures(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> tuple[dict[str, Any], str]:
-    """The final figures in the log of the first pod, else of the last one; most programs print on one of the two.
-
-    By the names of the fields of RunRecord; and that the next step is late, in words, by the times in that log.
-    """
+    """The final figures in the first pod's log, else the last one's, by field of RunRecord, and how late it was."""
     pods = [rank.pod for rank in ranks(jobset, fleet) if rank.pod]
     for pod in dict.fromkeys((*pods[:1], *pods[-1:])):
         try:

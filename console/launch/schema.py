@@ -1,7 +1,4 @@
-"""Derives recipes and form fields from the chart's values.schema.json, and checks values against it.
-
-Nothing else in the console knows a field by name: a property added to the schema is a field of the form.
-"""
+"""Recipes and form fields from the chart's values.schema.json, which alone knows fields by name, and its checks."""
 
 from __future__ import annotations
 

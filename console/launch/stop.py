@@ -82,10 +82,7 @@ class Stopping:
         self._cluster, self._launcher = cluster, launcher
 
     async def plan(self, namespace: str, name: str) -> StopPlan:
-        """A StopPlan from Helm's record of the job's release; NotFound if there is no such job.
-
-        Raises as `stop` does where the release names objects of others: nobody is asked about those.
-        """
+        """A StopPlan from Helm's record of the release; NotFound, and as `stop` if it names objects of others."""
         jobset, release = await self._find_job(namespace, name)
         held = _held_gpus(jobset, self._cluster.fleet)
         if not release:
@@ -98,10 +95,7 @@ class Stopping:
         return StopPlan(namespace, name, release, removal.goes, (*removal.stays, *data), *held)
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
-        """Remove the release of a job, or just the JobSet if this chart did not make it; NotFound if neither exists.
-
-        `only` is what was named when somebody was asked: Conflict if by now more would go.
-        """
+        """Remove a job's release, else just the JobSet; NotFound, and Conflict if more than `only` would go."""
         connection = self._cluster.connection_for_change(f"stop {name}")
         jobset, release = await self._find_job(namespace, name)
         if release:

@@ -1,8 +1,4 @@
-"""Writes values as YAML: as a new file with explanations, or as edits of a person's text.
-
-The text is edited in place, since every YAML library that keeps comments ties them to the value before them and drops
-them with it.
-"""
+"""Writes values as YAML: new, with explanations, or as edits in place, since YAML libraries lose comments."""
 
 from __future__ import annotations
 
@@ -128,10 +124,7 @@ class _Edits:
 
 
 def rewrite(before: str, values: Mapping[str, Value], same: Same, spare: Spare) -> str | None:
-    """The person's text edited to contain these values; None if it has to be written anew.
-
-    Comments, order, quotes and blank lines stay. Whoever calls this reads the answer again to be sure.
-    """
+    """The person's text edited in place to these values, to be read again as a check; None if that is impossible."""
     try:
         root, repeated = parse_text(before)
     except TextFault:

@@ -44,10 +44,7 @@ class AgreedLine:
     ranks: set[int] = field(default_factory=set)
 
     def ranks_text(self, of: int, gaps: Iterable[Gap] = ()) -> str:
-        """Who printed the line, of `of` pods: "128/128", "127/128 (all but 41)"; "pod 3" for a single one.
-
-        A pod whose lines of that time are in one of the gaps is not counted: "7/7 (7 not read)".
-        """
+        """Who printed the line: "128/128", "127/128 (all but 41)", "7/7 (7 not read)"; "pod 3" for a single one."""
         number, unread = len(self.ranks), self.ranks_unread(gaps)
         known = of - len(unread)
         if of <= 1:

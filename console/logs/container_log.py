@@ -89,11 +89,7 @@ class ResumeCursor:
         return True
 
     def _is_end_of_one_before(self, raw: bytes, moment: float) -> bool:
-        """Whether it is the end of a line that was delivered, of which the server sends only the last parts again.
-
-        A runtime writes a line in parts of 16 KiB, each with its own timestamp: those of a progress bar may be minutes
-        apart.
-        """
+        """Whether it is the last part (of 16 KiB, with its own timestamp) of a line that was delivered."""
         if self.met or not self._before or not self._before[0][0] < moment <= self.last:
             return False
         text = raw.partition(b" ")[2]
@@ -236,9 +232,7 @@ class LogStream:
         restarts: int = -1,
         backoff: Backoff = USUAL,
     ) -> None:
-        """`memory` says what was given before; `clean` gets all whole lines first; `restarts`: of the container as
-        known, -1 if it is not.
-        """
+        """`memory`: what was given before; `clean` gets whole lines first; `restarts`: known ones, or -1."""
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
         self.open = b""

@@ -452,11 +452,7 @@ _CAUSE = re.compile(
 
 
 def failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:
-    """The step of the launcher that failed last, with the line that gives the reason, unless that line is known
-    already.
-
-    None if these lines tell of no failed step.
-    """
+    """The launcher's step that failed last, with a line that gives the reason unless known; None if none failed."""
     at, found = next(
         ((at, found) for at in reversed(range(len(lines))) if (found := _STEP_FAILED.search(lines[at]))), (0, None)
     )

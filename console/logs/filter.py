@@ -116,11 +116,7 @@ def _candidates(data: bytes, pattern: re.Pattern[bytes]) -> Iterator[int]:
 
 
 def required_literal(pattern: re.Pattern[bytes]) -> tuple[bytes, bool]:
-    """Characters that every match of the pattern contains, and whether their case is ignored.
-
-    Told from the pattern as it is written: the longest run of letters, digits and spaces outside of groups and
-    brackets that nothing after it makes optional. None are told of a pattern that is a choice as a whole.
-    """
+    """The longest run of characters that every match contains, and whether case is ignored; b"" if there is none."""
     bare = re.sub(rb"\\(?:x..|\d+|.)|\[[^\]]*\]", b"\x00", pattern.pattern)
     groups = 1
     while groups:

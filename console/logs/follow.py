@@ -1,7 +1,4 @@
-"""Logs of jobs and containers, each followed once for all its readers and stored on disk; and why a job failed.
-
-Logs of the previous run of a container are those before its restart, from an earlier pod, or from disk.
-"""
+"""Logs of jobs and containers, each followed once for all its readers and stored on disk; and why a job failed."""
 
 from __future__ import annotations
 
@@ -369,10 +366,7 @@ class Logs:
     async def previous(
         self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
     ) -> PreviousLogs:
-        """What ranks (all unless given) printed in the previous run of their containers, at most `tail` lines of each.
-
-        NotFound if there is no such job, nor anything kept of one.
-        """
+        """What ranks (all unless given) printed before their containers' restart; NotFound if nothing is kept."""
         log = self._shared.get((namespace, name))
         finder = PreviousLogReader(self._cluster, self._streams, self.folder, (namespace, name))
         return await finder.read(wanted, tail, log.parts if log else ())

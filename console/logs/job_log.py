@@ -322,11 +322,7 @@ class JobLog:
     async def lines(
         self, wanted: Collection[int] | None = None, *, live: bool = False
     ) -> AsyncGenerator[list[RankLine], None]:
-        """Yield lines of these ranks (all unless given) in batches by time, stored lines first.
-
-        `live`: only what comes from here on. It ends when the log is closed and when a job that is gone or at its end
-        has been read.
-        """
+        """Yield these ranks' lines in batches by time, stored ones first unless `live`, until the log or job ends."""
         with self.subscribe() as news:
             reader = LogCursor(news, wanted)
             await self.ready.wait()

@@ -119,11 +119,7 @@ _STAMP = 31  # length of 2026-11-21T07:00:00.000000000Z and the space behind it
 
 
 class LineSplitter:
-    """Splits bytes into lines; only the first mebibyte of a very long line is kept.
-
-    Of a line that a program draws again and again only what `ProgressBarFilter` says is kept. Carriage returns at
-    the end of a line are removed.
-    """
+    """Splits bytes into lines: the first mebibyte of each, and of redrawn ones what `ProgressBarFilter` keeps."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

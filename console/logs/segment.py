@@ -130,10 +130,7 @@ class LogSegment:
         return self.file is not None and self._written < len(self.times)
 
     def write(self) -> None:
-        """Write pending lines to the file; OSError if the disk refuses, and then they stay in memory.
-
-        By one thread at a time: who is cancelled while it waits for one leaves that at its work.
-        """
+        """Write pending lines, in one thread at a time; OSError if the disk refuses, and then they stay in memory."""
         with self._writing:
             with self._lock:
                 start = self._written

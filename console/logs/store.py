@@ -179,11 +179,7 @@ def stored_jobs(root: Path) -> list[JobLogStore]:
 def find_stored_job(
     root: Path, context: str, namespace: str, name: str, uid: str = "", *, server: str = ""
 ) -> JobLogStore | None:
-    """The stored logs of that uid, or without one of the newest job of that name in that cluster.
-
-    A cluster is known by its server's address, for contexts can be renamed and used again; of logs that were kept
-    before that was noted, by the context.
-    """
+    """The stored logs of that uid, else of the newest job of that name in that cluster (by server, else context)."""
     for shelf in stored_jobs(root):
         note = shelf.note
         here = note.server == server if note.server and server else note.context == context
@@ -201,10 +197,7 @@ def _number(name: str, usual: float) -> float:
 
 
 def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
-    """Delete logs over the age limit, then the oldest until the size limit is met; returns the deleted uids.
-
-    A job that a console writes at this moment stays.
-    """
+    """Delete logs over the limits of age and size that no console writes; returns the deleted uids."""
     age, most = _number("A4_LOGS_KEEP_DAYS", KEEP_DAYS) * 86400, _number("A4_LOGS_KEEP_GB", KEEP_GB) * 1e9
     now = time.time() if now is None else now
     jobs = []

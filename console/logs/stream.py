@@ -77,10 +77,7 @@ class FollowedContainer:
         self.refusals = 0
 
     def may_lack_older_lines(self) -> bool:
-        """Whether the first request returned as many lines as it asked for, so that there may be older ones.
-
-        Once it is known that there were fewer, it is not asked again.
-        """
+        """Whether the first request returned as many lines as asked for; asked until fewer are known."""
         if not self.tail or not len(self.part):
             return False
         if self.part.times[-1] > self.opened + AT_ONCE and len(self.part) < self.tail:
@@ -184,10 +181,7 @@ def find_gaps(followed: Iterable[FollowedContainer], parts: Iterable[LogSegment]
 
 
 def loggable_containers(rank: Rank) -> list[Container]:
-    """The containers of a rank whose logs are followed: the main one and its init containers.
-
-    One that runs beside the main one from before (a sidecar of GKE) is left out once the main one has started.
-    """
+    """The main and init containers of a rank; a sidecar is left out once the main one has started."""
     if rank.pod is None or rank.pod.main is None:
         return []
     main = rank.pod.main

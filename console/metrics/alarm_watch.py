@@ -1,7 +1,4 @@
-"""Evaluates the alarm rules of one job from its log lines and samples; it knows neither clock nor cluster (pure).
-
-Moments are those of this machine's clock at which something was heard: clocks of nodes may be minutes apart.
-"""
+"""Evaluates one job's alarm rules by the clock of this machine, as those of nodes may be minutes apart."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Monitors all running jobs of the chosen namespaces for alarms.
-
-A job whose page was opened is followed wholly, of every other one a log or two; what is not watched is said. Thresholds
-are in `console.metrics.alarm_rules`.
-"""
+"""Monitors all running jobs of the chosen namespaces for alarms; of jobs not opened, a log or two is followed."""
 
 from __future__ import annotations
 
@@ -201,10 +197,7 @@ class Alarms:
     # of all running jobs
 
     def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
-        """Watch every running job of a namespace (of all, if empty) from now on.
-
-        Nothing is done if the person wants that of opened jobs only, but for `always`.
-        """
+        """Watch a namespace's running jobs (all if empty), unless only opened ones are wanted and not `always`."""
         if not (self.thresholds.running or always):
             return
         if self._patrol is None:
@@ -269,11 +262,7 @@ class Alarms:
             await asyncio.gather(task, return_exceptions=True)
 
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
-        """Check a running job for alarms.
-
-        It ends with the first alarm, and after so many seconds, and PROVES more where there is a doubt by then; two
-        logs are followed, as on patrol.
-        """
+        """Check a job by two logs until its first alarm or so many seconds, and PROVES more in case of doubt."""
         key, until = (namespace, name), time.monotonic() + seconds
         watch = AlarmWatch(key, self.thresholds, time.time(), settles=seconds)
         heard = JobMonitor(key, self.thresholds, self._sources, watch)

@@ -192,10 +192,7 @@ class GpuBoard:
         )
 
     def stands_out(self, gpu: Gpu, what: GpuMetric, middle: float | None, *, share: float = 1.0) -> bool:
-        """Whether a GPU needs attention: it has a fault, or is an outlier on the bad side.
-
-        `share`: of the distance at which a GPU stands out.
-        """
+        """Whether a GPU has a fault, or is a bad outlier by `share` of the distance that counts."""
         value = what.value(gpu)
         if gpu.faults:
             return True
@@ -236,10 +233,7 @@ class OutlierOrder:
         self._odd: list[int] = []
 
     def order(self, board: GpuBoard, what: GpuMetric) -> list[int]:
-        """All ranks: those with faults, then outliers, then the rest by number.
-
-        Ranks in front stay in the order in which they came there, the worst of one board first.
-        """
+        """All ranks: those with faults, then outliers, in the order in which they came there, then the rest."""
         if what.name != self._what:
             self._what, self._odd = what.name, []
         middle = board.median(what)

@@ -229,10 +229,7 @@ class GpuReader:
         return next((pod for pod in running if any(word in pod.name for word in _EXPORTERS)), None)
 
     async def _dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
-        """Read an exporter `rounds` times; on a shared node only the rank's GPUs, if the metrics name pods.
-
-        Without that, all of the node's are shown.
-        """
+        """Read an exporter `rounds` times; only the rank's GPUs if the metrics name pods, else all of the node's."""
         assert rank.pod is not None
         key = "/".join(rank.pod.key)
         for number in range(rounds):

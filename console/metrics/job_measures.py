@@ -1,7 +1,4 @@
-"""The measurements of a job, parsed from its log as far as it was read: signs of life, tests, training steps.
-
-For lists, the ends of the logs of running jobs are read now and then; how often, how much and how many is bounded.
-"""
+"""A job's measurements from its log: signs of life, tests, training steps; for lists from the end of the log."""
 
 from __future__ import annotations
 
@@ -368,10 +365,7 @@ class JobProgressReader:
         return self.known.get(uid)
 
     async def poll(self, keys: Sequence[Key]) -> bool:
-        """Update those of these jobs that are due; returns whether anything changed.
-
-        What is followed anyway is taken as it is; of the others the ends of logs are asked for.
-        """
+        """Update those of these jobs that are due, by measures or the logs' ends; returns whether anything changed."""
         now, gate = time.monotonic(), asyncio.Semaphore(AT_ONCE)
         jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
         live = {each.uid: measures for each in jobsets if (measures := self._live(each.key)) is not None}

@@ -189,10 +189,7 @@ class Measures:
 
     @asynccontextmanager
     async def job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
-        """The measures of a job, kept up to date over restarts, new pods, and after its end from the stored log.
-
-        All who look at one job share it; the last one to leave ends it. `once`: what there is now, not followed.
-        """
+        """A job's measures, shared and kept up to date until its last reader leaves; `once`: as of now."""
         key = namespace, name
         shared = None if once else self._shared.get(key)
         if shared is None:

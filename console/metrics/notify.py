@@ -1,7 +1,4 @@
-"""Sends alarms to the addresses in the settings, through a separate process.
-
-An address holds a password or a token, so of each only its scheme is ever shown.
-"""
+"""Sends alarms through a separate process; of an address, which may hold a password, only the scheme is shown."""
 
 from __future__ import annotations
 

@@ -282,10 +282,7 @@ class Preflight:
         return tuple(sorted(found, key=lambda check: check.id))
 
     async def before_launch(self, plan: LaunchPlan) -> tuple[Check, ...]:
-        """The checks that could stop this launch; `BEFORE_LAUNCH` limits the waiting time.
-
-        Whose account the pods have (P08) matters to the buckets that they mount, and to nothing else of a launch.
-        """
+        """The checks that could stop this launch within `BEFORE_LAUNCH`; of the account (P08) only its buckets."""
         wish = self.wish(plan)
         of_google = wish.buckets or wish.mounts_nfs or wish.mounts_lustre
         ids = STOPS_A_LAUNCH if wish.buckets else STOPS_A_LAUNCH - {"P08"}

@@ -290,10 +290,7 @@ def enable(project: str, *services: str) -> Repair:
 
 
 def combine(*halves: Verdict, sure: bool = False) -> Verdict:
-    """Combine verdicts: the worst one counts; parts that could not be checked do not change it.
-
-    `sure`: the check is not passed before every half was seen.
-    """
+    """The worst of the verdicts, ignoring parts that could not be checked unless the pass has to be `sure`."""
     looked = [each for each in halves if each.result not in _UNSEEN]
     unseen = [each for each in halves if each.result in _UNSEEN]
     found = min(looked or unseen, key=lambda each: WORST_FIRST.index(each.result))

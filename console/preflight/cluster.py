@@ -1,7 +1,4 @@
-"""Checks of the cluster itself: reachable, version, permissions, free name (P01 to P03, P33 to P35).
-
-What a launch names and the cluster has to have: namespace, ServiceAccount, Secrets, claims, priority (P36).
-"""
+"""Checks of the cluster itself and of what a launch names in it (P01 to P03, P33 to P36)."""
 
 from __future__ import annotations
 

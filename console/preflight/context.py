@@ -1,8 +1,4 @@
-"""Shares the requests of all checks: each is sent once, logged, and limited in time.
-
-A check gets a `CheckContext`: its own log over the shared questions. Google's libraries are loaded at the first
-question, in a thread.
-"""
+"""A `CheckContext` is a check's own log over requests shared by all checks, each sent once and limited in time."""
 
 from __future__ import annotations
 

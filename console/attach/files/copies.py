@@ -65,10 +65,7 @@ class CopyMeter:
         self.tell()
 
     async def retry_while_progressing(self, what: str, attempt: Callable[[], Awaitable[bool]]) -> None:
-        """Call `attempt` until it returns True, again after each connection error, as long as bytes arrive.
-
-        CopyFailed, with how far it came, if they do not, or the pod is gone.
-        """
+        """Call `attempt` until True, again after connection errors while bytes arrive; else CopyFailed."""
         fruitless = 0
         while True:
             before = self.landed
@@ -102,18 +99,12 @@ class Copies:
     def of(
         self, namespace: str, pod: str, *, container: str = "", where: str = "", way: CopyMethod | None = None
     ) -> ContainerCopies:
-        """Copies from and to a container; an empty name means the pod's first.
-
-        `where` is how errors call it. `way` None: SFTP where it works, else commands.
-        """
+        """Copies from and to a container (the first unless named), called `where` in errors, by SFTP or commands."""
         return ContainerCopies(self._watched, namespace, pod, container, where or f"pod {pod}", way)
 
 
 class ContainerCopies:
-    """Copies between this machine and one container.
-
-    Both ways raise CopyFailed, NotFound, NotAllowed, Unreachable, BadInput.
-    """
+    """Copies to and from one container. CopyFailed, NotFound, NotAllowed, Unreachable, BadInput."""
 
     def __init__(
         self, watched: WatchedCluster, namespace: str, pod: str, container: str, where: str, way: CopyMethod | None

@@ -26,10 +26,7 @@ _KEPT_BYTES = 80  # bytes of a file's name that its part's name repeats, so that
 
 
 def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
-    """The temporary name of a copy; it depends on the content, so that only the same file is resumed.
-
-    `whose`: the pod that writes it, where several pods may write into one folder of a shared file system.
-    """
+    """The copy's temporary name by content, so that only it is resumed, and by the pod that writes it, `whose`."""
     about = "\0".join([name, str(entry.kind), str(entry.size), str(entry.modified), *([whose] if whose else [])])
     mark = hashlib.sha256(about.encode(errors="surrogateescape")).hexdigest()[:12]
     return f".{name.encode(errors='replace')[:_KEPT_BYTES].decode(errors='ignore')}.{mark}{SUFFIX}"
@@ -168,10 +165,7 @@ def place_for(top: Path, relative: str) -> Path:
 
 
 def set_folder_mode(top: Path, entry: FileEntry) -> None:
-    """Set a copied folder's mode without following links; the owner keeps full access, to resume or delete it.
-
-    What is not a folder, or lies behind a link, is left alone.
-    """
+    """Set a copied folder's mode, never through a link; the owner keeps access, to resume or delete it."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     with translate_os_errors(top / entry.path), contextlib.ExitStack() as stack:
         try:
@@ -232,10 +226,7 @@ class PartialFile:
         return len(self._waiting) >= _BLOCK
 
     def flush(self, *, only_waiting: bool = False) -> None:
-        """Write the buffered bytes, each once: the thread of a stopped copy may still be writing.
-
-        The file is made if it is not there, unless `only_waiting` and nothing waits.
-        """
+        """Write the buffered bytes once, whatever an older thread still writes; `only_waiting`: make no file."""
         with self._writing:
             if only_waiting and not self._waiting:
                 return

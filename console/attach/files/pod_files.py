@@ -324,10 +324,7 @@ class PodFiles:
         return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)
 
     async def delete(self, path: str) -> None:
-        """Delete a file or a folder with its contents; a link is deleted, not its target.
-
-        BadInput for a path that is not whole or is a folder of the root; Conflict for one that is mounted.
-        """
+        """Delete a file, link or folder; BadInput if not absolute or below the root, Conflict if mounted."""
         whole = posixpath.normpath(path)
         if not path.startswith("/") or whole.count("/") < 2:
             raise BadInput(f"{path} is not deleted.", "Give an absolute path with at least two levels: /data/tmp.")

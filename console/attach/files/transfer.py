@@ -28,10 +28,7 @@ _BATCH = 256  # files whose sums are asked for at a time
 
 
 def local_name(source: str) -> str:
-    """The name of a local copy: the last part of the source as typed, empty if that is no name.
-
-    Never what the container says of the path: whoever controls it could have any file here replaced.
-    """
+    """The last part of the source as typed, never as the container says it, which could replace any file here."""
     name = posixpath.basename(source.rstrip("/"))
     return "" if name in (".", "..", "~") else name
 

@@ -1,7 +1,4 @@
-"""Sets up SSH to the ranks of a job: ssh config entries, the person's key in the pod, diagnosis.
-
-A part of the session. `plan` says what would be done, so that the person can be asked; `set_up` does it.
-"""
+"""Sets up SSH to ranks: `plan` says what would be done, so that the person can be asked; `set_up` does it."""
 
 from __future__ import annotations
 
@@ -307,10 +304,7 @@ class SshAccess:
         await asyncio.to_thread(editors.start, editor)
 
     async def diagnose(self, namespace: str, job: str, rank: int | str) -> AsyncGenerator[Step, None]:
-        """Yield the result of each step of the connection, from the token to an editor in the pod; changes nothing.
-
-        `rank` counts over the whole job, or is REPLICATED/INDEX; raises BadInput.
-        """
+        """Yield each step of a connection, from token to editor; `rank` counts over the job, or REPLICATED/INDEX."""
         from console.attach.ssh.doctor import diagnose
 
         entry = await asyncio.to_thread(self._entry, namespace, job)

@@ -149,10 +149,7 @@ def list_home(transport: paramiko.Transport) -> int:
 
 @asynccontextmanager
 async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[paramiko.Transport]:
-    """A logged-in SSH connection to a pod whose host key was verified through the API.
-
-    Raises Unreachable, HostKeyChanged, KeyRefused and what requests raise, within some ten seconds.
-    """
+    """A logged-in, verified SSH connection, within some ten seconds. Unreachable, HostKeyChanged, KeyRefused."""
     client = watched.current_connection.client
     facts = await pod_facts.read_pod(client, namespace, pod)
     expected = await pod_facts.release_keys(client, namespace, facts.secret)

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
-    """Make sure that the known_hosts entry is this pod's; raises HostKeyChanged and what requests raise.
-
-    `name` is the entry's; one that is no longer there means that the person took it away, and ssh will say so.
-    """
+    """Make the known_hosts entry `name` this pod's, unless the person removed it; raises HostKeyChanged."""
     from console.attach.ssh.paths import SshPaths
 
     places = SshPaths.find()

@@ -1,7 +1,4 @@
-"""The person's ~/.ssh and a4's folder in it, and quoting for the ssh config.
-
-ssh itself looks for ~ in the account (`getpwuid`), not in $HOME, so this does too. Everything here blocks.
-"""
+"""~/.ssh, found by the account as ssh does and not by $HOME, a4's folder in it, and quoting. Blocking."""
 
 from __future__ import annotations
 

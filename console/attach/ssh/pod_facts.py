@@ -130,10 +130,7 @@ async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:
 
 
 async def release_keys(client: Client, namespace: str, secret: str) -> tuple[str, ...]:
-    """The public host keys in a release's Secret; empty if it has none or may not be read.
-
-    The Secret holds the private key. It is turned into the public one here, in memory, and dropped.
-    """
+    """The public host keys of a release's Secret, made from the private ones in memory; empty if not readable."""
     if not secret:
         return ()
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(secret, safe='')}"
@@ -150,10 +147,7 @@ async def release_keys(client: Client, namespace: str, secret: str) -> tuple[str
 
 
 async def probe(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
-    """Inspect the pod by exec; `add` (a line for authorized_keys) is installed if it is missing.
-
-    Raises ProgramFailed with the pod's own words, NotAllowed and what exec raises.
-    """
+    """Inspect the pod by exec, and install the authorized_keys line `add`. ProgramFailed with the pod's words."""
     stdin = f"key={shlex.quote(add)}\n{PROBE}".encode()
     code, said, complaint = await executing.run_and_collect(
         client, namespace, pod, ["sh", "-s"], container=container, stdin=stdin

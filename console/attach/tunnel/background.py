@@ -129,10 +129,7 @@ async def start(login_: Login, order: TunnelRequest, *, kept: bool) -> Backgroun
 
 
 async def detach(order: TunnelRequest) -> tuple[Tunnel, list[str]]:
-    """Start a tunnel in a separate process; returns its state once the ports are open, and notes.
-
-    Raises what kept it from opening.
-    """
+    """Start a tunnel in another process; its state once the ports are open, and notes. Raises why it did not open."""
     line = await asyncio.to_thread(_first_line, json.dumps(asdict(order)).encode() + b"\n")
     said = json.loads(line or b'{"error": "The tunnel\'s process ended at once."}')
     if "error" in said:
@@ -216,10 +213,7 @@ class Tunnels:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, address: RankAddress, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
-        """Open a tunnel for ports (`8888`, `9000:8888`); returns its state, and how it differs from the request.
-
-        With `keep` it goes on when this process ends. Raises BadInput (port taken, no such rank), Ended, Refused.
-        """
+        """Open a tunnel, past this process with `keep`; returns its state and notes. BadInput, Ended, Refused."""
         settings = self._watched.settings
         file = str(await asyncio.to_thread(settings.kubeconfig.absolute)) if settings.kubeconfig else ""
         order = TunnelRequest(

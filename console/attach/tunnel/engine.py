@@ -85,11 +85,7 @@ class LocalForward:
         return replace(self._tunnel, listeners=tuple(listeners))
 
     async def open(self) -> None:
-        """Listen on the local ports and look up the pod once.
-
-        Raises BadInput (a local port is taken, no such rank), Ended, and what forbids it; a pod that is not there yet
-        or a server that cannot be reached now is waited for.
-        """
+        """Listen on the local ports and look up the pod once. BadInput, Ended, Refused; waits for anything else."""
         try:
             await self._find_pod()
         except Unreachable as error:
@@ -276,10 +272,7 @@ class PortForwarder:
     async def resolve(
         self, address: RankAddress, *, limit: float | None = None, say: Callable[[str], None] = _quiet
     ) -> LivePod:
-        """The live pod of a rank; waits up to `limit` seconds for one. `say` is called once with each reason.
-
-        Raises BadInput (no such rank), Ended (over, or gone), Unreachable (the time is up, no API server), Refused.
-        """
+        """The live pod of a rank, waited for up to `limit` seconds; `say` is called once with each reason."""
         return await self._wait(address, lambda: self.poll_pod(address), limit, say)
 
     async def poll_pod(self, address: RankAddress) -> LivePod | PodPending:

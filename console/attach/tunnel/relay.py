@@ -1,7 +1,4 @@
-"""Connects a pipe to a rank with a local socket, a pair of files (ProxyCommand), or an awaitable stream.
-
-No bytes are collected: when one side is slow, the other is not read from.
-"""
+"""Connects a pipe to a rank with a local socket, files (ProxyCommand) or stream, each as slow as the other."""
 
 from __future__ import annotations
 
@@ -218,10 +215,7 @@ async def relay_stdio(
     say: Callable[[str], None],
     found: Callable[[LivePod], Awaitable[None]] | None = None,
 ) -> None:
-    """Relay stdin and stdout until either side ends; raises as `PortForwarder.open`, and Unreachable on a break.
-
-    `found` hears of the pod before any byte of it is passed on.
-    """
+    """Relay stdin and stdout after telling `found` the pod; raises as `PortForwarder.open`, Unreachable on a break."""
     pipe, pod = await reach.open(address, port, limit=limit, say=say)
     if found is not None:
         await found(pod)

@@ -1,7 +1,4 @@
-"""Clients of Google's APIs: one module per service, each the only importer of its client library.
-
-Nothing here is imported before a screen or command of Google's is opened: the libraries take a second to load.
-"""
+"""Clients of Google's APIs, one module per service and library; they take a second to load, so they load late."""
 
 import asyncio
 import importlib

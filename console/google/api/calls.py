@@ -1,7 +1,4 @@
-"""The endpoints of Google's services, the credentials used for them, and their errors as this program's errors.
-
-Application Default Credentials for the real ones; the practice cluster serves its own to whoever has its token.
-"""
+"""Endpoints and credentials (the login's, or the practice cluster's token) of Google's services, and their errors."""
 
 from __future__ import annotations
 
@@ -83,10 +80,7 @@ class GoogleSession:
         return self.credentials
 
     async def token(self) -> tuple[str, float]:
-        """A bearer token and when it expires (seconds since the epoch, inf for never); renewed if needed.
-
-        Raises NotLoggedIn if it is refused, Unreachable if nobody answers.
-        """
+        """A bearer token, renewed if needed, and its end (seconds since the epoch or inf). NotLoggedIn, Unreachable."""
         if self.practice_token or self.credentials is None:
             return self.practice_token, float("inf")
         try:

@@ -116,10 +116,7 @@ def answered(
 
 
 async def reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
-    """One reservation; NotFound.
-
-    `name` is what a node pool calls it: NAME or projects/P/reservations/NAME, with or without a block of it behind.
-    """
+    """One reservation by NAME or projects/P/reservations/NAME, perhaps followed by a block; NotFound."""
     owner, name = named(name)
     return await asyncio.to_thread(_one, reach, owner or project, zone, name)
 

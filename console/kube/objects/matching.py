@@ -1,8 +1,4 @@
-"""Whether a queue's namespaceSelector matches a namespace, and whether pods tolerate taints, judged as Kueue and the
-scheduler do.
-
-A taint is written as nodes and flavors show it: key=value:effect, or key:effect.
-"""
+"""Whether a namespaceSelector matches a namespace and pods tolerate taints, as Kueue and the scheduler judge."""
 
 from __future__ import annotations
 
@@ -68,9 +64,7 @@ ALWAYS = (
 
 
 def selects_namespace(selector: Iterable[Requirement] | None, namespace: str) -> bool | None:
-    """Whether a queue's namespaceSelector takes that namespace; None if it depends on labels not known here. A missing
-    selector takes none.
-    """
+    """Whether a selector (none if missing) takes that namespace; None if it depends on labels not known here."""
     if selector is None:
         return False
     sure = True
@@ -89,9 +83,7 @@ def format_selector(selector: Iterable[Requirement] | None) -> str:
 
 
 def first_untolerated_taint(taints: Iterable[str], tolerations: Iterable[Toleration], *, lasting: bool = False) -> str:
-    """The first taint that the tolerations do not cover; empty if there is none. `lasting` ignores taints that come and
-    go with the node's condition.
-    """
+    """The first taint that is not tolerated, or empty; `lasting` ignores those of the node's condition."""
     known = tuple(tolerations)
     for taint in taints:
         keeps = taint.rpartition(":")[2] in _KEEPS_AWAY and not (lasting and taint.startswith(_PASSING))

@@ -327,10 +327,7 @@ class NcclParser:
         return self._runs
 
     def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
-        """Parse more bytes, up to the last line end; returns the changed tests.
-
-        `line` is the number of the first line of `data` in its log, where lines before it were left out.
-        """
+        """Parse bytes up to the last line end; returns the changed tests. `line`: number of the first line."""
         return [run.test() for run in self.read(data, line)]
 
     def read(self, data: bytes, line: int | None = None) -> list[GrowingTest]:
@@ -358,10 +355,7 @@ class NcclParser:
         return [run.test() for run in sorted(found, key=lambda run: run.place)]
 
     def _rows(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
-        """Parse consecutive rows at `at` that can only belong to one test; returns their end, 0 if there are none.
-
-        Labels tell processes apart: only where no line has one it is certain whose they are.
-        """
+        """Parse consecutive rows at `at` that, without labels, belong to one test; returns their end, else 0."""
         stream = self._streams.get("") if len(self._streams) == 1 else None
         run = stream.single if stream and not self._look else None
         if stream is None or run is None:

@@ -51,10 +51,7 @@ class RowVerdict(Struct, frozen=True):
 
 
 def expected_busbw(size: int) -> float | None:
-    """The reference bus bandwidth (GB/s) at that size, interpolated over log2(size); None below 8 MiB.
-
-    Above 8 GiB the curve is flat, so its last value holds.
-    """
+    """The reference bandwidth (GB/s), interpolated over log2(size), flat above 8 GiB; None below 8 MiB."""
     if size < A4_ALL_REDUCE[0][0]:
         return None
     after = bisect_right(A4_ALL_REDUCE, size, key=lambda point: point[0])
@@ -98,10 +95,7 @@ def is_all_reduce(test: NcclTest) -> bool:
 
 
 def is_comparable(test: NcclTest, accelerator: str = "") -> bool:
-    """Whether the A4 reference applies: an all-reduce over several machines, on B200 as far as known.
-
-    `accelerator` is the label of the nodes, empty where it is not known.
-    """
+    """Whether it is an all-reduce over several machines, on B200 as far as the nodes' `accelerator` label tells."""
     fits = test.ranks is None or test.ranks >= REFERENCE_RANKS
     return is_all_reduce(test) and fits and is_a4(accelerator)
 

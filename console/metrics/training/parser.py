@@ -77,10 +77,7 @@ def pieces_without_layout(block: bytes, take: Callable[[bytes], int]) -> Iterato
 def add_rows(
     piece: bytes, layout: LineLayout, epochs: Epochs, runs: Mapping[str, RunReader], bar: ProgressBar | None
 ) -> tuple[int, RunReader | None]:
-    """Add similar lines to the only run: (number of bytes, run); 0 bytes if that is not certain.
-
-    They can be if there is no other run whose steps they might be, and each step comes after the one before it.
-    """
+    """Add similar lines to the only run, each step after the last: (number of bytes, run); 0 if not certain."""
     run = next(iter(runs.values())) if len(runs) == 1 else None
     if run is None or run.finished or run.format != layout.format:
         return 0, None
@@ -164,20 +161,14 @@ class TrainingParser:
         return self._take_changed_runs()
 
     def read(self, data: bytes, line: int | None = None) -> bool:
-        """Like `feed`, but returns whether any run changed.
-
-        `line` is the number of the first line of `data` in its log, where lines before it were left out.
-        """
+        """Like `feed`, but returns whether any run changed; `line` is the number of the first line in its log."""
         self._read_on(data, line)
         changed = bool(self._changed)
         self._changed = []
         return changed
 
     def read_line(self, text: str, number: int, rank: int | None = None) -> bool:
-        """Parse one decoded line with that line number; returns whether any run changed.
-
-        `rank`: who printed it, which tells reporters of the same step apart; None: as labels in the line say.
-        """
+        """Parse a line; returns whether a run changed. `rank` printed it; None: as labels in it say."""
         self._rank = "" if rank is None else str(rank)
         self._puzzle.begin(b"", number)
         for part in text.replace("^M", "\r").split("\r") if "\r" in text or "^M" in text else (text,):  # bars

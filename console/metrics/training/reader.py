@@ -55,10 +55,7 @@ class RunReader:
 
     @property
     def unsettled(self) -> bool:
-        """Whether the next progress bar may still correct the number of the last step.
-
-        Bars are drawn ten times a second at most: of fast steps the one before a report is of an earlier one.
-        """
+        """Whether the next bar may correct the last step's number, as bars lag behind fast steps."""
         bar = self._guessed if self._guessing else None
         return bar is not None and (bar.step <= WARM_UP or _may_skip_steps(bar))
 

@@ -137,10 +137,7 @@ class RunEventFinder:
             self._flat_since = 0
 
     def pace(self, number: float, time: float, took: float) -> None:
-        """Take the duration of a step, and check at intervals whether steps have become slower.
-
-        After which steps does not depend on where reading began, so that all who read a log say the same.
-        """
+        """Take a step's duration; check for slower steps at the same steps for all who read the log."""
         before = self._took[-1][0] if self._took else number
         self._took.append((number, time, took))
         self._paced += 1
@@ -188,9 +185,7 @@ BURST = 1.0  # seconds in which lines come that were printed long before
 
 
 class TrainingRun:
-    """One run: its steps with their times, also as columns. One thread may extend it while another draws, both under
-    `lock`.
-    """
+    """One run: steps with times, also as columns; extended in one thread and drawn in another under `lock`."""
 
     def __init__(self, format_: str = "") -> None:
         self.format = format_
@@ -439,10 +434,7 @@ class TrainingRun:
         return seen if seen > printed or (seen * GROSS < printed and not burst) else printed
 
     def eta(self, now: float = 0.0) -> float | None:
-        """Estimated seconds from the last step to the end; None if unknown, stalled, broken off or diverged.
-
-        By `step_interval`, not by what the program says of its steps alone.
-        """
+        """Estimated seconds from the last step to the end; None if unknown, stalled, broken off or diverged."""
         last, total, pace = self.last, self.total, self.step_interval()
         if last is None or last.step is None or total is None or pace is None or self.finished:
             return None
@@ -482,9 +474,6 @@ class TrainingRun:
         return where.with_nan_onset(self.earlier) if self.earlier is not None else where
 
     def mfu(self, accelerator: str) -> float | None:
-        """Share of the GPU's dense BF16 peak; None if the program prints no TFLOP/s or the peak is unknown.
-
-        None too where no GPU can be so fast: then the program tells TFLOP/s of several GPUs, or counts steps wrongly.
-        """
+        """Share of the GPU's dense BF16 peak; None without TFLOP/s or peak, and where no GPU can be so fast."""
         peak, reached = peak_tflops(accelerator), self.recent("tflops_per_gpu")
         return reached / peak if peak and reached is not None and reached <= MAX_MFU * peak else None

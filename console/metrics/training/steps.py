@@ -62,10 +62,7 @@ class RunPosition(NamedTuple):
 
 
 def nan_since(where: RunPosition) -> str:
-    """Since when the loss is NaN, and its last good value: "since step 20 (last good 10.58 at 19)".
-
-    Every page says it in these words.
-    """
+    """Since when the loss is NaN, as every page says it: "since step 20 (last good 10.58 at 19)"."""
     if where.nan_from is not None:
         since = f"since step {where.nan_from:,}"
     elif where.nan_by is not None:
@@ -146,10 +143,7 @@ class PackedSteps:
     def __init__(
         self, columns: dict[str, array[Any]], extra: dict[str, array[float]], size: int, *, whole: bool
     ) -> None:
-        """`columns`: of each field that is said of any; `extra`: of each name, which all of these steps have.
-
-        `whole`: each field that is said of any is said of all.
-        """
+        """`columns`: of each field that any step has; `extra`: by name, for all; `whole`: no column has gaps."""
         self.columns, self.extra, self.size, self.whole = columns, extra, size, whole
         numbers = columns.get("step")
         self.first: int | None = next((each for each in numbers if each != _NO_COUNT), None) if numbers else None

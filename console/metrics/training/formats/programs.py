@@ -1,7 +1,4 @@
-"""Programs that report each step on one line: torchtitan, MaxText, DeepSpeed, verl, and small ones.
-
-The small ones are the nanoGPT family, picotron, the FSDP sample, and tutorials.
-"""
+"""Programs with a line per step: torchtitan, MaxText, DeepSpeed, verl, the nanoGPT family, picotron, tutorials."""
 
 from __future__ import annotations
 

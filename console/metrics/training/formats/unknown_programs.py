@@ -1,7 +1,4 @@
-"""Progress lines of unknown programs: step, loss and other figures as `key value`, learned from the log.
-
-A line that begins with its step is believed at once; one that does not, when its keys come a second time.
-"""
+"""Progress lines of unknown programs, `key value`: believed if they begin with the step, else the second time."""
 
 from __future__ import annotations
 
