@@ -336,11 +336,7 @@ class Served(Struct, frozen=True):
 
 
 async def watch_kind(
-    client: Client,
-    catalogue: ApiDiscovery,
-    kind: Kind,
-    namespace: str,
-    backoff: Backoff = USUAL,
+    client: Client, catalogue: ApiDiscovery, kind: Kind, namespace: str, backoff: Backoff = USUAL
 ) -> AsyncGenerator[Change | Served, None]:
     """Yield the changes of one kind for ever; falls back to `namespace` where all namespaces may not be listed."""
     failures, where = 0, ""

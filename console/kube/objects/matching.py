@@ -56,10 +56,7 @@ class Toleration(Struct, frozen=True):
         return self.operator == "Exists" or (bool(self.key) and self.value == value)
 
 
-ALWAYS = (
-    Toleration("nvidia.com/gpu", "Exists"),
-    Toleration("cloud.google.com/impending-node-termination", "Exists"),
-)
+ALWAYS = (Toleration("nvidia.com/gpu", "Exists"), Toleration("cloud.google.com/impending-node-termination", "Exists"))
 """What every pod of the chart puts up with."""
 
 

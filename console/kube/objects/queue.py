@@ -396,10 +396,7 @@ class TopologyWire(ObjectWire):
 
 def parse_topology(wire: TopologyWire) -> Topology:
     meta, spec = wire.metadata, wire.spec or TopologySpecWire()
-    return Topology(
-        **identity_of(meta),
-        levels=tuple(intern_text(each.node_label) for each in spec.levels or ()),
-    )
+    return Topology(**identity_of(meta), levels=tuple(intern_text(each.node_label) for each in spec.levels or ()))
 
 
 class AdmissionCheckSpecWire(Wire):

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from console.config import config_in_force
 from console.metrics.training.steps import Step
-from console.metrics.training.values import (
-    StepReport,
-    figures,
-    finite_total,
-    inverse,
-    is_broken,
-    rounded,
-    thousandth,
-)
+from console.metrics.training.values import StepReport, figures, finite_total, inverse, is_broken, rounded, thousandth
 from console.patterns import Pattern, compiled
 
 if TYPE_CHECKING:
