@@ -32,12 +32,11 @@ _WEIGHTS = re.compile(
 _ZIPPED = re.compile(r"\.(?:pt|pth|bin|ckpt)$")
 _FULL = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|distcp|json)$|(?:^|/)\.metadata$")
 _SHARD = re.compile(r"^(.*)-(\d{5})-of-(\d{5})(\.(?:safetensors|bin))$")
-_STATE = re.compile(
+_STATE = re.compile(  # files of a training state that each checkpoint of a run has, if one has it
     r"(?:^|/)(?:optimizer|scheduler|scaler|common|model_optim_rng|distrib_optim|training_args|rng_state(?:_\d+)?)"
     r"\.(?:pt|pth|bin)$|(?:^|/)(?:trainer_state|config|metadata|args|adapter_config)\.json$"
     r"|(?:^|/)(?:adapter_)?model\.safetensors$|(?:^|/)\.metadata$"
 )
-"""Files of a training state that each checkpoint of a run has, if one has it."""
 _NUMBERED = re.compile(r"^(.*(?:rng_state_|mp_rank_))(\d{1,5})((?:_\d+)*(?:/[^/]*)?(?:\.pth)?)$")
 _END_OF_ZIP = 22
 

@@ -49,8 +49,7 @@ class Cloud:
         self._reaches: dict[str, GoogleSession] = {}
         self._places: dict[str, Place] = {}
         self._opening = asyncio.Lock()
-        self.pools_seen: dict[str, PoolsSnapshot] = {}
-        """By context: what was last seen of the pools of its cluster."""
+        self.pools_seen: dict[str, PoolsSnapshot] = {}  # by context: what was last seen of the pools of its cluster
 
     async def close(self) -> None:
         reaches, self._reaches = list(self._reaches.values()), {}

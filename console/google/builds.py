@@ -196,10 +196,9 @@ class ImageFacts:
         return "a step of its build" if any(words.search(step) for step in self.history) else ""
 
 
-_SIGNS = {
+_SIGNS = {  # programs -> variables that tell their version, and what stands in the step that brings them
     "sshd": ((), re.compile(r"\bopenssh-server\b|\bsshd\b")),
     "mpirun": (("OPENMPI_VERSION", "MPI_HOME"), re.compile(r"\bopenmpi(?:-bin)?\b|\bmpirun\b|\bhpcx\b")),
     "torchrun": (("PYTORCH_VERSION", "PYTORCH_BUILD_VERSION"), re.compile(r"\bpip3? install\b.*\btorch\b")),
     "git": (("GIT_VERSION",), re.compile(r"\b(?:apt-get|apt|yum|dnf)\b.* install\b.*\bgit\b|\bgit clone\b", re.DOTALL)),
 }
-"""Programs -> variables that tell their version, and what stands in the step that brings them."""

@@ -81,8 +81,7 @@ class GkePool:
     local_ssds: int
     taints: tuple[str, ...]  # each as "key=value:Effect"
     groups: tuple[str, ...] = ()  # addresses of its managed instance groups
-    account: str = ""
-    """The service account of its machines; "default" or empty: Compute Engine's own of the project."""
+    account: str = ""  # the service account of its machines; "default" or empty: Compute Engine's own of the project
 
     @property
     def dynamic(self) -> str:

@@ -29,13 +29,12 @@ SOON = 3.0  # seconds between two looks while something is under way
 USUAL = 20.0
 LONGEST = 120.0  # seconds between two looks otherwise, and after many that failed
 MAX_NODES = 5000  # no pool of GKE's has more
-FAULTS = {
+FAULTS = {  # what a host may be reported for
     "PERFORMANCE": "slow: GPUs or network below what they should reach",
     "SDC": "silent data corruption: wrong results without an error",
     "XID": "the driver reports an XID error",
     "unspecified": "something else",
 }
-"""What a host may be reported for."""
 
 
 class NodePools:
@@ -188,14 +187,13 @@ async def _or_else(instead: T, unread: dict[str, str], what: str, answer: Awaita
 
 
 _PATH = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
-_STATES = (
+_STATES = (  # conditions, the one that tells most first
     ("Failed", "failed"),
     ("CapacityRevoked", "revoked"),
     ("BookingExpired", "expired"),
     ("Provisioned", "provisioned"),
     ("Accepted", "accepted"),
 )
-"""Conditions, the one that tells most first."""
 _MOST = "500"
 
 

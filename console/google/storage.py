@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"^gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(.*))?$", re.DOTALL)
 _ITERATION = re.compile(r"^iter_(\d+)$")
-LATEST = "latest_checkpointed_iteration.txt"
-"""The file by which Megatron says which checkpoint is the last whole one."""
+LATEST = "latest_checkpointed_iteration.txt"  # the file by which Megatron says which checkpoint is the last whole one
 TENSORBOARD = "tensorboard"  # the folder of a result tree that TensorBoard is to be pointed at
 
 

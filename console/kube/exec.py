@@ -222,8 +222,7 @@ class CommandOutput:
         self._pod, self._most, self._flow, self._clock = pod, most, flow, clock
         self._limit = clock.when()
         self.begun = False
-        self.silent = begins is not None
-        """Whether the shell has yet to say that it has begun."""
+        self.silent = begins is not None  # whether the shell has yet to say that it has begun
         if begins is not None:
             clock.reschedule(asyncio.get_running_loop().time() + begins)
 

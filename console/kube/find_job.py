@@ -67,12 +67,11 @@ def require_listed(fleet: Fleet, kind: str, what: str) -> None:
         raise NotFound(link.why, link.hint, status=404)
 
 
-_VERBS = (
+_VERBS = (  # those that look in one namespace
     "alarms", "code", "cp", "doctor", "exec", "facts", "forward", "gpus", "hang", "jobs", "launch", "logs",
     "ls", "nccl", "nccl-quick", "pods", "preflight", "releases", "rm", "rollback", "shell", "ssh", "stop",
     "store-logs", "training", "upgrade", "wait", "why", "workloads",
 )  # fmt: skip
-"""Those that look in one namespace."""
 _COMMAND = re.compile(rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --leftovers))")
 
 

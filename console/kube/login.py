@@ -134,10 +134,8 @@ def _credential(program: str, out: bytes, version: str) -> Credential:
 
 
 RENEW_BEFORE = 120.0  # seconds before its end at which a token is renewed
-REREAD_AFTER = 60.0
-"""Seconds after which a token file is read again: the kubelet replaces it while it is in use."""
-ASK_AGAIN_AFTER = 600.0
-"""Seconds after which a plug-in is asked again that did not say how long its token lives."""
+REREAD_AFTER = 60.0  # seconds after which a token file is read again: the kubelet replaces it while it is in use
+ASK_AGAIN_AFTER = 600.0  # seconds after which a plug-in is asked again that did not say how long its token lives
 ASK_AT_MOST_EVERY = 10.0  # seconds between two runs of a plug-in whose tokens are about to end
 
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 POOL = "cloud.google.com/gke-nodepool"
-LIMIT = 500
-"""Objects of a kind that are asked for."""
+LIMIT = 500  # objects of a kind that are asked for
 _PATHS = {
     "jobs": (f"{JOBSETS}/namespaces/{{}}/jobsets",),
     "pods": ("/api/v1/namespaces/{}/pods",),

@@ -20,7 +20,7 @@ GROWTH, LONGEST_PAUSE = 1.2, 1.0
 MOST_EVENTS = 40_000
 """Events that are kept, the latest: the API server forgets them after an hour, however many there are."""
 
-FIELDS: Mapping[str, str] = {
+FIELDS: Mapping[str, str] = {  # plural name of a kind -> its field in Fleet
     "nodes": "nodes",
     "pods": "pods",
     "events": "events",
@@ -34,7 +34,6 @@ FIELDS: Mapping[str, str] = {
     "cohorts": "cohorts",
     "admissionchecks": "checks",
 }
-"""Plural name of a kind -> its field in Fleet."""
 
 
 class Store:

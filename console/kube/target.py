@@ -54,8 +54,7 @@ class Cluster(Masked):
     tls_server_name: str | None = None
     proxy_url: str | None = None
     extensions: list[dict[str, Any]] | None = None
-    practice_folder: Path | None = None
-    """Where a practice cluster keeps what goes with it; None: it is a real one."""
+    practice_folder: Path | None = None  # where a practice cluster keeps what goes with it; None: it is a real one
 
 
 class User(Masked):

@@ -48,8 +48,7 @@ class Listed(Struct, Generic[M], frozen=True):
     """The complete list; objects that are not in it are gone."""
 
     objects: Mapping[Key, M]
-    unreadable: Mapping[Key, str] = field(default_factory=dict)
-    """Objects that could not be understood, and why."""
+    unreadable: Mapping[Key, str] = field(default_factory=dict)  # objects that could not be understood, and why
 
 
 class Changed(Struct, Generic[M], frozen=True):
@@ -81,8 +80,7 @@ Change = FirstListPage[Any] | Listed[Any] | Changed[Any] | Unparsable | Removed 
 
 
 class WatchSource(Protocol):
-    of: str
-    """What is listed, and by which server."""
+    of: str  # what is listed, and by which server
 
     async def page(self, token: str) -> bytes: ...
 

@@ -35,8 +35,7 @@ class FieldChoices:
 
     kind: str  # as in `Field.choices_from`
     names: tuple[str, ...] = ()  # what is most likely wanted first
-    about: Mapping[str, str] = field(default_factory=dict)
-    """Name -> a few words, where there is something to say."""
+    about: Mapping[str, str] = field(default_factory=dict)  # name -> a few words, where there is something to say
     state: ChoicesState = ChoicesState.LISTED
     why: str = ""  # one sentence while nothing can be chosen
     fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -56,14 +55,13 @@ class FieldChoices:
 
 
 ASKS = "⏎ asks Google for a list."
-GOOGLE_KINDS = {
+GOOGLE_KINDS = {  # what Google has more of than the cluster shows, in words that continue "Asking Google for"
     "buckets": "its buckets",
     "lustre": "its Lustre instances",
     "filestore": "its Filestore instances",
     "images": "the images of its registries",
     "nodelabels": "its node pools",
 }
-"""What Google has more of than the cluster shows, in words that continue "Asking Google for"."""
 
 
 def unasked() -> dict[str, FieldChoices]:

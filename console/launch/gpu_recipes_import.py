@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Names = tuple[str, ...]
 
-SAME: dict[Names, str] = {
+SAME: dict[Names, str] = {  # a value of theirs that is one of ours
     ("queue",): "queue",
     ("targetNodes",): "placement.targetNodes",
     ("avoidNodes",): "placement.avoidNodes",
@@ -51,9 +51,8 @@ SAME: dict[Names, str] = {
     ("network", "hostNetwork"): "network.hostNetwork",
     ("network", "subnetworks"): "network.subnetworks",
 }
-"""A value of theirs that is one of ours."""
 
-GONE: dict[Names, str] = {
+GONE: dict[Names, str] = {  # a value of theirs that has no place here, and what is used instead
     ("workload", "workflow"): "no template reads it; steps are skipped with recipe.skip.clone and its like",
     ("workload", "gcsSidecarImage"): "the cluster's own driver brings the sidecar",
     ("workload", "psSidecarImage"): "there is no Parallelstore here; use storage.lustre or storage.pvc",
@@ -62,18 +61,16 @@ GONE: dict[Names, str] = {
     ("volumes", "lustre", "storageClassName"): "a claim that is named needs no class",
     ("task_script",): "its text goes into recipe.script.before of own-script",
 }
-"""A value of theirs that has no place here, and what is used instead."""
 
-FOLLOWS: tuple[Names, ...] = (
+FOLLOWS: tuple[Names, ...] = (  # values that follow from others here, or that never did anything
     ("volumes", "gcsVolumes"),
     ("workload", "arguments[]"),
     ("workload", "defaultArguments[]"),
     ("network", "subnetworks[]"),
     ("launchers",),
 )
-"""Values that follow from others here, or that never did anything."""
 
-ENV: dict[str, str] = {
+ENV: dict[str, str] = {  # a variable that is a value of its own here
     "SSH_PUBLIC_KEY": "ssh.publicKey",
     "SLEEP_INFINITY": "keepAlive",
     "PAI_WORKSPACE_ROOT": "recipe.workspace",
@@ -95,9 +92,8 @@ ENV: dict[str, str] = {
     "MODELSCOPE_CACHE": "recipe.swift.cache",
     "MEGATRON_LM_PATH": "recipe.swift.megatron",
 }
-"""A variable that is a value of its own here."""
 
-ENV_UNUSED = (
+ENV_UNUSED = (  # variables that no recipe of the documents reads
     "NEMO_CONFIG_PATH",
     "NEMO_CONFIG_NAME",
     "NEMO_LAUNCH_SCRIPT",
@@ -105,9 +101,8 @@ ENV_UNUSED = (
     "EXPERIMENT_ROOT_DIR",
     "TOKENIZER_PATH",
 )
-"""Variables that no recipe of the documents reads."""
 
-TESTBED_ENVS = (
+TESTBED_ENVS = (  # workload.envs of the testbed's values.yaml, by place: what --set workload.envs[7].value is about
     "SSH_PUBLIC_KEY",
     "SLEEP_INFINITY",
     "HF_TOKEN",
@@ -117,9 +112,8 @@ TESTBED_ENVS = (
     "TORCH_DISTRIBUTED_TRACING",
     "PAI_WORKSPACE_ROOT",
 )
-"""workload.envs of the testbed's values.yaml, by place: what --set workload.envs[7].value is about."""
 
-LAUNCHERS: dict[str, str] = {
+LAUNCHERS: dict[str, str] = {  # the documents' scripts, and the recipe that each is here
     "nccl-test.sh": "nccl-all-reduce",
     "torchrun-ddp-test.sh": "ddp-smoke",
     "pai-megatron-qwen3.sh": "qwen3-30b-pretrain",
@@ -127,7 +121,6 @@ LAUNCHERS: dict[str, str] = {
     "torchrun-startup.sh": "interactive",
     "torchrun-stratup.sh": "interactive",
 }
-"""The documents' scripts, and the recipe that each is here."""
 
 MARKS = {"workload", "volumes", "workload_launcher", "pai_training_script", "tasSettings", "dwsSettings", "targetNodes"}
 """Names at the top that only the documents' charts have."""

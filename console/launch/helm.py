@@ -98,11 +98,10 @@ def first_sentence(text: str) -> str:
 T = TypeVar("T")
 
 _REMOVAL_PAUSES = (0.0, 1.0, 3.0)  # seconds before each try to remove what a failed install has made
-KINDS = {
+KINDS = {  # kinds that the chart makes, and their API groups, in the order in which they can be deleted
     "JobSet": "jobset.x-k8s.io", "Service": "", "ConfigMap": "", "Secret": "", "PersistentVolumeClaim": "",
     "PersistentVolume": "",
 }  # fmt: skip
-"""Kinds that the chart makes, and their API groups, in the order in which they can be deleted."""
 _HELM_SPLITS = re.compile(r"(?:^|\s*\n)---\s*")  # where Helm itself divides a manifest
 POLICY = "helm.sh/resource-policy"
 RECIPE_LABEL = "a4.console/recipe"
@@ -110,8 +109,7 @@ RECIPE_LABEL = "a4.console/recipe"
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    kubeconfig: Path | None = None
-    """None: KUBECONFIG, then ~/.kube/config, then the account of the pod this runs in."""
+    kubeconfig: Path | None = None  # none: KUBECONFIG, then ~/.kube/config, then the account of the pod this runs in
     context: str = ""  # empty: the kubeconfig's own
     guard: Callable[[str, str], Awaitable[None]] | None = None
     """Called with namespace and release (empty: all) before Helm unpacks their records; raises what forbids that."""

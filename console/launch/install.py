@@ -94,7 +94,7 @@ async def _create(client: Client, namespace: str, made: Object) -> None:
     )
 
 
-_MEANT = (
+_MEANT = (  # what a refusal of the server says, and the field that is behind it
     (r"metadata\.name\b", "name"),
     (r"\bLocalQueue\b|queue-name", "queue"),
     (r"\bimage\b.*(Invalid|Required)|\.image:", "image"),
@@ -114,7 +114,6 @@ _MEANT = (
     (r"persistentvolumeclaims?|PersistentVolumeClaim", "storage.pvc"),
     (r"\.resources\.|exceeded quota", "gpus"),
 )
-"""What a refusal of the server says, and the field that is behind it."""
 
 
 def field_meant(message: str, fields: Sequence[Field]) -> str:

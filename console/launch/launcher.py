@@ -37,8 +37,7 @@ class Launching:
         """`alarms`: returns the alarms of a job (namespace, name) in this session since a given time."""
         self._cluster, self._alarms = cluster, alarms
         self._loaded: ChartCatalog | None = None
-        self._before_launch: dict[tuple[str, str], Event] = {}
-        """Events that there were before the last launch."""
+        self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
 
     async def load(self) -> None:
         """Load the chart ahead of the launch screen, once the server has answered."""

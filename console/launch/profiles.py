@@ -55,8 +55,7 @@ class Profile:
     values: Mapping[str, Value]  # nested; only what can be used
     places: Mapping[str, str] = field(default_factory=dict)
     """Of `PLACES`, those that are no values of the chart: project, region, cluster, registry, bucket."""
-    problems: tuple[FieldProblem, ...] = ()
-    """Keys that no recipe has, and values that may not stand in a profile."""
+    problems: tuple[FieldProblem, ...] = ()  # keys that no recipe has, and values that may not stand in a profile
 
 
 class Profiles:

@@ -222,16 +222,14 @@ def _given(field: Field, text: str) -> str:
     return f"; {short} was given" if short else "; it is empty"
 
 
-HIDDEN = "(hidden)"
-"""Stands in every text where a secret value would be; read back, it means the value that was there."""
+HIDDEN = "(hidden)"  # stands in every text where a secret value would be; read back, it means the value that was there
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
     """A remark on a position in a text."""
 
-    path: str
-    """A field's path, "name", "namespace", "recipe" or a key that no field has; empty: the text as a whole."""
+    path: str  # a field's path, "name", "namespace", "recipe" or a key that no field has; empty: the text as a whole
     message: str  # one sentence
     line: int = 0  # counted from 1; 0: it has none
 

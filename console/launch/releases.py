@@ -325,8 +325,7 @@ def _lines(old: list[str], new: list[str]) -> Iterator[DiffLine]:
             yield from (DiffLine("+", line) for line in new[new_start:new_end])
 
 
-LARGEST = 32 << 20
-"""Bytes of one unpacked release; the chart's have 0.2 MB, and the largest charts there are some 10."""
+LARGEST = 32 << 20  # bytes of one unpacked release; the chart's have 0.2 MB, and the largest charts there are some 10
 PAGE = "40"  # secrets asked for at a time: each has a megabyte at most
 _GZIP = 31
 

@@ -36,7 +36,7 @@ class _Damaged(Exception):
 T = TypeVar("T")
 
 VERSION = 3  # of the tables below
-_MIGRATIONS = {
+_MIGRATIONS = {  # statements that make of a version the next one
     1: (
         'ALTER TABLE runs ADD COLUMN "loss_step" INTEGER',
         'ALTER TABLE runs ADD COLUMN "nan" INTEGER',
@@ -48,7 +48,6 @@ _MIGRATIONS = {
         "UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'",
     ),
 }
-"""Statements that make of a version the next one."""
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
 _REMEMBERED = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now"})

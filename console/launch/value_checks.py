@@ -19,8 +19,7 @@ _LAYERS = {"0.6B": 28, "1.7B": 28, "4B": 36, "8B": 36, "14B": 40, "32B": 64, "A3
 _NEXT_LAYERS = 96
 _EXPERTS = {"A3B": 128, "A22B": 128}
 _NEXT_EXPERTS = 512
-_WHOLE = {"A3B": "30B-A3B", "A22B": "235B-A22B"}
-"""Sizes as the model's name has them, where the scripts have less."""
+_WHOLE = {"A3B": "30B-A3B", "A22B": "235B-A22B"}  # sizes as the model's name has them, where the scripts have less
 _NEXT_SIZE = "80B-A3B"
 _SIZE = re.compile(r"(?<![\w.])\d+(\.\d+)?B(-A\d+B)?(?!\w)", re.IGNORECASE)
 _FAMILY = re.compile(r"qwen-?(\d(?:\.\d)?)(-next)?(?![\w.])", re.IGNORECASE)

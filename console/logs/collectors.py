@@ -43,8 +43,7 @@ _STERN = re.compile(rb"([a-z][a-z0-9.-]{0,250}-[a-z0-9]{1,10}) ([a-z][a-z0-9-]{0
 _WORDS = frozenset(b"step iter iteration epoch batch loss rank update episode global info warning error debug".split())
 """Words of programs, which are no names of containers."""
 _SURE = 3  # lines that have to look alike where one could be of anything
-_RISING = 20
-"""Lines whose numbers have to rise: srun puts the number of the task in front of a line, which does not."""
+_RISING = 20  # lines whose numbers have to rise: srun puts the number of the task in front of a line, which does not
 
 
 class _Wrap(Protocol):

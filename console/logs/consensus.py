@@ -17,7 +17,7 @@ WINDOW = 300.0
 """Seconds between the first and the last rank that print the same line: clocks are apart, and ranks are late."""
 FEW = 4  # pods, or spans of them, that are named one by one
 KEYS = 50_000  # different lines that are remembered; the one seen longest ago goes first
-_OWN = re.compile(
+_OWN = re.compile(  # what is a rank's own in a line that all of them print
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"  # times of day
     r"|\b\d\d:\d\d:\d\d(?:[.,]\d+)?"
     r"|(?i:\b(?:(?:local|global|node|dp|tp|pp|cp|ep|data|tensor|pipeline)[_ -]?)?rank)[ _:=\[\]#]*\d+\]?"
@@ -26,7 +26,6 @@ _OWN = re.compile(
     r"|^\[\d+\]:?|\b0x[0-9a-fA-F]+\b"
     r"|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"
 )
-"""What is a rank's own in a line that all of them print."""
 
 
 def normalised(text: str, pod: str = "") -> str:

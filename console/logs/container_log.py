@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     Stamped = tuple[float, bytes]  # moment and the whole line, its timestamp in front
 
-OVERLAP = 2
-"""Seconds that are asked for again after a drop: lines of two streams may be out of order by a little."""
+OVERLAP = 2  # seconds that are asked for again after a drop: lines of two streams may be out of order by a little
 REMEMBERED = 4096  # lines of one stream that are remembered
 PART = 1 << 14  # bytes of a part of a line, as the runtime writes it
 MAX_BEFORE = 8  # lines of one moment that are remembered beyond those seconds
@@ -186,8 +185,7 @@ class LogRequest(Struct, frozen=True):
     since: float = 0.0  # seconds since the epoch
     previous: bool = False
     follow: bool = True
-    most: int = 0
-    """Bytes after which a log that is not followed is given up; 0: never."""
+    most: int = 0  # bytes after which a log that is not followed is given up; 0: never
 
 
 class SizeLimit:
@@ -246,16 +244,14 @@ class LogStream:
         self._wanted = wanted
         self._clean = clean
         self._backoff = backoff
-        self._resumes = bool(self.memory.last)
-        """Whether what was given before is from this very run of the container."""
+        self._resumes = bool(self.memory.last)  # whether what was given before is from this very run of the container
         self._rest: list[bytes] = []  # of the last connection: the line that had no end
         self._cutter = LineSplitter()
         self._before = 0.0
         """Moment of the last line of the connection before, until it is known whether this one goes on from there."""
         self._trouble = RetryPolicy(wanted.follow, backoff, client.wait_before_retry, seen=self._resumes)
         self._to: Callable[[list[Stamped]], None] | None = None
-        self._room: SizeLimit | None = None
-        """Of a log that is not followed."""
+        self._room: SizeLimit | None = None  # of a log that is not followed
 
     @property
     def lags(self) -> bool:

@@ -13,13 +13,12 @@ from msgspec import Struct
 
 from console.scheduling.ranks import format_ranges
 
-FAILURE = re.compile(
+FAILURE = re.compile(  # how a test says that it has failed; the second way is that of 2018
     r"Test (?:(?:NCCL|CUDA|HIP|RCCL|MPI) failure|failure|timeout)\b.*|(?:NCCL|Cuda) failure [\w./-]{1,200}\.cu:\d.*"
 )
-"""How a test says that it has failed; the second way is that of 2018."""
 
 
-FAILURE_WORDS = (
+FAILURE_WORDS = (  # a line without any of these names no failure; they are rare in the log of a healthy job
     b"Watchdog caught collective", b"collective timeout from rank", b"NCCL WARN", b"NCCL failure", b"Test failure",
     b"Test CUDA failure", b"Test timeout", b"out of memory", b"Out of memory", b"OutOfMemoryError", b"OUT_OF_MEMORY",
     b"Out Of Memory", b"oom_kill event", b"oom-kill event", b"xceeded memory limit", b"xceeded job memory limit",
@@ -28,7 +27,6 @@ FAILURE_WORDS = (
     b"failed (exitcode:", b"SignalException", b"Xid (", b"fallen off the bus", b"Traceback (most recent",
     b"egmentation fault", b"Bus error",
 )  # fmt: skip
-"""A line without any of these names no failure; they are rare in the log of a healthy job."""
 
 _NAMED = 4  # hosts that a sentence names
 
@@ -89,7 +87,7 @@ HINTS = {
     "killed": "SIGKILL comes mostly from the kernel, when the container's memory runs out, or from a scheduler.",
     "bus-error": "Mostly /dev/shm is full: mount a larger one, or use fewer data loader workers.",
 }
-XIDS = {
+XIDS = {  # what an Xid mostly asks for
     13: "The program used memory that is not its own, or the GPU is faulty: run it again on another one.",
     31: "The program used memory that is not its own; if it comes back on this GPU only, the GPU is faulty.",
     43: "The program failed; the GPU keeps working.",
@@ -107,8 +105,7 @@ XIDS = {
     145: "An NVLink error: reset the GPUs of the node.",
     149: "An NVLink error: reset the GPUs of the node.",
 }
-"""What an Xid mostly asks for."""
-WARNINGS = (
+WARNINGS = (  # words of a warning of libnccl, and what they mostly mean
     ("unhandled cuda error", "The CUDA error named there is the cause: look for Xid errors on that node."),
     ("Connection closed by remote peer", "Another rank ended first: its last lines tell why."),
     ("Connection refused", "The other rank has ended, or was never there: look at its pod."),
@@ -117,8 +114,7 @@ WARNINGS = (
     ("async event: port error", "The link of that NIC went down."),
     ("No space left on device", "/dev/shm is full: mount a larger one."),
 )
-"""Words of a warning of libnccl, and what they mostly mean."""
-EXCEPTIONS = (
+EXCEPTIONS = (  # words of an exception and what they mostly mean
     ("No space left on device", "A file system is full: the message names the path, or /dev/shm is meant."),
     ("DataLoader worker", "Mostly the memory or /dev/shm ran out: use fewer workers, or mount a larger /dev/shm."),
     ("Address already in use", "Another program listens on that port: choose another MASTER_PORT."),
@@ -128,7 +124,6 @@ EXCEPTIONS = (
     ("NCCL", "NCCL_DEBUG=WARN says what NCCL could not do."),
     ("ModuleNotFoundError", "The image lacks that package."),
 )
-"""Words of an exception and what they mostly mean."""
 
 
 class Xid(Struct, frozen=True):

@@ -106,8 +106,7 @@ class FailureParser:
     def __init__(self) -> None:
         self._blocks = LineBlocks(LONGEST, returns=True)
         self._found: dict[tuple[str, int | None, str, str], LogFailure] = {}
-        self._ends: dict[str, tuple[int, str]] = {}
-        """Kind -> where in the log a launcher last told its end so, and how."""
+        self._ends: dict[str, tuple[int, str]] = {}  # kind -> where in the log a launcher last told its end so, and how
         self._reports: dict[str, _Report] = {}
         self._raising: dict[str, int] = {}  # label -> line of a traceback whose last line has not come yet
         self._lines, self._counted, self._bytes = 0, 0, 0
@@ -443,12 +442,11 @@ _READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
 
 
 _STEP_FAILED = re.compile(r"(?:^|[\]>\sZ])step (\d{1,6}) ([^:]{1,200}): failed with exit code (\d{1,3})\s*$")
-_CAUSE = re.compile(
+_CAUSE = re.compile(  # how programs and shells say that they were called with what they do not take
     r"\b(?:error|fatal): \S|command not found|No such file or directory|Permission denied|this image has no "
     r"|\binvalid \w|\bunrecognized |\bunknown (?:option|argument)|\bis not a valid\b",
     re.IGNORECASE,
 )
-"""How programs and shells say that they were called with what they do not take."""
 
 
 def failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:

@@ -158,8 +158,7 @@ class JobLog:
         self._folder = folder
         self._tail = tail
         self.once = once
-        self._reads = 0
-        """How many ranks are read."""
+        self._reads = 0  # how many ranks are read
         self._followed: dict[tuple[int, int, str, str], FollowedContainer] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[ChangeSubscription] = []

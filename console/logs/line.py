@@ -81,8 +81,7 @@ class Coverage(Struct, frozen=True):
     lost: int = 0  # lines known to be lost: those that could be held neither on disk nor in memory
     why: str = ""  # the first refusal
     disk: str = ""  # why lines are not kept on disk; empty: they are
-    once: bool = False
-    """Whether only what there was had to be read: then the end of a log says nothing of its rank."""
+    once: bool = False  # whether only what there was had to be read: then the end of a log says nothing of its rank
 
     @property
     def sentence(self) -> str:
@@ -116,11 +115,10 @@ LEVELS = ("error", "warn", "info", "debug")  # most serious first
 _AT_LEAST = {least: frozenset(LEVELS[: at + 1]) for at, least in enumerate(LEVELS)}
 HEAD = 400  # characters of a line that are looked at
 _FAILURES = tuple(word.lower() for word in FAILURE_WORDS)
-ERROR_WORDS = (
+ERROR_WORDS = (  # a line without any of these, in lower case, tells of no error
     *_FAILURES, b"error", b"fatal", b"critical", b"traceback", b"exception", b"fail", b"panic", b"segfault", b"abort",
     b"oom", b"killed", b"xid", b"nan", b"nccl warn",
 )  # fmt: skip
-"""A line without any of these, in lower case, tells of no error."""
 WARN_WORDS = (b"warn",)
 DEBUG_WORDS = (b"debug", b"trace")
 NCCL_WORDS = (b"NCCL INFO", b"NCCL WARN", b"NCCL TRACE", b"NCCL VERSION", b"NCCL ERROR")
@@ -130,11 +128,10 @@ NOT_A_NUMBER = r"[:=]\s*[+-]?(?:nan|NaN|NAN)\b|\b[Ll]oss\s+(?:nan|NaN|NAN)\b"
 XID = r"\bS?Xid\b"  # a search for faults that the driver reports
 _ALONE = (b"fatal", b"critical", b"traceback", b"exception", b"failed", b"failure", b"panic", b"segfault", b"aborted",
           b"oom", b"killed")  # fmt: skip
-FIRST_ERROR = (
+FIRST_ERROR = (  # what a search for the first line that tells of an error looks for
     r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|Traceback|[Ee]xception|[Ff]ailed|FAILED|[Pp]anic|OOM|[Kk]illed|S?Xid)\b"
     rf"|[a-z]Error\b|{NOT_A_NUMBER}|" + "|".join(re.escape(word.decode()) for word in FAILURE_WORDS)
 )
-"""What a search for the first line that tells of an error looks for."""
 _NO_ERROR = re.compile(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?)[:=]\s*0\b")
 _WARN = re.compile(rb"warn(?:\b(?<!\wwarn)|ing\b(?<!\wwarning))")
 _DEBUG = re.compile(rb"\b(?:debug|trace)\b")
@@ -147,13 +144,12 @@ def _word(word: bytes, before: bytes = rb"\w") -> re.Pattern[bytes]:
     return re.compile(word + rb"\b(?<!" + before + word + b")")
 
 
-_ERRORS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (
+_ERRORS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (  # what every error has one of, and how it stands there
     (b"error", _word(b"error", rb"[0-9_]")),
     (b"nccl warn", re.compile(b"nccl warn")),
     (b"xid", re.compile(rb"xid\b(?:(?<!\wxid)|(?<=sxid)(?<!\wsxid))")),
     *((word, _word(word)) for word in _ALONE),
 )
-"""What every error has one of, and how it stands there."""
 
 
 def level(text: bytes) -> str:
@@ -212,8 +208,7 @@ class UnparsedCounter:
         self.told: UnparsedLines | None = None  # None: all could be read
         self._before = 0  # lines before the present block
         self._block, self._start = b"", 0
-        self._counted, self._lines = 0, 0
-        """Up to where the lines of the block are counted, and how many those are."""
+        self._counted, self._lines = 0, 0  # up to where the lines of the block are counted, and how many those are
 
     def begin(self, block: bytes, line: int | None = None) -> None:
         """Start the next block; `line` is the number of its first line if lines were skipped."""

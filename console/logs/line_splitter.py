@@ -41,7 +41,7 @@ def strip_terminal_codes(raw: bytes) -> str:
     return ANSI.sub("", text) if "\x1b" in text else text
 
 
-_LABELS = (
+_LABELS = (  # what launchers and log readers put in front of a line, and whether it tells processes apart
     (re.compile(r"\s*\[(\d+,\d+)\]<std(?:out|err)>: ?"), True),
     (re.compile(r"\s*\[(pod/[^\]\s]+)\] ?"), True),
     (re.compile(r"()\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "), False),
@@ -50,7 +50,6 @@ _LABELS = (
     (re.compile(r"\s*(\d+): "), True),
     (re.compile(r"([\w.-]{1,253}(?: \d+)?): (?=[#\s\d])"), True),
 )
-"""What launchers and log readers put in front of a line, and whether it tells processes apart."""
 
 
 _IN_LABELS = ":[>\x1b"  # one of these stands in every label, and in no row

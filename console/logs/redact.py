@@ -53,12 +53,11 @@ Anthropic, NVIDIA, package indexes, Docker, age, ModelScope."""
 
 _VALUE = r"[^\s\"',;&\\]"
 _QUOTE = r"(?:\\?[\"'])"
-_LOGINS = (
+_LOGINS = (  # what has a password that may be called `pass`; a forward pass has none
     r"(?:db|database|sql|mysql|pg|postgres|mongo|redis|smtp|mail|ldap|ftp|ssh|http|proxy|user|admin|root|login|auth"
     r"|registry|docker|git|api|ray|minio)"
 )
-"""What has a password that may be called `pass`; a forward pass has none."""
-_NAMED = (
+_NAMED = (  # a variable, key or option whose name says what it holds, then its value: in quotes, or up to a blank
     r"((?<!eos_)(?<!pad_)(?<!bos_)(?<!unk_)(?<!mask_)(?<!cls_)(?<!sep_)(?<!stop_)"
     r"(?:passw(?:or)?d|passphrase|pgpass|secret|token|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key"
     r"|auth[_-]?key|license[_-]?key|subscription[_-]?key|secret[_-]?key|credentials?|(?-i:_PASS)"
@@ -68,18 +67,16 @@ _NAMED = (
     r"(?:(?<=\")[^\s\"\\][^\"\\\r\n]{3,500}(?=\\?\")|(?<=')[^\s'\\][^'\\\r\n]{3,500}(?=\\?')"
     rf"|{_VALUE}{{4,500}})"
 )
-"""A variable, key or option whose name says what it holds, then its value: in quotes, or up to a blank."""
 _ENDING = r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|CREDENTIALS?)"
 _MIXED = rf"(?=\S{{0,100}}\d)(?=\S{{0,100}}[a-z])(?![/$<\[{{.~]){_VALUE}{{8,500}}"
 """A value that is no word of a sentence, no number and no path."""
-_NAMED_BLANK = (
+_NAMED_BLANK = (  # a variable's name and a blank; a line of Megatron's table of arguments; a variable of a pod
     r"((?-i:(?<![A-Z])(?!(?:PUBLIC|PAD|EOS|BOS|UNK|MASK|CLS|SEP|STOP|SPECIAL)_)"
     rf"[A-Z][A-Z0-9]{{0,30}}_{_ENDING})[ \t]{{1,3}}{_QUOTE}?){_MIXED}",
     r"((?:(?:api|access|secret|wandb)_key|password|secret|(?:access|auth|hf|hub)_token)[ \t]\.{2,60}[ \t])" + _MIXED,
     rf"(\bname{_QUOTE}?[:=][ \t]{{0,3}}{_QUOTE}?\w{{0,60}}(?-i:{_ENDING}){_QUOTE}?,[ \t]{{0,3}}{_QUOTE}?value{_QUOTE}?"
     rf"[:=][ \t]{{0,3}}{_QUOTE}?){_VALUE}{{4,500}}",
 )
-"""A variable's name and a blank; a line of Megatron's table of arguments; a variable of a pod."""
 _AFTER = "|".join(
     (
         _NAMED,
@@ -124,7 +121,7 @@ def redact(text: str) -> str:
 REDACTED_BYTES = REDACTED.encode()
 _NAMES = (b"password", b"passwd", b"passphrase", b"pgpass", b"secret", b"token", b"key", b"_id", b"-id",
           b"credential", b"credentials", b"pwd")  # fmt: skip
-_WORDS = WordSearch(
+_WORDS = WordSearch(  # a text without any of these has no secret in it that is known here
     b"hf_", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat", b"glpat-", b"akia", b"asia", b"aiza", b"xox",
     b"hooks.slack", b"ya29.", b"ms-", b"gocspx-", b"eyj", b"sk-", b"nvapi-", b"pypi-", b"npm_", b"dckr_pat_",
     b"age-secret", b",value:", b"_pass ",
@@ -133,7 +130,6 @@ _WORDS = WordSearch(
     *(b"pass" + sign for sign in (b"=", b":", b" =", b" :", b" .", b"\"", b"'", b"\\")),
     fold=True,
 )  # fmt: skip
-"""A text without any of these has no secret in it that is known here."""
 _BEGIN = re.compile(rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
 _END = re.compile(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
 _KEY = re.compile(_BEGIN.pattern + rb"(?:(?!-----END)[\s\S]){0,20000}(?:" + _END.pattern + rb")?", re.ASCII)

@@ -36,10 +36,8 @@ if TYPE_CHECKING:
     from console.logs.line import RankLine
 
 
-KEEP_DAYS = 30.0
-"""Days for which logs are kept after their last line, unless A4_LOGS_KEEP_DAYS says otherwise."""
-KEEP_GB = 20.0
-"""Gigabytes that all logs may take, unless A4_LOGS_KEEP_GB says otherwise; the oldest jobs go first."""
+KEEP_DAYS = 30.0  # days for which logs are kept after their last line, unless A4_LOGS_KEEP_DAYS says otherwise
+KEEP_GB = 20.0  # gigabytes that all logs may take, unless A4_LOGS_KEEP_GB says otherwise; the oldest jobs go first
 TAIL = 5000  # last lines of a file that are looked through for those that stand there already
 _FILE = re.compile(r"(\d{4,})\.([\w-]+)\.([\w-]+)\.log")
 _ATTEMPT = re.compile(r"attempt-(\d+)")

@@ -65,10 +65,8 @@ class FollowedContainer:
     redactor: Redactor = field(default_factory=Redactor)
     refusals: int = 0  # how often it was refused since the last line
     again: float = 0.0  # when a refused log may be asked for again, by the loop's clock
-    tail: int = 0
-    """How many last lines it is opened with, until it is known whether there were more; 0: with all."""
-    fresh: bool = False
-    """Whether nothing of it was kept before."""
+    tail: int = 0  # how many last lines it is opened with, until it is known whether there were more; 0: with all
+    fresh: bool = False  # whether nothing of it was kept before
     opened: float = field(default_factory=time)
 
     def append(self, batch: list[Stamped]) -> None:

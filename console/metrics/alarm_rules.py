@@ -43,7 +43,7 @@ class AlarmKind(StrEnum):
 
 GLYPH = "▲"
 STOPPED = "the job was stopped"  # what ended an alarm of a job that was deleted before its end
-_NEXT = {
+_NEXT = {  # command, which is the same wherever one reads of the alarm, and what it is for
     AlarmKind.STALL: ("hang", "shows which rank the others wait for"),
     AlarmKind.BEHIND: ("hang", "shows where each rank is"),
     AlarmKind.NAN: ("training", "shows its steps"),
@@ -53,7 +53,6 @@ _NEXT = {
     AlarmKind.FAILED: ("why", "shows what failed first"),
     AlarmKind.GPU: ("gpus", "shows which GPU"),
 }
-"""Command, which is the same wherever one reads of the alarm, and what it is for."""
 
 
 @dataclass(frozen=True, slots=True)

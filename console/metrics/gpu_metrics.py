@@ -55,11 +55,10 @@ class Gpu:
         return tuple(said)
 
 
-THROTTLES = {
+THROTTLES = {  # clock event reasons that are faults; idling and the power cap are not
     0x08: "hardware clock slowdown (thermal or power)", 0x20: "software thermal slowdown",
     0x40: "hardware thermal slowdown", 0x80: "hardware power brake slowdown",
 }  # fmt: skip
-"""Clock event reasons that are faults; idling and the power cap are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def sum_rates(rates: list[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(rates) else None
 
 
-PEAK_TFLOPS = {
+PEAK_TFLOPS = {  # dense BF16, without sparsity, by the beginning of the node's accelerator label
     "nvidia-b200": 2250.0,
     "nvidia-gb200": 2500.0,
     "nvidia-h200": 989.0,
@@ -84,7 +83,6 @@ PEAK_TFLOPS = {
     "nvidia-a100": 312.0,
     "nvidia-tesla-a100": 312.0,
 }
-"""Dense BF16, without sparsity, by the beginning of the node's accelerator label."""
 MAX_MFU = 2.0  # times the BF16 peak: FP8 reaches at most twice as much
 
 
@@ -122,7 +120,7 @@ class GpuMetric:
         return min(1.0, max(0.0, (value - self.least) / (((own or self.most) - self.least) or 1)))
 
 
-METRICS = (
+METRICS = (  # in the order in which the key goes through them
     GpuMetric("utilization", "Utilization", "%", lambda gpu: gpu.utilization, 0, 100, True),
     GpuMetric("memory", "Memory", "%", lambda gpu: gpu.memory_share, 0, 100, False),
     GpuMetric("power", "Power", "W", lambda gpu: gpu.power, 0, 1000, True),
@@ -134,7 +132,6 @@ METRICS = (
               lambda gpu: float(gpu.ecc_uncorrected) if gpu.ecc_uncorrected is not None else None,
            0, 1, False),
 )  # fmt: skip
-"""In the order in which the key goes through them."""
 
 
 def metric(name: str) -> GpuMetric:

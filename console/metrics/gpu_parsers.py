@@ -26,14 +26,13 @@ _FIRST = re.compile(
 _SECOND = re.compile(r"\|\s*\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)\s*/\s*(\S+)\s*\|\s*(\S+)")
 _NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,9})?)\s{0,2}(?:%|MiB|MHz|W|C)?")
 _BITS = re.compile(r"0x[0-9A-Fa-f]{1,16}")
-_FIELDS = {
+_FIELDS = {  # columns of the CSV that are read, besides index, name and bus
     "utilization.gpu": "utilization", "memory.used": "memory_used", "memory.total": "memory_total",
     "temperature.gpu": "temperature", "power.draw": "power", "power.draw.instant": "power",
     "power.limit": "power_limit", "enforced.power.limit": "power_limit", "clocks.sm": "clock",
     "clocks.current.sm": "clock", "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
     "ecc.errors.corrected.volatile.total": "ecc_corrected", "clocks.max.sm": "clock_max",
 }  # fmt: skip
-"""Columns of the CSV that are read, besides index, name and bus."""
 
 
 class NvidiaSmiParser:

@@ -12,10 +12,8 @@ from contextlib import suppress
 from console.assets import CHILDREN, module_command, module_environment
 from console.logs.redact import redact
 
-LIMIT = 30
-"""Seconds after which the process ends, whatever it waits for."""
-MOST = 20
-"""Alarms that wait while others are sent; of more only their number is told."""
+LIMIT = 30  # seconds after which the process ends, whatever it waits for
+MOST = 20  # alarms that wait while others are sent; of more only their number is told
 LONGEST = 2000
 _SCHEME = re.compile(r"([a-zA-Z0-9+.-]{1,20}://).*", re.DOTALL)
 
@@ -66,8 +64,7 @@ class Outbox:
         self._waiting: list[tuple[str, str]] = []
         self._more = 0
         self._failed: set[str] = set()
-        self.sending = False
-        """Set by whoever begins to send."""
+        self.sending = False  # set by whoever begins to send
 
     def add(self, title: str, text: str) -> None:
         if len(self._waiting) < MOST:

@@ -152,8 +152,7 @@ def tally(checks: Iterable[Check]) -> Tally:
     return Tally(counts, failing, sum(not each.over for each in found), warned)
 
 
-USUAL_GPUS = 2 * MACHINE_GPUS
-"""Where no recipe says otherwise: the two nodes that the documents ask for at least."""
+USUAL_GPUS = 2 * MACHINE_GPUS  # where no recipe says otherwise: the two nodes that the documents ask for at least
 
 
 class Need(StrEnum):
@@ -171,8 +170,7 @@ class LaunchNeeds:
     namespace: str
     recipe: str = ""
     name: str = ""
-    values: Mapping[str, Value] = field(default_factory=dict)
-    """All values of the chart, nested; empty without a recipe."""
+    values: Mapping[str, Value] = field(default_factory=dict)  # all values of the chart, nested; empty without a recipe
     bucket: str = ""  # a bucket to look at that no value names
     registry: str = ""
     """LOCATION-docker.pkg.dev/PROJECT/REPOSITORY that images are built into; empty: the usual one of the project."""

@@ -72,8 +72,7 @@ async def _instance(look: CheckContext, kind: str, address: str, need: Need, pro
     return missing_verdict(need, told, f"It lies in network {theirs}, the cluster in {ours}.")
 
 
-HOST_NETWORK_FROM = (1, 17, 2)
-"""The first version of the GCS FUSE driver that serves pods with the host network."""
+HOST_NETWORK_FROM = (1, 17, 2)  # the first version of the GCS FUSE driver that serves pods with the host network
 _TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
 
 
@@ -183,8 +182,7 @@ _ENOUGH = {
                 "roles/storage.bucketViewer", "roles/owner"),
 }  # fmt: skip
 EVERYBODY = frozenset({"allUsers", "allAuthenticatedUsers"})
-_ACTS_AS = "iam.gke.io/gcp-service-account"
-"""Annotation of a ServiceAccount whose pods act as an account of Google's."""
+_ACTS_AS = "iam.gke.io/gcp-service-account"  # annotation of a ServiceAccount whose pods act as an account of Google's
 
 
 async def bucket_access(look: CheckContext) -> Verdict:

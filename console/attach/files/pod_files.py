@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 
 
 _LONGEST_COMPLAINT = 4000
-MAX_COMPLAINTS = 4 << 20
-"""Bytes of complaints that a command may print, of which the first few are kept; more ends it."""
+MAX_COMPLAINTS = 4 << 20  # bytes of complaints that a command may print, of which the first few are kept; more ends it
 QUICK = 30.0  # seconds for what looks at one path or makes one folder
 FLOW = 6.0  # seconds from the first byte of such an answer to its last
 MEASURE = 1 << 12  # bytes of a listing that have to come in such a time
 PIECES, SMALL = 1 << 12, 16  # pieces of an answer, and bytes that each of so many has at least on the average
 LISTING = 60.0  # seconds for what is in one folder
-MAX_ANSWER = 32 << 20
-"""Bytes of a listing, about 300,000 files; what a container answers beyond them ends the command."""
+MAX_ANSWER = 32 << 20  # bytes of a listing, about 300,000 files; what a container answers beyond them ends the command
 MAX_ENTRIES = 300_000  # of one folder that is listed
 _SUM_DIGITS = 64
 _KILLED = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes

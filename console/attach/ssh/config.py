@@ -147,8 +147,7 @@ class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
     install: bool = False  # whether the person agreed that pods of this job which lack the key get it
     share: bool = False  # whether connections are shared (ControlMaster)
     practice: bool = False
-    release_keys: tuple[str, ...] = ()
-    """Host keys that the release's Secret names for all its pods, "type base64"."""
+    release_keys: tuple[str, ...] = ()  # host keys that the release's Secret names for all its pods, "type base64"
     pods: dict[str, PodKeys] = msgspec.field(default_factory=dict)  # by rank
 
     def host(self, rank: int) -> str:

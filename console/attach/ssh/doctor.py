@@ -31,21 +31,19 @@ if TYPE_CHECKING:
 BANNER = 4.0  # seconds an SSH server has to say its first line
 STEP = 7.0  # seconds for each step but the login program's
 REFUSAL = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
-POD = 5.0
-"""Seconds for which a rank's pod is waited for: a doctor says what is missing instead of waiting for it."""
+POD = 5.0  # seconds for which a rank's pod is waited for: a doctor says what is missing instead of waiting for it
 ROOM = 1.0  # GB that the server of an editor with its extensions takes
 GLIBC = (2, 28)  # what the server of VS Code needs, as do those made from it
 LOOK = """df -Pk "$HOME" | tail -n 1 | tr -s ' ' | cut -d' ' -f4
 getconf GNU_LIBC_VERSION 2>/dev/null || echo none
 for each in tar sh; do command -v $each >/dev/null || echo "no $each"; done"""
-_FIX = {
+_FIX = {  # what mends a step whose error has no hint of its own
     "token": "Log in again: gcloud auth login, or the program that wrote this kubeconfig.",
     "port": "Launch with an image that has openssh-server; the launchers start it on port 2222.",
     "banner": "Check which program listens there: a4 exec JOB POD -- ps aux",
     "sftp": "Add `Subsystem sftp internal-sftp` to sshd_config; a4 cp also works without it.",
     "editor": "The editor's server cannot be installed; plain ssh works.",
 }
-"""What mends a step whose error has no hint of its own."""
 
 
 @dataclass(frozen=True, slots=True)

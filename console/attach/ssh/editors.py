@@ -69,7 +69,7 @@ class StepState(StrEnum):
     SKIPPED = "skipped"  # not tried, because a step before it failed
 
 
-STEPS = {
+STEPS = {  # steps of the doctor in their order, and their titles
     "token": "Token",
     "api": "API server",
     "pod": "Pod",
@@ -81,7 +81,6 @@ STEPS = {
     "sftp": "SFTP",
     "editor": "Editor's server",
 }
-"""Steps of the doctor in their order, and their titles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +90,20 @@ class Step:
     seconds: float = 0.0
     found: str = ""  # what was found or went wrong, one sentence
     fix: str = ""  # what to do, one sentence; empty if nothing
-    exit_code: int = 0
-    """Of a command that ends with this step: 3 not allowed, 4 not reached, 1 for other failures."""
+    exit_code: int = 0  # of a command that ends with this step: 3 not allowed, 4 not reached, 1 for other failures
 
     @property
     def title(self) -> str:
         return STEPS[self.name]
 
 
-OF_VSCODE = {
+OF_VSCODE = {  # program, title, the scheme of its links, and the extension that it needs
     "code": ("VS Code", "vscode", "Remote - SSH"),
     "code-insiders": ("VS Code Insiders", "vscode-insiders", "Remote - SSH"),
     "codium": ("VSCodium", "vscodium", "Open Remote - SSH"),
     "cursor": ("Cursor", "cursor", "Remote - SSH"),
     "windsurf": ("Windsurf", "windsurf", "Remote - SSH"),
 }
-"""Program, title, the scheme of its links, and the extension that it needs."""
 ANSWER = 30.0  # seconds an editor's launcher may take; it returns at once and leaves the editor running
 
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from console.kube.raw_connection import RawConnection
 
 
-LOOKS = 60.0
-"""Seconds between two looks at the pod while all is well; a broken connection brings the next forward."""
+LOOKS = 60.0  # seconds between two looks at the pod while all is well; a broken connection brings the next forward
 LOOKS_WAITING = 3.0
 SLEPT = 15.0
 """Seconds by which the clock runs ahead of the time that was awake, after which the machine is taken to have slept."""

@@ -47,8 +47,7 @@ class Tunnel:
     rank: str
     context: str
     server: str
-    state: str
-    """ready: the pod runs; waiting: it does not; ended: for good; lost: the API server cannot be reached."""
+    state: str  # ready: the pod runs; waiting: it does not; ended: for good; lost: the API server cannot be reached
     words: str = ""  # why it waits or has ended
     pod: str = ""
     listeners: tuple[Listener, ...] = ()

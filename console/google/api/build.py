@@ -133,8 +133,7 @@ class BuildEntries:
         self._client = reach.client(LoggingServiceV2AsyncClient)
         self._project, self._number = project, number
         self._since = ""
-        self._seen: set[str] = set()
-        """Names of the entries at the latest moment, which the next look finds again."""
+        self._seen: set[str] = set()  # names of the entries at the latest moment, which the next look finds again
 
     async def more(self) -> AsyncGenerator[BuildLine, None]:
         """Yield lines that were not returned before, oldest first."""

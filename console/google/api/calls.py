@@ -42,8 +42,7 @@ class GoogleSession:
 
     practice_grpc: str = ""  # address of the practice services, "127.0.0.1:4000"; "": the real ones
     practice_http: str = ""  # the same for services without gRPC: "http://127.0.0.1:4001"
-    practice_token: str = field(default="", repr=False)
-    """Lets one into the practice cluster, and to its Google."""
+    practice_token: str = field(default="", repr=False)  # lets one into the practice cluster, and to its Google
     project: str = ""
     credentials: Credentials | None = field(default=None, repr=False)
     _clients: dict[type[Any], Any] = field(default_factory=dict)
@@ -154,8 +153,7 @@ def _renewed(credentials: Any) -> tuple[str, float]:
 
 _REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
 """What the HTTP clients put before the words of the service."""
-_NO_LOGIN = "Getting metadata from plugin failed"
-"""What gRPC says where the login could not be renewed for a call."""
+_NO_LOGIN = "Getting metadata from plugin failed"  # what gRPC says where the login could not be renewed for a call
 _NO_QUOTA_PROJECT = re.compile(
     r"\b764086051850\b|requires a quota project|end user credentials from the Google Cloud SDK"
 )
@@ -166,8 +164,7 @@ _DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
 
 _CHECKS = {"lustre.googleapis.com": "lustre-instance", "file.googleapis.com": "filestore"}
 """Preflight checks that look for a service of their own."""
-_SERVICES = "google-services-enabled"
-"""The check that looks for all others."""
+_SERVICES = "google-services-enabled"  # the check that looks for all others
 
 
 @contextmanager

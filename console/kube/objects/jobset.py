@@ -91,8 +91,7 @@ class JobSet(NamespacedObject, frozen=True):
     deleting_since: float = 0.0
     restarts: int = 0
     max_restarts: int = 0
-    ttl: int | None = None
-    """Seconds after its end in which it is removed (ttlSecondsAfterFinished); None: it stays."""
+    ttl: int | None = None  # seconds after its end in which it is removed (ttlSecondsAfterFinished); None: it stays
     terminal_state: str = ""
     conditions: tuple[Condition, ...] = ()
     groups: tuple[ReplicatedJob, ...] = ()

@@ -38,8 +38,7 @@ class Provisioning(StrEnum):
 
 
 YOUNG = 900.0  # seconds after it was made in which a machine that was never ready is starting
-NOT_REPORTED = "the node has not reported yet"
-"""Why a node is not ready of which no kubelet has said anything."""
+NOT_REPORTED = "the node has not reported yet"  # why a node is not ready of which no kubelet has said anything
 _FIRST_WORD = 120.0  # seconds in which a new kubelet says for the first time that it is not ready
 
 
@@ -63,8 +62,7 @@ class Node(ClusterObject, frozen=True):
     block: str = ""
     subblock: str = ""
     host: str = ""
-    gpus: int = 0
-    """Allocatable nvidia.com/gpu; says nothing of GPUs in use, which come from the requests of pods."""
+    gpus: int = 0  # allocatable nvidia.com/gpu; says nothing of GPUs in use, which come from the requests of pods
     gpu_capacity: int = 0
     ready: bool = False
     not_ready_reason: str = ""  # reason and message of the Ready condition while it is not true
@@ -77,10 +75,8 @@ class Node(ClusterObject, frozen=True):
     fault: str = ""  # label cloud.google.com/fault-behavior: the host was reported as faulty
     fault_by: str = ""  # the program that set that label, as the API server noted it
     fault_since: float = 0.0  # when it did
-    repair: str = ""
-    """Label cloud.google.com/report-and-replace-status: how far the repair of a reported host is."""
-    last_busbw: float | None = None
-    """GB/s, from the health scanner's label (aiinfra/nccl-healthcheck-bandwidth)."""
+    repair: str = ""  # label cloud.google.com/report-and-replace-status: how far the repair of a reported host is
+    last_busbw: float | None = None  # GB/s, from the health scanner's label (aiinfra/nccl-healthcheck-bandwidth)
     scan_result: str = ""  # the health scanner's verdict on NCCL: "pass", "fail", …
     scanned_at: float = 0.0  # when it tested this node last, from its label; 0: not told
     version: str = ""

@@ -121,8 +121,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
         return self.phase
 
 
-Amounts = dict[str, str | int | float]
-"""Resource -> quantity; inside custom resources a quantity may be a bare number."""
+Amounts = dict[str, str | int | float]  # resource -> quantity; inside custom resources a quantity may be a bare number
 
 
 class ResourcesWire(Wire):

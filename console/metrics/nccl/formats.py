@@ -38,12 +38,11 @@ MORE_WORDS = WordSearch(*_BEGINS, *_TYPES)
 _DATE, _TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d:\d\d")
 _SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
 """Number of values -> values of a half, and halves: retyped tables have fewer, per-iteration reports have more."""
-_USUAL = re.compile(
+_USUAL = re.compile(  # a row of today's tables with nothing before or behind it
     r"\s*(\d+)\s+(\d+)\s+([a-z]\w+)\s+([a-z]+)\s+(-?\d+)"
     + 2 * (3 * r"\s+(\d{1,20}(?:\.\d{0,20})?)" + r"\s+(\d+|N/A)")
     + r"\s*"
 )
-"""A row of today's tables with nothing before or behind it."""
 _NUMBER = re.compile(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?")
 _RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")
 """The largest relative error of old tables, which never looks like a count of elements."""

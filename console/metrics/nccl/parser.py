@@ -38,16 +38,14 @@ if TYPE_CHECKING:
 _COMMAND = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
 )
-_ANNOUNCED = (
+_ANNOUNCED = (  # what stands in such a line, which is found ten times as fast; how it says what
     ("-tests", re.compile(r"nccl-tests version ([\w.+-]+)|rccl-tests: Version ([\w.+-]+)"), "version"),
     ("Collective", re.compile(r"Collective test starting: *([\w.-]+)"), "program"),
     ("nThread", re.compile(r"(?:#|^) *nThread\s+\d+\s+nGpus\s+(\d+)"), "settings"),
 )
-"""What stands in such a line, which is found ten times as fast; how it says what."""
-_RANK = re.compile(
+_RANK = re.compile(  # the second way: its "#" was taken for a heading by whoever kept the log
     r"#\s+(?:Rank|Device)\s+(\d+)\s+(?:Group|Pid|on|->)\s|^\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s"
 )
-"""The second way: its "#" was taken for a heading by whoever kept the log."""
 _HEADER = re.compile(r"#?\s*(size|bytes)\s+(?:count|N)\s+type\b")
 _ERRORS = ("error", "res")  # with one of these as its last column
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)\s*(OK|FAILED)?")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MIB, _GIB = 2**20, 2**30
 
-A4_ALL_REDUCE = (
+A4_ALL_REDUCE = (  # bytes and bus bandwidth in GB/s, out-of-place, smallest first
     (8 * _MIB, 100.0),
     (64 * _MIB, 341.0),
     (256 * _MIB, 535.0),
@@ -27,7 +27,6 @@ A4_ALL_REDUCE = (
     (4 * _GIB, 673.8),
     (8 * _GIB, 683.5),
 )
-"""Bytes and bus bandwidth in GB/s, out-of-place, smallest first."""
 REFERENCE_RANKS = 16
 """GPUs of that curve, on two machines; within one machine NVLink alone decides, and the curve says nothing."""
 PASS_LINE = 250.0  # GB/s that two machines have to reach on average over 2 to 8 GiB; a line to pass, not what to expect

@@ -55,7 +55,7 @@ _KINDS = (
     _Kind(r"[0-9]{1,3}(?:,[0-9]{3}){1,3}\.[0-9]{1,9}", ("7,250.5", "31,500.25")),
 )
 _USUAL = _KINDS[:4]
-_RULES: dict[str, Callable[[float], object]] = {
+_RULES: dict[str, Callable[[float], object]] = {  # what a field may be of its number
     "plain": lambda value: value,
     "nonzero": lambda value: value or None,
     "whole": int,
@@ -68,7 +68,6 @@ _RULES: dict[str, Callable[[float], object]] = {
     "billion": lambda value: value * 1e9,
     "ten thousandth": lambda value: value * 1e-4,
 }
-"""What a field may be of its number."""
 
 Read = Callable[[str], "tuple[StepReport, str] | None"]  # what a line says, and who printed it
 

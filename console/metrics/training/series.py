@@ -24,7 +24,7 @@ class StepMetric(NamedTuple):
     speed: bool = False  # a speed: what it is in the first steps after a start says nothing, and is left out
 
 
-METRICS = (
+METRICS = (  # in the order of their weight
     StepMetric("loss", "loss"),
     StepMetric("grad_norm", "grad norm"),
     StepMetric("step_time_s", "step time", "s", speed=True),
@@ -32,7 +32,6 @@ METRICS = (
     StepMetric("lr", "learning rate"),
     StepMetric("tokens_per_s", "tokens/s", "", speed=True),
 )
-"""In the order of their weight."""
 
 
 class ColumnRange(NamedTuple):

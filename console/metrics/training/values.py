@@ -14,10 +14,9 @@ from functools import lru_cache
 
 from console.metrics.training.steps import Step
 
-NUMBER = (
+NUMBER = (  # pattern of a number: thousands commas, exponents, nan and inf in any of their spellings
     r"[-+]?(?:\d[\d,]{0,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|NaN|NAN|inf|INF|Inf)"
 )
-"""Pattern of a number: thousands commas, exponents, nan and inf in any of their spellings."""
 _SHORT = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 _COUNT = re.compile(r"[0-9]{1,15}")
 _DURATION = re.compile(r"[0-9]{1,9}")
@@ -192,7 +191,7 @@ FLOPS = (
     "tflops", "tflops_per_gpu", "tflop/s", "tflops/gpu", "tflop/s/gpu", "model_tflops_per_gpu",
     "interval_hardware_tflops_per_device",
 )  # fmt: skip
-_ROLES = {
+_ROLES = {  # name to the field it is of, and how much other names of that field go before it
     name: (role, rank)
     for role, names in (
         ("grad_norm", NORMS), ("lr", RATES), ("s", TIMES), ("ms", TIMES_MS), ("rate", PER_SECOND), ("tokens", SPEEDS),
@@ -200,18 +199,15 @@ _ROLES = {
     )
     for rank, name in enumerate(names)
 }  # fmt: skip
-"""Name to the field it is of, and how much other names of that field go before it."""
 TAKEN = frozenset({*_ROLES, *UNITS})  # names of what stands in fields of a step, or would
-_NO_STEP = re.compile(
+_NO_STEP = re.compile(  # what makes another figure of a step behind it
     r"(?:.*_)?(?:per|max|min|total|num|warmup|warm|every|each|last|of|until|remaining|skipped|saved?|checkpoint|best|next"
     r"|actor|rollout|env|sampling|decode|prefill|micro|inner|accumulation|tokens?|samples?|val\w*|eval\w*|test)_"
 )
-"""What makes another figure of a step behind it."""
-_NO_LOSS = re.compile(
+_NO_LOSS = re.compile(  # what makes an addition to the loss, or the loss of something else, of a loss beside it
     r"(?:.*[_/.])?(?:aux\w*|z|mtp\w*|load|balanc\w*|router|moe|critic|value|vf|entropy|kl|kd|class|cls|reg\w*|distill\w*|val"
     r"|valid\w*|eval\w*|test|best|min|max|last|prev\w*|old|disc\w*|gen\w*|adv\w*|commit\w*|percept\w*)(?:[_/.].*)?"
 )
-"""What makes an addition to the loss, or the loss of something else, of a loss beside it."""
 
 
 @lru_cache(maxsize=4096)

@@ -12,8 +12,7 @@ from console.patterns import Pattern, compiled
 if TYPE_CHECKING:
     from console.logs.word_search import WordSearch
 
-LONGEST = 2000
-"""Characters of a line that are looked at."""
+LONGEST = 2000  # characters of a line that are looked at
 
 
 class OwnFormat(NamedTuple):

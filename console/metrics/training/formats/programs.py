@@ -198,16 +198,15 @@ def _reader(name: str, pattern: str, first_epoch: int = 0) -> Callable[..., Step
     return read
 
 
-keras = _reader(
+keras = _reader(  # keras: a bar in each epoch, whose number stands on the line before
     "keras",
     rf"\b(?P<at>\d{{1,12}})/(?P<of>\d{{1,15}}) (?:\[[=>.]{{5,80}}\]|[━ ]{{5,80}}).{{1,200}}?"
     rf"(?<![\w_])loss: (?P<loss>{NUMBER})",
     first_epoch=1,
 )
-"""Keras: a bar in each epoch, whose number stands on the line before."""
 _LOSS = rf"(?P<loss>{NUMBER})"
 _IN_EPOCH = r"(?P<at>\d{1,12})/(?P<of>\d{1,15})"
-_READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (
+_READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (  # what has to stand in a line for each
     (
         "iter ",
         _reader(
@@ -270,7 +269,6 @@ _READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (
     ),
     ("Progress on:train", _levanter),
 )
-"""What has to stand in a line for each."""
 
 
 def parse_known_program(text: str) -> StepReport | None:

@@ -38,12 +38,11 @@ _PAIR = re.compile(
     rf"({NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}:\d)([KMGT](?![A-Za-z]))?"
     r"(?:(?: ?/ {0,8}| of )(\d{1,15}))?( ?(?:ms|s)\b(?!/))?"
 )
-_LABELS = re.compile(
+_LABELS = re.compile(  # what loggers put in front of a line: dates, brackets, levels, names
     r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}"
     r"(?:[A-Z]{4,8} \| (?:[\w.-]{1,60} \| )?)?"
     r"(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8} - [\w.]{1,60} - |[A-Z]{4,8}:[\w.]{1,60}:|[A-Z]{4,8}[: ]+)?"
 )
-"""What loggers put in front of a line: dates, brackets, levels, names."""
 _OTHER_DATA = re.compile(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
 _OTHER = ("val", "eval", "test", "best")  # how names begin of what is told of data that is not trained on
 _ESTIMATE = re.compile(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")
