@@ -5,37 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from console.metrics.training import values
 from console.metrics.training.steps import Step
-from console.metrics.training.values import (
-    FLOPS,
-    NORMS,
-    NUMBER,
-    RATES,
-    STEPS,
-    TAKEN,
-    TIMES_MS,
-    StepReport,
-    count,
-    finite_total,
-    inverse,
-    is_broken,
-    loss_of,
-    milli,
-    name_of,
-    number,
-    per_second,
-    plain_name,
-    positive,
-    thousandth,
-    time_source,
-    tokens_source,
-)
 
 _PAIR = re.compile(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"
     r"(?: ?\(([A-Za-z][\w/ .]{0,24})\))?"
     r"(?: {0,6}[:=] {0,8}(?:\{'\w{1,40}': |\[ {0,8})?| {1,8}(?:\[ {0,8})?)"
-    rf"({NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}:\d)([KMGT](?![A-Za-z]))?"
+    rf"({values.NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}:\d)([KMGT](?![A-Za-z]))?"
     r"(?:(?: ?/ {0,8}| of )(\d{1,15}))?( ?(?:ms|s)\b(?!/))?"
 )
 _LABELS = re.compile(  # what loggers put in front of a line: dates, brackets, levels, names
@@ -57,10 +34,10 @@ class LearnedFormat:
     """Recognises the progress line of a program by its keys."""
 
     def __init__(self) -> None:
-        self._once: dict[tuple[str, ...], StepReport] = {}
+        self._once: dict[tuple[str, ...], values.StepReport] = {}
         self._known: set[tuple[str, ...]] = set()
 
-    def read(self, text: str) -> list[StepReport]:
+    def read(self, text: str) -> list[values.StepReport]:
         """The steps in this line, and in the previous one with the same keys, once the format is recognised."""
         keys, found, begins = _parse_line(text)
         if found is None:
@@ -76,17 +53,17 @@ class LearnedFormat:
         self._known.add(keys)
         return [before, found]
 
-    def known(self, text: str) -> list[StepReport]:
+    def known(self, text: str) -> list[values.StepReport]:
         """The step in this line if its keys are recognised; learns nothing."""
         keys, found, _ = _parse_line(text)
         return [found] if found is not None and keys in self._known else []
 
 
-def _parse_line(text: str) -> tuple[tuple[str, ...], StepReport | None, bool]:
+def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, bool]:
     """The keys of a line, its step, and whether the line begins with the step."""
     pairs = _pairs(text)
     keys = tuple(pairs)
-    at, loss = next((key for key in STEPS if key in pairs), None), loss_of(pairs)
+    at, loss = next((key for key in values.STEPS if key in pairs), None), values.loss_of(pairs)
     if at is None or loss is None or _evaluation(text, keys, loss):
         return keys, None, False
     if pairs.get("iter", pairs[at])[0] != pairs[at][0]:
@@ -100,7 +77,7 @@ def _pairs(text: str) -> dict[str, tuple[str, str, str]]:
     if "Epoch(train)" in text:
         text = _IN_EPOCH.sub(r"epoch \1 iter \2", text)
     for key, named, value, short, total, unit in _PAIR.findall(text[:LONGEST]):
-        name = plain_name(key) if "/" in key else name_of(key)
+        name = values.plain_name(key) if "/" in key else values.name_of(key)
         pairs.setdefault(name, (value + short, total, named if named in {"ms", "s"} else unit.strip()))
     return pairs
 
@@ -121,50 +98,55 @@ def _begins_with(step: str, text: str) -> bool:
     return rest.startswith(step)
 
 
-def _build_report(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> StepReport | None:
-    step, total = count(pairs[at][0].replace(",", "")), count(pairs[at][1])
-    value = number(pairs[loss][0])
+def _build_report(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> values.StepReport | None:
+    step, total = values.count(pairs[at][0].replace(",", "")), values.count(pairs[at][1])
+    value = values.number(pairs[loss][0])
     if step is None or value is None:
         return None
 
     def first(names: tuple[str, ...]) -> float | None:
-        return next((number(pairs[name][0]) for name in names if name in pairs), None)
+        return next((values.number(pairs[name][0]) for name in names if name in pairs), None)
 
-    grad_norm = first(NORMS)
+    grad_norm = first(values.NORMS)
     read = Step(
         step=step,
-        total=finite_total(total),
+        total=values.finite_total(total),
         loss=value,
         grad_norm=grad_norm,
-        lr=first(RATES),
+        lr=first(values.RATES),
         step_time_s=_time(pairs, text),
-        tflops_per_gpu=first(FLOPS) or None,
+        tflops_per_gpu=first(values.FLOPS) or None,
         tokens_per_s=_speed(pairs, text),
-        nan=is_broken(value, grad_norm),
+        nan=values.is_broken(value, grad_norm),
         extra={
             name: value
             for name, each in pairs.items()
-            if name not in TAKEN and name not in (at, loss, "eta") and (value := number(each[0])) is not None
+            if name not in values.TAKEN
+            and name not in (at, loss, "eta")
+            and (value := values.number(each[0])) is not None
         },
     )
-    return StepReport("key-value", read, 0)
+    return values.StepReport("key-value", read, 0)
 
 
 def _speed(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
-    source = tokens_source(text, pairs)
+    source = values.tokens_source(text, pairs)
     if isinstance(source, str):
-        return number(pairs[source][0]) or None
-    return positive(source.group(1) + source.group(2)) if source else None
+        return values.number(pairs[source][0]) or None
+    return values.positive(source.group(1) + source.group(2)) if source else None
 
 
 def _time(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
-    source = time_source(text, pairs)
+    source = values.time_source(text, pairs)
     if source is None:
         return None
     if isinstance(source, str):
-        value, short = positive(pairs[source][0]), source in TIMES_MS or "ms" in (source[:2], pairs[source][2])
+        value, short = (
+            values.positive(pairs[source][0]),
+            source in values.TIMES_MS or "ms" in (source[:2], pairs[source][2]),
+        )
     else:
-        value, short = positive(source.group(1)), milli(source)
-    if per_second(source):
-        return inverse(value)
-    return thousandth(value) if short else value
+        value, short = values.positive(source.group(1)), values.milli(source)
+    if values.per_second(source):
+        return values.inverse(value)
+    return values.thousandth(value) if short else value
