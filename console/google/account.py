@@ -100,8 +100,6 @@ class Cloud:
     async def gke(self) -> Gke:
         return await self.client("container", lambda api, login: api.Gke(login))
 
-    # where
-
     async def place(self) -> Place:
         """Project and location of the connected cluster; NotFound without one, or if it is not on GKE."""
         if self._watched is None:
@@ -138,8 +136,6 @@ class Cloud:
                 return Place(each.project, each.location, each.name)
         words = f"Project {named[1]} has no cluster with the address {server}."
         raise NotFound(words, "Name the context gke_PROJECT_LOCATION_NAME.")
-
-    # what there is
 
     async def projects(self) -> AsyncGenerator[Project, None]:
         found: AsyncGenerator[Project, None] = await self.client("projects", lambda api, login: api.projects(login))
@@ -207,8 +203,6 @@ class Cloud:
         if place is not None:
             return await (await self.gke()).cluster(place.project, place.location, place.cluster)
         return (await self.clusters(projects)).find_by_name(name)
-
-    # going there
 
     async def fetch_server_version(self, cluster: GkeCluster, way: str = "") -> str:
         """Connect to a cluster ("dns" or "ip", else whichever answers) and return its Kubernetes version."""

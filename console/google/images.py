@@ -43,8 +43,6 @@ class Images:
         self.poll = POLL
         self._listed: tuple[Image, ...] = ()
 
-    # where
-
     async def where(self, project: str = "", location: str = "") -> tuple[str, str]:
         """Project and region of builds: the given ones, else the connected cluster's."""
         if project and location:
@@ -66,8 +64,6 @@ class Images:
 
     async def _buckets(self, project: str) -> Buckets:
         return await self._cloud.client("cloud_storage", lambda api, login: api.Buckets(login, project))
-
-    # contexts and plans
 
     async def contexts(self) -> tuple[BuildContext, ...]:
         """The build contexts included in this program; needs no cluster."""
@@ -113,8 +109,6 @@ class Images:
         told: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
         filled: Mapping[str, Any] = _without_empty(told)
         return filled
-
-    # builds
 
     async def build(self, plan: BuildPlan) -> Build:
         """Upload the context and start the build; it runs when this returns."""
@@ -202,8 +196,6 @@ class Images:
             over = build.over  # one more look: its last lines came before its end
         await self._record_builds([build])
 
-    # registries
-
     async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
         return await (await self._registries()).repositories(project, location)
 
@@ -243,8 +235,6 @@ class Images:
 
     async def _registries(self) -> Registries:
         return await self._cloud.client("artifact_registry", lambda api, login: api.Registries(login))
-
-    # what the launch form offers
 
     @property
     def _memory(self) -> Path:

@@ -44,8 +44,6 @@ class NodePools:
         self._watched = watched
         self._cloud = cloud
 
-    # looking
-
     async def look(self) -> PoolsSnapshot:
         """Read all pools; what may not be read is listed in the result. Raises if the cluster cannot be read."""
         gke, cluster = await self._cloud.connected()
@@ -96,8 +94,6 @@ class NodePools:
         pools = join_pools(picture.cluster, picture.operations, groups, self._watched.fleet, time.time())
         return replace(picture, pools=pools)
 
-    # doing
-
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
         """Set the number of nodes per zone; returns the operation."""
         self._cloud.check_may(f"resize node pool {pool}")
@@ -134,8 +130,6 @@ class NodePools:
             await asyncio.sleep(SOON if not self._cloud.practice else 0.5)
             operation = await gke.operation(operation.project, operation.location, operation.name)
             yield operation
-
-    # faulty hosts
 
     def why_not_report(self, node: Node) -> str:
         """Why Google would not accept a fault report about this node; empty if it would."""

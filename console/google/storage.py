@@ -265,8 +265,6 @@ class CloudStorage:
             self._buckets[project] = made
         return self._buckets[project]
 
-    # buckets
-
     async def buckets(self, project: str = "") -> tuple[Bucket, ...]:
         """The buckets of the project, nearest to the cluster first."""
         found = await (await self._of(await self.project(project))).listed()
@@ -336,8 +334,6 @@ class CloudStorage:
         seconds, left_out = time.monotonic() - start, (*problems, *fetched.problems)
         return FetchReport(str(place), str(folder), fetched.files, fetched.done, fetched.kept, seconds, left_out)
 
-    # logs of jobs
-
     async def store_logs(self, namespace: str, job: str, place: GcsPlace, *, replace: bool = False) -> StoreReport:
         """Upload the logs of all ranks of a job to a bucket.
 
@@ -361,8 +357,6 @@ class CloudStorage:
             for name in logs.counted:
                 await buckets.send(GcsPlace(place.bucket, place.folder + name), logs.path(name), replace=replace)
             return StoreReport(str(place), tuple(logs.counted.items()))
-
-    # file systems
 
     async def lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
         """Lustre instances of the project, those in the cluster's zones first."""

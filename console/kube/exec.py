@@ -96,8 +96,6 @@ class Process:
             )
         self.code = exit_code(bytes(self._status), self._doing)
 
-    # what the WebSocket calls
-
     def begin(self) -> None:
         self._channel, self._length = -1, 0
 

@@ -137,8 +137,6 @@ class HttpResponse:
             self._wake()
         return None
 
-    # its end
-
     def _ended(self, over: asyncio.Future[pycurl.Curl]) -> None:
         self._timer.cancel()
         self._finished = True
@@ -168,8 +166,6 @@ class HttpResponse:
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-
-    # who reads
 
     async def wait_for_headers(self) -> None:
         while not self._has_begun:

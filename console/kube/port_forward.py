@@ -231,8 +231,6 @@ class Pipe:
         self._receiver = None
         self._socket.close()
 
-    # what the WebSocket calls
-
     def begin(self) -> None:
         self._fresh = True
 

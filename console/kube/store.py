@@ -66,8 +66,6 @@ class Store:
         for event in self._woken:
             event.set()
 
-    # what the watches tell
-
     def set_version(self, kind: str, version: str, note: str = "") -> None:
         """Record the API version in which a kind is served; `note` says which fields are missing."""
         self._notes[kind] = note
@@ -151,8 +149,6 @@ class Store:
         first = "/".join(part for part in (namespace, name) if part) or "one without a name"
         many = f"{len(odd)} of them cannot be read, the first {first}: {why}"
         return f"{note}; {many}" if note else many
-
-    # what is seen
 
     def link(self, kind: str) -> WatchStatus:
         return self._links[kind]

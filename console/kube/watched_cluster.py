@@ -91,8 +91,6 @@ class WatchedCluster:
         """The namespace if commands have to name it; empty for the default namespace."""
         return "" if namespace == self.default_namespace else namespace
 
-    # the connection
-
     async def connect(self, context: str, namespace: str) -> None:
         """Watch this context instead, without waiting for the server. Raises BadKubeconfig."""
         target = self._kubeconfig.target(context)
@@ -278,8 +276,6 @@ class WatchedCluster:
         self._store.end()
         await self._disconnect()
 
-    # the snapshot
-
     def snapshots(self) -> AsyncGenerator[Fleet, None]:
         """Yield the latest snapshot, then new ones at most four times a second, until `close`."""
         return self._store.snapshots()
@@ -317,8 +313,6 @@ class WatchedCluster:
             )
             raise unreachable_error(self.server, f"list {late}", reason, CHECK) from error
         return self.fleet
-
-    # what is done to it
 
     async def cordon(self, node: str, *, on: bool = True) -> None:
         from console.kube import actions

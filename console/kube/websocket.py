@@ -224,8 +224,6 @@ class WebSocket(asyncio.BufferedProtocol):
         if over or self._transport.is_closing():
             self.connection_lost(None)
 
-    # sending
-
     def send(self, *parts: bytes) -> None:
         if not self.closed:
             self._transport.write(frame(BINARY, *parts))
@@ -273,8 +271,6 @@ class WebSocket(asyncio.BufferedProtocol):
         """Drop the connection; in Python 3.11.2 a TLS transport that both sides have closed raises here."""
         with suppress(AttributeError):
             self._transport.abort()
-
-    # the clock
 
     def ping(self) -> None:
         """Send a ping to check that the other side still answers, for example after the machine slept."""
@@ -326,8 +322,6 @@ class WebSocket(asyncio.BufferedProtocol):
         self.waiting = False
         if self._listener and not self.closed:
             self._listener.full(False)
-
-    # what the frames say
 
     def _take(self, data: memoryview) -> None:
         self._heard, self._asked = self._loop.time(), 0.0

@@ -55,8 +55,6 @@ class PlanTexts:
         """What the plan requests from the cluster, for a forecast."""
         return demand_of(self._catalogue.values(plan), plan.namespace)
 
-    # YAML
-
     def write_yaml(self, plan: LaunchPlan, before: str = "") -> str:
         """The plan's changed values as YAML; comments and order of the person's text `before` are kept."""
         values = self._ordered(self._hidden(plan.values))
@@ -203,8 +201,6 @@ class PlanTexts:
                 set_path(hidden, path, items)
         return hidden
 
-    # commands
-
     def command(self, plan: LaunchPlan) -> HelmCommand:
         """The helm command that creates the same release; BadInput for a plan with problems."""
         self._catalogue.require_sound(plan)
@@ -231,8 +227,6 @@ class PlanTexts:
         if self._rendered is None or self._rendered[0] != base:
             self._rendered = base, await self._render(base)
         return diff_manifests(self._rendered[1], after)
-
-    # a pasted values file
 
     def _file(self, recipe: str, root: Node | None) -> Draft:
         tree = plain_value(root, {}) if root else {}
@@ -261,8 +255,6 @@ class PlanTexts:
             return self._catalogue.recipe(word or otherwise).id, []
         except BadInput as error:
             return self._catalogue.recipe(otherwise).id, [Remark("recipe", error.message)]
-
-    # a pasted command
 
     async def _command(self, recipe: str, line: HelmLine) -> Draft:
         paths = [*line.files, *(str(each.value) for each in line.settings if each.file)]
@@ -297,8 +289,6 @@ class PlanTexts:
         out.notes += repeated
         tree = plain_value(root, {}) if root else {}
         return tree if isinstance(tree, Mapping) else None
-
-    # both, pasted
 
     def _translated(self, recipe: str, root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues) -> Draft:
         schema = self._catalogue.schema
@@ -340,8 +330,6 @@ class PlanTexts:
         if isinstance(value, Mapping) and isinstance(before, Mapping):
             value = {**before, **value}
         set_path(values, field.path, value)
-
-    # refusals
 
     def faults(self, plan: LaunchPlan, error: ConsoleError) -> tuple[FieldProblem, ...]:
         """The fields that the error is about; empty if it is about none."""

@@ -121,8 +121,6 @@ class Profiles:
         if await self.default() == name:
             await self.make_default("")
 
-    # files
-
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.yaml"
 

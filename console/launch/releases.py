@@ -110,8 +110,6 @@ class Releases:
         plan = await self.plan(namespace, name)
         return LaunchPlan(plan.recipe, name, namespace, overlay_values(plan.values, changes))
 
-    # upgrade
-
     async def try_upgrade(self, plan: LaunchPlan) -> ReleaseChange:
         """Dry run of an upgrade: what would happen to each object."""
         launcher = self._launcher()
@@ -131,8 +129,6 @@ class Releases:
             values = await launcher.values_kept(plan)
             await launcher.helm.upgrade(launcher.catalogue.chart, values, name=plan.name, namespace=plan.namespace)
         return change
-
-    # rollback
 
     async def revision_before(self, namespace: str, name: str) -> int:
         """The latest earlier revision that was deployed; BadInput if there is none."""

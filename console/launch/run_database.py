@@ -130,8 +130,6 @@ class History:
 
         return await self._run_in_thread(work, 0, writes=True)
 
-    # the file
-
     async def close(self) -> None:
         """Close the file for good; later reads return nothing, and later writes are dropped."""
         await asyncio.to_thread(self._close, True)

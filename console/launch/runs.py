@@ -146,8 +146,6 @@ class Runs:
     def on_context_changed(self) -> None:
         self._open, self._asked, self._alive, self._missed = {}, 0.0, set(), {}
 
-    # what was
-
     async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
         """All recorded runs of all clusters (of a recipe if one is given), newest first."""
         return await self.history.runs(recipe)
@@ -174,8 +172,6 @@ class Runs:
     async def any_open(self) -> bool:
         """Whether a run on this cluster has not ended."""
         return bool(await self._following())
-
-    # what happens
 
     async def launched(self, plan: LaunchPlan) -> RunRecord:
         catalogue, target = self._catalogue(), self._target
@@ -246,8 +242,6 @@ class Runs:
     async def _note(self, namespace: str, name: str, known: dict[str, Any]) -> None:
         for run in await self._following((namespace, name)):
             await self._write(run, replace(run, **known))
-
-    # the keeper
 
     async def keep(self) -> None:
         """Complete the records of open runs at intervals, until cancelled."""

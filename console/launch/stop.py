@@ -119,8 +119,6 @@ class Stopping:
     async def _has_release(self, namespace: str, name: str) -> bool:
         return bool(name) and any(each.name == name for each in await self._launcher().releases(namespace))
 
-    # what is left of others
-
     async def leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
         """Orphaned resources (an empty namespace means all), and the kinds that may not be listed."""
         found, hidden = await list_chart_objects(self._cluster.current_connection.client, namespace)

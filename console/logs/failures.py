@@ -147,8 +147,6 @@ class FailureParser:
     def _waiting(self) -> bool:
         return bool(self._reports or self._raising)
 
-    # lines
-
     def _line(self, raw: bytes, at: int) -> None:
         text = raw.decode("utf-8", "replace")
         label, bare = label_of(text)
@@ -203,8 +201,6 @@ class FailureParser:
             self._found[key] = failure
         else:
             self.more += 1
-
-    # reports of several lines
 
     def _reported(self, label: str, text: str, at: int) -> bool:
         """Add the line to the open report; returns whether it belongs to it."""

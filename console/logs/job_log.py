@@ -166,8 +166,6 @@ class JobLog:
         self.closed = False
         self.readers = 0  # how many share it
 
-    # life
-
     def start(self) -> None:
         self._tasks = [asyncio.create_task(each) for each in (self._keep_all(), self._ask_again(), self._write())]
 
@@ -185,8 +183,6 @@ class JobLog:
                 with self.kept.refusals():  # one without an end would be read anew each time
                     await asyncio.to_thread(each.part.drop)
         await self.kept.close()
-
-    # what is followed
 
     async def _keep_all(self) -> None:
         async with aclosing(self._cluster.snapshots()) as pictures:
@@ -297,8 +293,6 @@ class JobLog:
         followed.part.open = b""
         self._tell(followed.part)
 
-    # the disk
-
     async def _write(self) -> None:
         while True:
             await asyncio.sleep(WRITE_EVERY)
@@ -311,8 +305,6 @@ class JobLog:
             with self.kept.refusals():
                 await followed.mark_truncated()
         return await self.kept.write(self.parts)
-
-    # who reads
 
     def _tell(self, *parts: LogSegment) -> None:
         for news in self._listeners:

@@ -150,8 +150,6 @@ class MergedText(Text):
         shown = text if len(text) <= WIDEST else text[:WIDEST] + CUT
         return TextRow(shown.decode("utf-8", "replace"), moment, self._label(self._parts[index]))
 
-    # filter and search
-
     def seek(self, pattern: re.Pattern[bytes] | None) -> None:
         self._pattern, self._matches_of = pattern, {}
 

@@ -70,8 +70,6 @@ class LogSegment:
         """(attempt, rank, container, pod uid)."""
         return self.attempt, self.rank, self.container, self.uid
 
-    # where it begins
-
     @property
     def _note(self) -> Path | None:
         """The marker file that records that older lines are missing."""
@@ -93,8 +91,6 @@ class LogSegment:
         again = LogSegment.read(self.file, self.rank)
         self.times, self._starts, self._size = again.times, again._starts, again._size
         self._written, self.opened_with = again._written, 0
-
-    # lines come
 
     def append(self, lines: Sequence[Stamped]) -> None:
         """Append lines, each starting with its timestamp."""
@@ -122,8 +118,6 @@ class LogSegment:
         unwritten = max(0, first + gone - self._written) if self.file is not None else gone
         self.lost += unwritten
         self._written = max(self._written, first + gone)
-
-    # and go to the disk
 
     @property
     def pending(self) -> bool:
@@ -158,8 +152,6 @@ class LogSegment:
             for file in (self.file, self._note):
                 if file is not None:
                     file.unlink(missing_ok=True)
-
-    # lines are read
 
     @classmethod
     def read(cls, file: Path, rank: int, *, attempt: int = 0, container: str = "", uid: str = "") -> LogSegment:

@@ -135,8 +135,6 @@ class JobLogStore:
             while some := b"".join(islice(fresh, TAIL)):
                 append_to(common, some)
 
-    # endings
-
     def record_failure(self, ending: RankFailure) -> None:
         """Store the failure of a rank, if this console is the folder's writer."""
         if not self.private:

@@ -198,8 +198,6 @@ class FileText(Text):
         del self._before[self._counted // BLOCK + 1 :]
         self._count(1 << 22)
 
-    # lines
-
     def _count(self, most: int) -> None:
         stop = min(self._size, self._counted + most)
         while self._counted < stop:
@@ -244,8 +242,6 @@ class FileText(Text):
             rows.append(TextRow(raw[:WIDEST].decode("utf-8", "replace")))
             at = following
         return rows
-
-    # filter and search
 
     def advance(self) -> bool:
         if self._counted < self._size:

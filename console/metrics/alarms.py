@@ -144,8 +144,6 @@ class Alarms:
             self._thresholds = config_in_force().config.alarms
         return self._thresholds
 
-    # for the whole session
-
     def watch_job(self, namespace: str, name: str) -> None:
         key = namespace, name
         if key in self._kept and not self._kept[key][1].done():
@@ -193,8 +191,6 @@ class Alarms:
         fresh = [alarm for alarm in self.latest if alarm.time > self._told]
         self._told = max([self._told, *(alarm.time for alarm in fresh)])
         return fresh[::-1]
-
-    # of all running jobs
 
     def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
         """Watch a namespace's running jobs (all if empty), unless only opened ones are wanted and not `always`."""
@@ -246,8 +242,6 @@ class Alarms:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._patrol is not None:
             await self._patrol.close()
-
-    # one job
 
     @asynccontextmanager
     async def job(self, namespace: str, name: str, thresholds: Thresholds | None = None) -> AsyncIterator[JobMonitor]:

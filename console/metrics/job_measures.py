@@ -187,8 +187,6 @@ class JobMeasures:
         if self._reads_until == inf:
             self._reads_until = time.time() + CATCHES_UP
 
-    # who looks
-
     def notify(self) -> None:
         for event in self._woken:
             event.set()
@@ -210,8 +208,6 @@ class JobMeasures:
             self._woken.discard(event)
         if self.trouble is not None:
             raise self.trouble
-
-    # who listens
 
     @contextmanager
     def subscribe_lines(self, listener: Listener) -> Iterator[None]:
@@ -239,8 +235,6 @@ class JobMeasures:
     def keep_line(self, now: float, printed: float, text: str) -> None:
         """Store a line for later listeners and for `last_lines`."""
         self._latest.append((now, text[:MAX_KEPT], printed))
-
-    # it grows
 
     def forget(self) -> None:
         """Drop all measurements, because another job of the same name begins."""

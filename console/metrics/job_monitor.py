@@ -217,8 +217,6 @@ class JobMonitor:
         except ConsoleError as error:
             self._uninspected = error.message.rstrip("."), time.time()
 
-    # all its pods
-
     async def follow_all(self) -> None:
         """Read the whole log, shared with other readers, until the job has ended; `trouble` is set on failure."""
         try:
@@ -265,8 +263,6 @@ class JobMonitor:
                     board = await gpus.read_once(*self.key)
                 self.faults = faults(board)
             await asyncio.sleep(every)
-
-    # a log or two
 
     def poll(self, streams: int) -> bool:
         """Evaluate the alarms, following at most `streams` logs; returns whether the job still runs."""

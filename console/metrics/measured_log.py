@@ -215,8 +215,6 @@ class LogReader:
         self._sync(self._time)
         self._tell_tests()
 
-    # tables
-
     def _take_tables(self, lines: Sequence[RankLine]) -> bool:
         groups: dict[tuple[int, int, str, str], list[RankLine]] = {}
         for line in lines:
@@ -240,8 +238,6 @@ class LogReader:
         # A test that another rank printed too, or of which another rank tells only that it failed.
         whole = [each for each in every if each.test.rows] or every
         self._measures.tests = tuple(whole)
-
-    # training
 
     def _take_line(self, line: RankLine, number: int) -> bool:
         before = self._training.unreadable

@@ -185,8 +185,6 @@ class Measures:
         watcher = self.light.get(key)
         return watcher.measures if watcher is not None and watcher.heard else None
 
-    # one job
-
     @asynccontextmanager
     async def job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
         """A job's measures, shared and kept up to date until its last reader leaves; `once`: as of now."""
@@ -320,8 +318,6 @@ class Measures:
         measures.endings_seen = about
         return measures.ended_badly([*await log.kept.failures(), *seen])
 
-    # earlier runs of the same recipe
-
     async def earlier(self, measures: JobMeasures, most: int = EARLIER) -> list[tuple[str, TrainingRun]]:
         """Earlier runs of the same recipe with available logs, newest first: (name, run)."""
         from console.logs.store import stored_jobs
@@ -348,8 +344,6 @@ class Measures:
                     found.append((key[1], other.track))
         return found
 
-    # one that is over
-
     async def from_stored_log(self, namespace: str, name: str, uid: str) -> StoredLog | None:
         """The measurements and lines in a JobSet's stored log; None if nothing is stored."""
         from console.logs.job_log import ChangeSubscription, LogCursor
@@ -375,8 +369,6 @@ class Measures:
         await self.test_history.read()
         measures.tests = tuple(each for each in self.test_history.tests if each.uid == uid) or measures.tests
         return StoredLog(measures, parts)
-
-    # life
 
     def on_context_changed(self) -> None:
         self.glancing.forget()

@@ -85,8 +85,6 @@ class CheckContext:
                 self.looks.append(Observation(at, what, outcome, round(time.monotonic() - started, 3)))
         return answer
 
-    # Kubernetes
-
     async def get(self, path: str, type_: type[_T], **params: str) -> _T:
         """Fetch an object or list from the API server; NotFound, NotAllowed and other Refused."""
         what = path + ("?" + "&".join(f"{key}={value}" for key, value in params.items()) if params else "")
@@ -135,8 +133,6 @@ class CheckContext:
             return fleet
 
         return await self.ask(KUBERNETES, f"watch of {', '.join(kinds)}", question)
-
-    # Google
 
     async def place(self) -> Place:
         return await self.ask(GOOGLE, "where the cluster lies", self.cluster.google.cloud.place)

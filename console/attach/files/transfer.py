@@ -98,8 +98,6 @@ class Fetch(_Copy):
             await self._file(entries[0], spot.path, final)
         return self._report(source, str(final), entries)
 
-    # one file
-
     async def _file(self, entry: FileEntry, path: str, final: Path) -> None:
         """Copy one file, resuming an earlier try; it gets its final name after its checksum is verified."""
         for second in (False, True):
@@ -152,8 +150,6 @@ class Fetch(_Copy):
 
         await self._meter.retry_while_progressing(path, attempt)
         return shrunk
-
-    # a folder
 
     async def _folder(self, top: str, final: Path) -> list[FileEntry]:
         entries, self._problems[:] = await self._files.tree(top)
@@ -301,8 +297,6 @@ class Send(_Copy):
                 "Free some space there, or choose another folder.",
             )
 
-    # one file
-
     async def _file(self, entry: FileEntry, source: Path, final: str) -> None:
         """Copy one file, resuming an earlier try; it gets its final name after its checksum is verified."""
         folder, name = posixpath.split(final)
@@ -352,8 +346,6 @@ class Send(_Copy):
                     self._meter.sent(len(data))
             finally:
                 file.close()
-
-    # a folder
 
     async def _folder(self, source: Path, final: str, spot: PathInfo) -> list[FileEntry]:
         entries, self._problems[:] = await asyncio.to_thread(local.tree, source)

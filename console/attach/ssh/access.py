@@ -176,8 +176,6 @@ class SshAccess:
 
         return PortForwarder(self._watched.current_connection.client.login)
 
-    # hosts
-
     async def plan(
         self, namespace: str, job: str, rank: int, *, identity: Path | None = None, wait: float = WAIT,
         say: Callable[[str], None] = lambda words: None,
@@ -289,8 +287,6 @@ class SshAccess:
             return tuple(each.host(rank) for each in gone for rank in range(each.ranks))
 
         return await asyncio.to_thread(remove)
-
-    # editors and the doctor
 
     async def editors(self, host: SshHost, folder: str = "") -> tuple[Editor, ...]:
         """Editors that can open the pod, installed ones first; `folder` replaces the working folder."""

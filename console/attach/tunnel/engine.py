@@ -108,8 +108,6 @@ class LocalForward:
             splice.close()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # listening
-
     async def _listen(self, wanted: PortPair) -> None:
         choices = [wanted.local]
         if not wanted.local:  # last time's, else the same number, else any
@@ -176,8 +174,6 @@ class LocalForward:
             self._splices.discard(splice)
             door.open -= 1
             self.tell(self.tunnel)
-
-    # how it is
 
     def _become(self, state: str, words: str = "") -> None:
         if (state, words) != (self._tunnel.state, self._tunnel.words):

@@ -75,8 +75,6 @@ class Relay:
                 transport.close()
         self._over()
 
-    # the local side
-
     def read(self, data: bytes) -> None:
         if self._pipe and not self._pipe.closed:
             self._pipe.write(data)
@@ -93,8 +91,6 @@ class Relay:
 
     def lost(self) -> None:
         self._over()
-
-    # the pod's side
 
     def data(self, data: bytes) -> None:
         if self._sink and not self._sink.is_closing():

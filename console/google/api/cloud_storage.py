@@ -66,8 +66,6 @@ class Buckets:
         if made is not None:
             await asyncio.to_thread(made.close)
 
-    # buckets
-
     async def listed(self) -> tuple[Bucket, ...]:
         def call(client: Any) -> list[Bucket]:
             return [_bucket(each) for each in client.list_buckets(page_size=PAGE, timeout=PATIENCE, retry=RETRY)]
@@ -108,8 +106,6 @@ class Buckets:
             return any(each.name == name for each in found)
 
         return await self.asked(f"list the buckets of {self.project}", call)
-
-    # objects
 
     async def folder(self, place: GcsPlace, most: int = 5 * PAGE) -> tuple[list[StoredObject], bool]:
         """The contents of one folder, and whether there is more than `most`."""

@@ -137,8 +137,6 @@ class ProcessOutput:
         self._open.append(run)
         return run
 
-    # rows
-
     def _table(self, text: str) -> GrowingTest | None:
         units = self._open[0].units if self._open else _TODAYS
         found = parse_row(text, units)
@@ -188,8 +186,6 @@ class ProcessOutput:
             if row.size > last or (alone and row.size == last):
                 return run
         return self._open[0] if self._open else self._new()
-
-    # comments
 
     def _words(self, text: str) -> GrowingTest | None:
         for word, pattern, what in _ANNOUNCED:

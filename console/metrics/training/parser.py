@@ -224,8 +224,6 @@ class TrainingParser:
         """Whether a report of several lines is incomplete."""
         return bool(self._parts or self._metrics or self._block or self._wrapped)
 
-    # lines
-
     def _line(self, raw: bytes) -> None:
         self._text(strip_terminal_codes(raw), raw)
 
@@ -362,8 +360,6 @@ class TrainingParser:
 
         self._layout = find_layout(raw.decode("utf-8", "replace"), again) or self._layout
 
-    # beside the steps
-
     def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
         if bar := drawn_bar(text):
@@ -387,8 +383,6 @@ class TrainingParser:
             self._changed.append(run)
         else:
             self._timed = timed
-
-    # steps
 
     def _take(self, found: StepReport, label: str) -> None:
         if found.format == "deepspeed":

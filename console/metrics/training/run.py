@@ -212,8 +212,6 @@ class TrainingRun:
         self._pauses = Pauses()
         self._paced_from = ENOUGH  # place of the first step before which a pause counts: none do after a start
 
-    # its steps
-
     def __len__(self) -> int:
         return len(self.numbers)
 
@@ -292,8 +290,6 @@ class TrainingRun:
         near = [each for each in (at - 1, at) if 0 <= each < len(axis)]
         return min(near, key=lambda each: abs(axis[each] - where), default=None)
 
-    # it grows
-
     def sync(self, steps: Sequence[Step], time: float, printed: Sequence[float] = (), *, rewound: bool = False) -> int:
         """Copy the changed part of the steps; returns its first index.
 
@@ -356,8 +352,6 @@ class TrainingRun:
             )
             for each in first.values()
         )
-
-    # what is known
 
     def events(self) -> list[RunEvent]:
         """All events in order of time; those with a time only are placed at the step of that time."""

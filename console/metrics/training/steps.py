@@ -283,8 +283,6 @@ class Steps(Sequence[Step]):
         )
         return packed + sum(others)
 
-    # it grows
-
     def append(self, step: Step) -> None:
         self._tail.append(step)
         if len(self._tail) >= 2 * _PACKED:
