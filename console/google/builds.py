@@ -70,8 +70,7 @@ class BuildContext:
     defaults: Mapping[str, str]  # substitutions that its build description has values for
     wanted: tuple[str, ...]  # all substitutions that it uses
     dockerfile: str = ""  # the file in it that was named; empty: as its build description says
-    images: tuple[str, ...] = ()
-    """What its build description says that it makes, substitutions as they are written there."""
+    images: tuple[str, ...] = ()  # what its build description makes, substitutions unresolved
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,8 +111,7 @@ class GkeCluster:
     subnetwork: str
     created: float
     workload_pool: str  # "PROJECT.svc.id.goog" where Workload Identity Federation is on
-    addons: frozenset[str]
-    """Those that are on: gcsFuse, filestore, lustre, lustreLegacyPort, dcgm, multiNetworking, dataplaneV2."""
+    addons: frozenset[str]  # that are on: gcsFuse, filestore, lustre, lustreLegacyPort, dcgm, multiNetworking, …
     maintenance: str  # when maintenance may happen, in words; empty: any time
     pools: tuple[GkePool, ...]
 

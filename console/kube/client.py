@@ -24,16 +24,13 @@ if TYPE_CHECKING:
 Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
 ANSWER = 60.0  # seconds of silence after which a plain request is given up
-PATIENCE = 8.0
-"""Longest Retry-After, in seconds, that a request waits for by itself; beyond that the caller hears of it."""
+PATIENCE = 8.0  # longest Retry-After, in seconds, that a request waits for by itself
 TRIES = 4
 MOST = 32 << 20  # bytes of one answer that are read: a page of 500 objects of 64 KiB each
 DRIP, DRIPS_FOR = 1 << 10, 5.0  # bytes that are too few in so many seconds once an answer has begun
 MAX_PIECES = 1 << 12  # in which an answer is kept before they are joined: each costs memory, however small it is
-LARGE = 1 << 20
-"""Bytes of an answer beyond which it is read alone: a server may answer every list at once without an end."""
-REST, BETWEEN_RESTS = 0.15, 0.05
-"""Seconds for which streams wait for a key to be answered, and at least go on between two such rests."""
+LARGE = 1 << 20  # bytes of an answer beyond which it is read alone: a server may answer without an end
+REST, BETWEEN_RESTS = 0.15, 0.05  # seconds for which streams wait for a key, and go on between rests
 _TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 _JSON = "application/json"
 

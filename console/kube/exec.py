@@ -31,15 +31,12 @@ STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 LONGEST_ANSWER = 1 << 20  # bytes that a command which is asked something short may print
 ANSWER_LIMIT = 7.0  # seconds that such a command may be silent
 TOGETHER = 50  # pieces of an output that are passed on before others get their turn
-BEGUN = "echo >&2; "
-"""The first words of a script of ours: an empty line on standard error tells that a shell has begun, however long the
-rest takes."""
+BEGUN = "echo >&2; "  # the first words of a script: an empty line on stderr tells that a shell has begun
 BEGINS = 6.0  # seconds until that line has come
 FLOW = 6.0  # seconds from the first byte of such an answer to its last: it is printed at once
 
 MAX_OF_MESSAGE = 4 << 20  # bytes of one message; API servers send 32 KiB at a time
-HELD, MAX_PIECES = 1 << 18, 1 << 12
-"""Bytes, and pieces, of output that wait for who takes them, beyond which the command is kept waiting."""
+HELD, MAX_PIECES = 1 << 18, 1 << 12  # bytes, and pieces, of output beyond which the command is kept waiting
 
 Output = Callable[[int, bytes], None]  # called with 1 (output) or 2 (errors) and the bytes
 

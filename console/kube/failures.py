@@ -61,11 +61,10 @@ _FORBIDDEN = re.compile(
 )
 
 
-_NOT_RUNNING = re.compile(
+_NOT_RUNNING = re.compile(  # what a kubelet says of a container in which nothing can be done, with status 500
     r'container not found(?: \("(?P<name>[^"]+)"\))?|cannot exec in a (?:stopped|deleted)|no running task found'
     r"|container .{0,120} is not (?:running|created or running)|not in running state"
 )
-"""What a kubelet says of a container in which nothing can be done; it answers 500, as if the server were ill."""
 
 
 def read_status(body: bytes) -> StatusWire:

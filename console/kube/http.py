@@ -95,8 +95,7 @@ class HttpResponse:
         self._timer = self._loop.call_at(self._heard + silence, self._check_silence)
         self._has_begun = False
         self._over: asyncio.Future[pycurl.Curl] | None = None
-        self._finished = False
-        """Whether it has ended, and `_error` says how. `_over` is done a turn of the loop earlier."""
+        self._finished = False  # whether it has ended; `_error` says how, and `_over` is done a turn earlier
         self._error: BaseException | None = None
         self._to: Callable[[bytes], None] | None = None
         self._failed = False  # whether whom the bytes are poured into has failed
@@ -235,10 +234,7 @@ class HttpResponse:
         self._end()
 
 
-STREAMS = 16
-"""Answers over one connection. For whatever comes on a connection libcurl looks at all of its answers, so a hundred (as
-many as API servers allow) cost a third more processor time where each has something at another moment.
-"""
+STREAMS = 16  # answers over one connection; a hundred cost libcurl a third more processor time
 AGENT = "a4"
 CONNECT = 10.0  # seconds until a connection has to stand
 FIRST = 1.0  # seconds for which others wait for the answer to the first request before they ask by themselves
@@ -269,10 +265,8 @@ class HttpConnections:
     def __init__(self, login: Login) -> None:
         self.login = login
         self._connections = _connections()
-        self._retired: list[pycurl.AsyncCurlMulti] = []
-        """Connections that answer nothing any more, with what still waits on them."""
-        self._shares = None if login.server.startswith("https:") else False
-        """Whether the server has HTTP/2; None: that is to be asked (again)."""
+        self._retired: list[pycurl.AsyncCurlMulti] = []  # dead connections, with what still waits on them
+        self._shares = None if login.server.startswith("https:") else False  # whether it has HTTP/2; None: ask (again)
         self._first: asyncio.Future[None] | None = None  # done when the first request has its answer, which shows that
         self._probe: asyncio.Task[bool] | None = None  # asks that
         self._reached = asyncio.Event()  # whether the server answered when it was asked last

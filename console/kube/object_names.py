@@ -31,8 +31,7 @@ _PATHS = {
 }
 _ONLY_NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """What a list is asked for as: 500 whole pods are 5 MB."""
-_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
-"""What Kubernetes allows; the shell gets nothing else, whatever a server says."""
+_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")  # what Kubernetes allows; the shell gets nothing else
 
 
 class _Meta(Wire):

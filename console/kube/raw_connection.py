@@ -50,8 +50,7 @@ class RawConnection:
         self._base = urlsplit(login.server)
         self._reader, self._writer = reader, writer
         self._taken = False
-        self.refused: dict[str, str] = {}
-        """The credentials of the last request, by which `login.renew` knows what is out of date."""
+        self.refused: dict[str, str] = {}  # credentials of the last request, for `login.renew`
 
     async def get(self, path: str, *more: str, accept: str = "application/json") -> list[RawResponse]:
         """Send several GETs at once and return their responses in order; raises OSError and its subclasses."""

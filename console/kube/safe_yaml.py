@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 DEEPEST = 40  # levels of lists and maps within each other: far more than anything we read needs
-_DEEP_IN_C = 400
-"""Levels that libyaml takes on the smallest stack: it calls itself for each, and ends the process on too many."""
+_DEEP_IN_C = 400  # levels that libyaml takes on the smallest stack; it ends the process on too many
 _INDENTED = re.compile(rf"^[ \-?]{{{_DEEP_IN_C // 2}}}", re.MULTILINE)
 
 

@@ -61,8 +61,7 @@ class Fleet:
     topologies: Mapping[Key, Topology] = field(default_factory=dict)
     cohorts: Mapping[Key, Cohort] = field(default_factory=dict)
     checks: Mapping[Key, AdmissionCheck] = field(default_factory=dict)
-    links: Mapping[str, WatchStatus] = field(default_factory=dict)
-    """Freshness by the kind's plural name: "nodes", "pods", "events", "jobsets", "jobs", "clusterqueues", …"""
+    links: Mapping[str, WatchStatus] = field(default_factory=dict)  # by the kind's plural name
 
     @cached_property
     def pods_by_node(self) -> Mapping[str, list[Pod]]:

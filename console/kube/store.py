@@ -12,13 +12,9 @@ from msgspec.structs import replace
 from console.kube.snapshot import Fleet, Key, WatchState, WatchStatus
 
 PAUSE = 0.25  # seconds between two snapshots
-GROWTH, LONGEST_PAUSE = 1.2, 1.0
-"""How much longer than when it was last shown a list under way is shown again, or after how many seconds: a snapshot of
-100,000 objects, and the table that is drawn of it, cost more than reading the next page.
-"""
+GROWTH, LONGEST_PAUSE = 1.2, 1.0  # how much longer, or later, a growing list is shown again: showing it is dear
 
-MOST_EVENTS = 40_000
-"""Events that are kept, the latest: the API server forgets them after an hour, however many there are."""
+MOST_EVENTS = 40_000  # events that are kept, the latest
 
 FIELDS: Mapping[str, str] = {  # plural name of a kind -> its field in Fleet
     "nodes": "nodes",

@@ -68,8 +68,7 @@ class User(Masked):
     password: str | None = None
     exec: dict[str, Any] | None = None
     auth_provider: dict[str, Any] | None = None
-    source: Callable[[], Awaitable[tuple[str, float]]] | None = None
-    """Gives a bearer token and when it ends (seconds since the epoch); asked again before that."""
+    source: Callable[[], Awaitable[tuple[str, float]]] | None = None  # gives a bearer token and its end
 
 
 class Target(Masked):
@@ -82,8 +81,7 @@ class Target(Masked):
     user: User
 
 
-PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
-"""Of proxies by their scheme, where none is named. As for kubectl, either kind of SOCKS proxy resolves names itself."""
+PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}  # default ports of proxies
 _PORTS = {"http": 80, "https": 443}
 
 

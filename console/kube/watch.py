@@ -36,8 +36,7 @@ PAGE = 500
 TURNS = 3  # of the event loop, in which a request leaves
 BATCH = 100  # models made between two turns of the event loop
 SILENCE = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
-LASTS = (240, 480)
-"""Between how many and how many seconds the server is asked to end a watch, so that not all end at once."""
+LASTS = (240, 480)  # least and most seconds after which the server is asked to end a watch
 
 
 class FirstListPage(Struct, Generic[M], frozen=True):
@@ -109,14 +108,9 @@ class _EndedAtOnce(Unreachable):
 
 
 MAX_OBJECTS = 200_000
-MAX_OF_LIST = 4 << 30
-"""Objects and bytes of a list beyond which it is given up: a cluster has 150,000 pods of some 10 kB at most."""
-UNCOUNTED = 100
-"""Pages of a list that does not say how many objects are to come. Every server since Kubernetes 1.15 says it where
-all objects of a kind are listed.
-"""
-SHORT = 5000
-"""Objects by which a list may turn out longer than its first page said: some count those that came since, too."""
+MAX_OF_LIST = 4 << 30  # bytes of a list beyond which it is given up; 150,000 pods have some 10 kB each
+UNCOUNTED = 100  # pages of a list without a count, which every server since Kubernetes 1.15 tells
+SHORT = 5000  # objects by which a list may be longer than its first page said
 DRAWN, BURST = 3.0, 0.25
 """How much longer a watch rests than what is only read, as each change is work for pictures and tables, too; and after
 how many seconds of work changes are taken to have no end, as 4,000 of pods at once. Then, and while keys are likely, a

@@ -42,8 +42,7 @@ class WatchedCluster:
         self.server_version = ""
         self._kubeconfig = kubeconfig
         self._kinds = tuple(kinds)
-        self._brief = brief
-        """Whether each kind is listed and, until `keep_watching`, not followed, and nothing else is asked unasked."""
+        self._brief = brief  # whether kinds are only listed until `keep_watching`
         self._goes_on = asyncio.Event()
         self._store = Store(self._kinds)
         self._connection: Connection | None = None
@@ -52,12 +51,10 @@ class WatchedCluster:
         self._in_one_namespace: set[str] = set()
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
         self._me = ""
-        self.answered = asyncio.Event()
-        """Set once the server has told its version; a session that is brief does not ask for it."""
+        self.answered = asyncio.Event()  # set once the server has told its version
         self.beside: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
         """By name: what goes on beside the watches, begun anew with every connection and ended with it."""
-        self.when_left: list[Callable[[], None]] = []
-        """Told when the cluster is another one from here on, so that what was remembered of the last one is void."""
+        self.when_left: list[Callable[[], None]] = []  # told when the cluster becomes another one
 
     @staticmethod
     def prepare() -> ModuleType:

@@ -34,8 +34,7 @@ class FrameReader:
 
     def __init__(self, sink: FrameSink) -> None:
         self._sink = sink
-        self._head = bytearray()
-        """The beginning of a frame's header, while it is not whole; a control frame is collected here too."""
+        self._head = bytearray()  # the beginning of a frame's header, or of a control frame
         self._left = 0  # bytes of the data frame under way that are still to come
 
     def feed(self, data: memoryview) -> None:
@@ -160,8 +159,7 @@ def close_reason(body: bytes) -> tuple[int, str]:
     return struct.unpack_from(">H", body)[0], body[2:_LARGEST_CONTROL].decode(errors="replace")
 
 
-KEEP_ALIVE = 20.0
-"""Seconds of silence after which the other side is asked whether it is there; proxies on the way cut idle lines."""
+KEEP_ALIVE = 20.0  # seconds of silence after which the other side is pinged; proxies cut idle lines
 PATIENCE = 10.0  # seconds it has for the answer
 FAREWELL = 1.0  # seconds the server has to answer a goodbye
 _ROOM = 1 << 18

@@ -140,8 +140,7 @@ class File:
 @dataclass(slots=True)
 class TranslatedValues:
     recipe: str = ""
-    values: list[tuple[str, Any]] = field(default_factory=list)
-    """Path and value, not yet read as the field's kind; later ones win."""
+    values: list[tuple[str, Any]] = field(default_factory=list)  # path and raw value; later ones win
     left_out: list[Remark] = field(default_factory=list)
     notes: list[Remark] = field(default_factory=list)
 

@@ -240,8 +240,7 @@ class HelmLine:
     labels: str = ""
     files: list[str] = field(default_factory=list)  # values files, in order
     settings: list[HelmSetting] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    """Variables in the name, the namespace or a file's path that nobody has set."""
+    unknown: list[str] = field(default_factory=list)  # variables in name, namespace or paths that nobody has set
     others: int = 0  # further helm commands in the text
 
 

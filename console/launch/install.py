@@ -127,8 +127,7 @@ def field_meant(message: str, fields: Sequence[Field]) -> str:
 
 
 CHART = "a4"
-LONGEST_NAME = 43
-"""Characters of a release name: pods are named NAME-workload-0-INDEX-xxxxx, and 63 is the most a name may have."""
+LONGEST_NAME = 43  # of a release: pods are named NAME-workload-0-INDEX-xxxxx, of at most 63 characters
 _COMMON = ("run.sh", "prepare.sh", "pods.sh", "steps.sh")  # launchers that every recipe has beside its own
 
 

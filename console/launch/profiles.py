@@ -53,8 +53,7 @@ def usual_folder() -> Path:
 class Profile:
     name: str
     values: Mapping[str, Value]  # nested; only what can be used
-    places: Mapping[str, str] = field(default_factory=dict)
-    """Of `PLACES`, those that are no values of the chart: project, region, cluster, registry, bucket."""
+    places: Mapping[str, str] = field(default_factory=dict)  # of `PLACES`, those that are no values of the chart
     problems: tuple[FieldProblem, ...] = ()  # keys that no recipe has, and values that may not stand in a profile
 
 

@@ -47,9 +47,7 @@ class Field:
     kind: FieldKind
     default: Value  # the recipe's own default, where it has one; else the chart's
     choices: tuple[str, ...] = ()  # all words allowed, for CHOICE
-    choices_from: str = ""
-    """Objects of the cluster to offer: localqueues, nodes, pvcs, secrets, serviceaccounts, images, topologylevels,
-    accelerators, priorityclasses; empty: none. Other text is allowed too."""
+    choices_from: str = ""  # kind of objects to offer, such as localqueues or images; other text is allowed too
     unit: str = ""
     pattern: str = ""
     rule: str = ""  # what a value must be, continuing "GPUs ...": "must be 1 to 8, or a multiple of 8"
@@ -65,8 +63,7 @@ class Field:
 class FieldProblem:
     path: str  # a field's path, "name" or "namespace"; empty: the values as a whole
     message: str  # one sentence
-    keys: tuple[str | int, ...] = dataclass_field(default=(), compare=False)
-    """The way on into the field's value to where the fault lies: ("NCCL_DEBUG",), or (2, "key") of the third row."""
+    keys: tuple[str | int, ...] = dataclass_field(default=(), compare=False)  # from the field's value on to the fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +236,8 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    values: dict[str, Value] = dataclass_field(default_factory=dict)
-    """Nested, only what differs from the recipe's defaults; as `LaunchPlan.values`."""
-    given: dict[str, Value] = dataclass_field(default_factory=dict)
-    """Nested, all values that the text names, those that are the recipe's defaults too."""
+    values: dict[str, Value] = dataclass_field(default_factory=dict)  # nested, only differences, as in `LaunchPlan`
+    given: dict[str, Value] = dataclass_field(default_factory=dict)  # nested, everything that the text names
     recipe: str = ""  # id of the recipe it is about; empty: it does not say
     name: str = ""
     namespace: str = ""

@@ -40,8 +40,7 @@ class StopPlan:
     name: str
     release: str = ""  # Helm release that would be uninstalled; empty: the JobSet alone would be deleted
     goes: tuple[str, ...] = ()  # objects, as "Kind name"
-    stays: tuple[str, ...] = ()
-    """Objects that are kept, and the places where data is: "PersistentVolumeClaim data", "bucket gs://runs (/gcs)"."""
+    stays: tuple[str, ...] = ()  # objects and places of data that are kept: "bucket gs://runs (/gcs)"
     pods: int = 0
     gpus: int = 0  # GPUs that would be free
     owner: str = ""  # who launched the job, as a short name; empty: not known
@@ -56,8 +55,7 @@ class Leftover:
     name: str
     release: str  # empty for what was made by hand
     why: str  # one sentence
-    holds_data: bool = False
-    """A volume or a claim: it was kept on purpose, and removing it may remove what somebody wrote there."""
+    holds_data: bool = False  # a volume or claim, kept on purpose: removing it may remove data
     runs: bool = False  # made by hand and not ended: somebody may be using it
     goes: tuple[str, ...] | None = None  # of a release: the objects that were named as going with it
 

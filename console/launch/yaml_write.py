@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from console.launch.recipes import Recipe
 
     Same = Callable[[tuple[str, ...], Node, Value], bool]  # whether a node of the text says that value
-    Spare = Callable[[tuple[str, ...], Node], bool]
-    """Whether a node may stay although the values have nothing there: it says what is so anyway."""
+    Spare = Callable[[tuple[str, ...], Node], bool]  # whether a node may stay though the values have nothing there
 
 _PLAIN = re.compile(r"[A-Za-z_/][\w./@+-]*(?:[:=][\w./@+-]+)*|\d[\w.-]*[A-Za-z_][\w./-]*")
 _NOT_PLAIN = re.compile(

@@ -204,8 +204,7 @@ class _Records:
 
     def __init__(self) -> None:
         self._time = ""
-        self._kept: list[bytes] = []
-        """Texts of which it is not known yet whether they are in order, or all of those that are not."""
+        self._kept: list[bytes] = []  # texts whose order is not known yet, or all if they are in none
         self._size = 0
         self._forward: bool | None = None
 

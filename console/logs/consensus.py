@@ -13,8 +13,7 @@ from console.scheduling.ranks import format_pods, format_ranges
 if TYPE_CHECKING:
     from console.logs.line import Gap, RankLine
 
-WINDOW = 300.0
-"""Seconds between the first and the last rank that print the same line: clocks are apart, and ranks are late."""
+WINDOW = 300.0  # seconds between the first and the last rank that print the same line
 FEW = 4  # pods, or spans of them, that are named one by one
 KEYS = 50_000  # different lines that are remembered; the one seen longest ago goes first
 _OWN = re.compile(  # what is a rank's own in a line that all of them print

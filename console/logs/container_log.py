@@ -51,8 +51,7 @@ class ResumeCursor:
         self._replaying = False
         self._whole = whole
         self._floor = 0.0
-        self._forgotten: tuple[float, int] = (0.0, 0)
-        """The latest moment of which lines were forgotten, and how many of that very moment."""
+        self._forgotten: tuple[float, int] = (0.0, 0)  # latest moment of forgotten lines, and how many of it
         self._skipping = 0
         self.met = False  # whether a remembered line came again since `rewind`
         self._before: list[Stamped] = []  # the last lines before those that are remembered, all of one moment
@@ -130,8 +129,7 @@ class RetryPolicy:
         self._failures = 0
         self._seen = seen
         self._since = 0.0
-        self.broke = False
-        """Whether the connection broke, and since then no line has come and no connection has ended well."""
+        self.broke = False  # whether the connection broke, and nothing has come since
 
     def reset(self) -> None:
         self._failures, self._seen, self.broke = 0, True, False
@@ -166,13 +164,11 @@ def _is_container_waiting(error: ConsoleError) -> bool:
     )
 
 
-SILENCE = 120.0
-"""Seconds without a line after which the connection is made anew; a quiet program costs one short request."""
+SILENCE = 120.0  # seconds without a line after which the connection is made anew
 TAIL_ROOMS = ((1 << 20, 4096), (16 << 20, 512))
 """Bytes of the last lines of a log, where so many are asked for: in all, and for each line besides; the less counts."""
 LINE_ROOM = 1 << 20  # bytes of one line of these
-TAIL_MORE = 1000
-"""Lines beyond those that were asked for that may have come while the server looked for the first of them."""
+TAIL_MORE = 1000  # lines that may have come while the server looked for the first of the tail
 
 
 class LogRequest(Struct, frozen=True):
@@ -233,11 +229,9 @@ class LogStream:
         """`memory`: what was given before; `clean` gets whole lines first; `restarts`: known ones, or -1."""
         self.state = StreamState.WAITING
         self.gaps: list[tuple[float, float]] = []  # between which moments lines may be lost
-        self.open = b""
-        """What is seen now of a line that is drawn again and again and has no end yet, such as a progress bar."""
+        self.open = b""  # what is seen of a line without an end, such as a progress bar
         self._opened = self._waits_since = monotonic()
-        self._waited = 0.0
-        """Seconds until the last piece came in which all before it was read; then, `_waits_since`: 0.0 while one is."""
+        self._waited = 0.0  # seconds until the last piece came, with all before it read; then `_waits_since`
         self.restarts = restarts
         self.memory = memory or ResumeCursor(whole=wanted.tail is None and not wanted.since)
         self._client = client
@@ -247,8 +241,7 @@ class LogStream:
         self._resumes = bool(self.memory.last)  # whether what was given before is from this very run of the container
         self._rest: list[bytes] = []  # of the last connection: the line that had no end
         self._cutter = LineSplitter()
-        self._before = 0.0
-        """Moment of the last line of the connection before, until it is known whether this one goes on from there."""
+        self._before = 0.0  # moment of the last line of the connection before, until this one is known to go on
         self._trouble = RetryPolicy(wanted.follow, backoff, client.wait_before_retry, seen=self._resumes)
         self._to: Callable[[list[Stamped]], None] | None = None
         self._room: SizeLimit | None = None  # of a log that is not followed

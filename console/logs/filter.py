@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from console.logs.text import LineFilter
 
 LONGEST = 1 << 20  # bytes of a line that are looked at
-_AROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")
-"""What makes a pattern find something else in a line than in a block of lines."""
+_AROUND = re.compile(rb"\(\?<?[!=]|\\[AZ]")  # looks at what is around a match, so that a block differs from a line
 _NCCL = WordSearch(*NCCL_WORDS)
 _ERRORS = WordSearch(*ERROR_WORDS, fold=True)  # one of these stands in every line that tells of an error
 _WARNINGS = WordSearch(*WARN_WORDS, fold=True)

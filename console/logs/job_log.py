@@ -74,8 +74,7 @@ class ChangeSubscription:
             self._timer.cancel()
 
 
-PAGE, LEAST = 4000, 50
-"""Lines that one reading takes at most, and of one part at least: no rank keeps the others waiting."""
+PAGE, LEAST = 4000, 50  # lines that one reading takes at most, and of one part at least
 
 
 class LogCursor:
@@ -151,8 +150,7 @@ class JobLog:
         self.ranks = 0  # how many ranks the job has
         self.uid = ""
         self.gone = False  # whether the job is not in the cluster, so that all there is is what was kept
-        self.ready = asyncio.Event()
-        """Set once the job was seen, or is known not to be there, and what is kept was read."""
+        self.ready = asyncio.Event()  # set once the job was seen or is gone, and what is kept was read
         self._cluster = cluster
         self._streams = streams
         self._folder = folder

@@ -18,8 +18,7 @@ class LogLine(Struct, frozen=True):
 
     time: float
     text: str  # without its line end; bytes that are no UTF-8 are shown as U+FFFD
-    open: bool = False
-    """Whether it has no end yet and is drawn again and again, as a progress bar is: another one takes its place."""
+    open: bool = False  # whether it is drawn again and again, as a progress bar: another one takes its place
 
 
 class RankLine(msgspec.Struct, frozen=True, gc=False):

@@ -172,8 +172,7 @@ class Redactor:
         return redact_line(line)
 
 
-LOOKED_THROUGH, CUT = 1 << 15, 1 << 10
-"""Bytes of a line that are looked through where it may hold a secret, and those at their end that one may begin in."""
+LOOKED_THROUGH, CUT = 1 << 15, 1 << 10  # bytes of a line that are searched for secrets, and those at their end
 
 
 def redact_line(line: bytes) -> bytes:

@@ -49,10 +49,8 @@ class LogSegment:
         self.uid = uid  # the pod's
         self.file = file
         self.times: array[float] = array("d")
-        self.opened_with = 0
-        """How many of the last lines it was opened with, the older ones left out; 0: from the first line on."""
-        self.open = b""
-        """What is seen now of a line that has no end yet and is drawn again and again: it is no line so far."""
+        self.opened_with = 0  # how many last lines it was opened with; 0: from the first line on
+        self.open = b""  # what is seen of a line that has no end yet
         self.lost = 0  # lines that were neither written nor could be held
         self._starts: array[int] = array("Q")
         self._size = 0

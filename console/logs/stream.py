@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from console.scheduling.ranks import Rank
 
 
-REFUSED_AGAIN = 30.0
-"""Seconds until a log that is refused is asked for again, at most: that of a container that just started comes soon."""
+REFUSED_AGAIN = 30.0  # seconds until a refused log is asked for again, at most
 _BROKEN = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
 AT_ONCE = 600.0  # seconds by which the clocks of machines may differ
 

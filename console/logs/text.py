@@ -72,8 +72,7 @@ class Text(ABC):
 
     def again(self) -> None:
         self._kept: array[int] = array("Q")
-        self._matches: array[int] = array("Q")
-        """Lines that the filter keeps, and those in which the search text stands: by number, or by where they begin."""
+        self._matches: array[int] = array("Q")  # lines that pass the filter or match, by number or offset
         self._seen = 0
 
     def __len__(self) -> int:

@@ -13,8 +13,7 @@ from typing import Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
-_WINDOW = 1 << 16
-"""Bytes that are searched at once: each place where a word stands is told, which may be every second byte."""
+_WINDOW = 1 << 16  # bytes that are searched at once: every second one may be a match
 
 
 class FindsLines(Protocol):
@@ -29,8 +28,7 @@ class WordSearch:
         """`fold`: ignore case; all words are then given in lower case."""
         self.words = words
         self._fold = fold
-        self._letters = [word for word in words if len(word) == 1]
-        """The search for words is fast as long as all have at least two letters; one letter is found even faster."""
+        self._letters = [word for word in words if len(word) == 1]  # searched for apart, faster
         longer = [word for word in words if len(word) > 1]
         self._further = max(map(len, longer), default=1) - 1
         self._search = BytesAhoCorasick(longer, MatchKind.LeftmostFirst, Implementation.DFA) if longer else None

@@ -65,8 +65,7 @@ class Alarm:
     over: float = 0.0  # when its cause was gone; 0.0: it is still there, or it is something that happened
     more: str = ""  # what else is to be known of it: which rank the others wait for, the last checkpoint
     held: int = 0  # GPUs that a stop of the job frees
-    began: float = 0.0
-    """When it happened: the last step before a stall, the first one that is no number; 0.0: not known."""
+    began: float = 0.0  # when it happened: the last step before a stall, the first NaN; 0.0: not known
     ended: str = ""  # what ended it where that was not the end of its cause, such as "the job ended"
 
     @property
@@ -161,8 +160,7 @@ class StepCadence(Struct, frozen=True):
 
     pace: float  # of one step
     between: float = 0.0  # usually from one line that tells of a step to the next
-    pause: float = 0.0
-    """The longest between two such lines, but for the start, restarts, and what happened once (see ONCE)."""
+    pause: float = 0.0  # the longest between two such lines, but for the start, restarts, and singular ones (ONCE)
 
     def late_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the next one counts as late."""

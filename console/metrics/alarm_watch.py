@@ -54,8 +54,7 @@ class JobSample:
     held: int = 0  # GPUs that a stop of the job frees
     nan_at: float = 0.0  # when the first of them was printed; 0.0: not known
     failed_at: float = 0.0  # when the job failed
-    spikes: tuple[tuple[float, float, str], ...] = ()
-    """Each spike of the loss: its step, when it was printed, and in words."""
+    spikes: tuple[tuple[float, float, str], ...] = ()  # of the loss: step, time, and words
     failed_tests: tuple[tuple[str, str], ...] = ()  # tests that failed: what tells them apart, and why
     behind: tuple[tuple[int, int], ...] = ()  # ranks and by how many steps they are behind
     gpus: tuple[str, ...] = ()  # faults of GPUs
@@ -71,13 +70,11 @@ class AlarmWatch:
         self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
         self.heard_any = False
         self.late = ""  # that the next step is late, in words; empty: it is not
-        self.unproved = False
-        """Whether it would be an alarm by the times in its log, but has had no time yet to show that it lives."""
+        self.unproved = False  # whether the log tells of an alarm, and no line has had time to come yet
         self._begun = self._listens = now
         self._old_line_at = 0.0  # when a line was read last that had been printed long before
         self._settles = settles
-        self._awaited: int | None = None
-        """The iteration that was heard before another one began to listen, who has not read as far yet."""
+        self._awaited: int | None = None  # the iteration that an earlier reader had heard of, until this one has
         self._read: tuple[int | None, float] = (None, now)  # how far that one is, and since when
         self._key, self._limits = key, thresholds
         self._last: JobSample | None = None

@@ -109,8 +109,7 @@ class AlarmMonitor:
         await asyncio.gather(*self._ending, return_exceptions=True)
 
 
-PROVES = 3.0
-"""Seconds more for which a job is heard whose last step is long ago by its log, so that it may show that it lives."""
+PROVES = 3.0  # seconds more for a job whose last step is long ago, to show that it lives
 HEARS_EVERY = 0.2  # seconds between two looks at a job that is heard for a moment only
 MOST = 16  # jobs that are watched at the same time; the one watched longest makes room
 

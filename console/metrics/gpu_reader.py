@@ -36,8 +36,7 @@ MAX_OF_REPORT = 256 << 10  # bytes from one report of nvidia-smi to the next: 8 
 AHEAD = 10  # readings of a GPU that may come sooner than asked for; a pod that prints more is stopped
 FLOW = 6.0  # seconds from the first counter to the report after it, where there is one look only
 ROUNDS = 900  # readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches
-DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"
-"""The exporter's usual port; the one of that name counts where its pod has it."""
+DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"  # the usual port, and the name that counts where a pod has it
 DCGM_EVERY = 5.0  # seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself
 _EXPORTERS = ("dcgm-exporter", "dcgm_exporter")
 _FIELDS = (

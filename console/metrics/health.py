@@ -32,8 +32,7 @@ class Level(StrEnum):
 class Health(Struct, frozen=True):
     state: str  # where its JobSet is in its life; "diverged", "stalled", "late" or "refused" where that says more
     level: Level
-    words: str = ""
-    """What is wrong, or why it waits, in a sentence without its end; empty: nothing is known to be wrong."""
+    words: str = ""  # what is wrong, or why it waits, as a phrase; empty: nothing
     alarmed: bool = False  # whether an alarm tells it
 
 

@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
     ReadTail = Callable[[Pod, int], Awaitable[list[LogLine]]]
 
-    Listener = Callable[[float, str, float], None]
-
-    """Is told of each line: when it was read, what it says, and when it was printed by the clock of its node."""
+    Listener = Callable[[float, str, float], None]  # told when a line was read, its text, and its node's time
 
 
 class StepState(Enum):
@@ -90,8 +88,7 @@ class RankProgress:
         self.heard: dict[int, float] = {}
         self.steps: dict[int, int] = {}
         self.advances: Counter[int] = Counter()  # how often each rank told of another step
-        self._totals: dict[int, int] = {}
-        """Of each rank the steps of its longest bar: that of training, not of an evaluation in between."""
+        self._totals: dict[int, int] = {}  # steps of each rank's longest bar: that of training
 
     def add(self, rank: int, moment: float, text: str) -> None:
         """Take a line, or a frame of a progress bar."""
@@ -130,8 +127,7 @@ class JobMeasures:
         self.recipe = ""
         self.accelerator = ""  # label of the GPUs on the nodes of its ranks; empty: not known
         self.tests: tuple[MeasuredTest, ...] = ()  # in the order they began, those of the first rank before the others'
-        self.tracks: tuple[TrainingRun, ...] = ()
-        """Training runs in the order they began; one goes on over restarts from a checkpoint."""
+        self.tracks: tuple[TrainingRun, ...] = ()  # in the order they began; one goes on over restarts
         self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}
         """What could not be read, of which rank: of tables ("nccl") and of steps ("training")."""
         self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
@@ -139,8 +135,7 @@ class JobMeasures:
         self.trouble: ConsoleError | None = None  # what keeps the log from being read
         self.endings_seen: tuple[str, int, int] = ("", 0, -1)
         self.ranks = RankProgress()
-        self._read_to: tuple[float, float] | None = None
-        """When the newest line that was read was printed, and when it was read."""
+        self._read_to: tuple[float, float] | None = None  # when the newest line was printed, and read
         self._reads_until = 0.0
         self._listeners: list[Listener] = []
         self._latest: deque[tuple[float, str, float]] = deque(maxlen=REPLAYED)
@@ -287,9 +282,7 @@ TRIES = 5  # failed looks at a finished job after which it is not looked at agai
 AT_ONCE = 4  # logs that are read at once
 MOST = 32  # jobs that are looked at, those on the screen
 PATIENCE = 6.0  # seconds that reading the end of a log may take
-TAIL, TABLE = 60, 600
-"""Lines at the end of a log: enough for a few steps of training; for the table of a test, and for whether steps take
-longer than before."""
+TAIL, TABLE = 60, 600  # last lines of a log for training steps, and for the table of a test or the pace
 BACK = 20_000  # lines at the end of the log of a run that has diverged, read once: since when
 
 

@@ -159,8 +159,7 @@ class JobMonitor:
         self._number = 0
         self._reader = LogReader(self.measures, 0)
         self._teller: int | None = None  # the rank that tells of steps or tests
-        self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}
-        """By the uid of the pod, its rank, and how often its container was restarted."""
+        self._tasks: dict[tuple[str, int, int], asyncio.Task[None]] = {}  # by pod uid, rank, restarts
         self._streams: dict[int, LogStream] = {}  # of each rank the log that is read
         self._heard: dict[int, float] = {}  # when each rank printed its last line, by the clock of its node
         self._again: dict[tuple[str, int, int], float] = {}

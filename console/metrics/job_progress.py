@@ -48,8 +48,7 @@ class JobProgress(Struct, frozen=True):
     average: float | None = None  # GB/s, of a test at its end
     passing: NcclResult = NcclResult.RUNNING
     repeats: bool = False  # average and verdict are of the test before; the one that is measured has not ended
-    trend: tuple[float, ...] = ()
-    """Loss over the steps that were read, or bandwidth over the sizes of a test: the means of at most TREND parts."""
+    trend: tuple[float, ...] = ()  # means of at most TREND parts of the losses, or of a test's bandwidths
     at: float = 0.0  # when it was looked at, seconds since the epoch
 
     @property

@@ -118,8 +118,7 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[TrainingRun]
 
 
 _NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
-_TOGETHER = 32
-"""Lines that are read at once where the one before them was a step and they differ from it in numbers only."""
+_TOGETHER = 32  # lines that are read at once if they differ from a step line in numbers only
 
 
 def _counted(reading: MeasuredLog) -> tuple[int, int]:

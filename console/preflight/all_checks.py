@@ -222,9 +222,7 @@ _REPAIRS = {
 AT_ONCE = 8  # checks that look at the same time
 LIMIT = 20.0  # seconds for one check
 BEFORE_LAUNCH = 1.8  # seconds for all checks of a launch that is about to begin
-ASKING_GOOGLE = 8.0
-"""The same for a launch that mounts what Google keeps: loading its libraries alone takes two seconds, and a bucket that
-is not there is better known before."""
+ASKING_GOOGLE = 8.0  # the same where Google is asked: loading its libraries takes two seconds
 SETTLING = 6.0  # seconds for which a check is looked at again after what it lacked was made
 _NAME = "NAME"  # stands in a command for the cluster, until its place is known
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")

@@ -172,8 +172,7 @@ class LaunchNeeds:
     name: str = ""
     values: Mapping[str, Value] = field(default_factory=dict)  # all values of the chart, nested; empty without a recipe
     bucket: str = ""  # a bucket to look at that no value names
-    registry: str = ""
-    """LOCATION-docker.pkg.dev/PROJECT/REPOSITORY that images are built into; empty: the usual one of the project."""
+    registry: str = ""  # LOCATION-docker.pkg.dev/PROJECT/REPOSITORY for images; empty: the usual one
 
     def text(self, path: str) -> str:
         """A value as text; empty if it is not set."""

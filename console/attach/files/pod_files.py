@@ -30,8 +30,7 @@ MAX_ANSWER = 32 << 20  # bytes of a listing, about 300,000 files; what a contain
 MAX_ENTRIES = 300_000  # of one folder that is listed
 _SUM_DIGITS = 64
 _KILLED = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes
-_PARTLY = (1, 2, 123)
-"""Exit codes of `tar` and `xargs` that did what they could; what is missing is noticed and asked for by itself."""
+_PARTLY = (1, 2, 123)  # exit codes of `tar` and `xargs` that did what they could; the rest is asked for again
 
 
 class Running(Protocol):

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from console.attach.files.pod_files import PathInfo, PodFiles
 
 
-BIG = 32 << 20
-"""Bytes from which a file of a folder is copied by itself, so that it can be gone on with; smaller ones go together."""
+BIG = 32 << 20  # bytes from which a file is copied by itself, to be resumed; smaller ones go together
 _HEADERS = 4096  # bytes that a tar has at most for each file beside its content, as a rule
 _BATCH = 256  # files whose sums are asked for at a time
 

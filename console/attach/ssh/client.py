@@ -200,8 +200,7 @@ def _words(error: BaseException) -> str:
 _REQUEST = 1 << 15  # bytes of one answer; servers need not give more
 _BLOCK = 64 * _REQUEST  # bytes that are asked for at a time
 _LONGEST_PACKET = 1 << 20  # bytes; servers answer with a quarter of it at most
-_PATIENCE = 2.0
-"""Seconds for which a block that is no longer wanted is waited for: a connection closed below it would complain."""
+_PATIENCE = 2.0  # seconds for which a block that is no longer wanted is waited for
 
 
 class _Client(paramiko.SFTPClient):

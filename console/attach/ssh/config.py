@@ -123,8 +123,7 @@ class PodKeys(msgspec.Struct, frozen=True):
 
     uid: str
     restarts: int = 0
-    keys: tuple[str, ...] = ()
-    """Host keys of this pod alone, "type base64"; empty where the release's hold for all its pods."""
+    keys: tuple[str, ...] = ()  # host keys of this pod alone, "type base64"; empty: the release's hold
 
 
 class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,8 +140,7 @@ class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""  # folders that a4 needs in PATH to log in, before the others
     user: str = "root"
     folder: str = ""  # where the work is, as seen in the pod
-    identity: str = ""
-    """File that names the person's key: a private one, or the public one of a key that the agent holds."""
+    identity: str = ""  # file of the person's key: private, or public if the agent holds it
     public_key: str = ""  # its public half, "type base64 comment"
     install: bool = False  # whether the person agreed that pods of this job which lack the key get it
     share: bool = False  # whether connections are shared (ControlMaster)

@@ -25,15 +25,13 @@ class SshPaths:
         self.user, self.own, self.usual = user, own, usual
         self.user_config = user / "config"
         self.config = own / "config"
-        self.whole_config = own / "config-for-F"
-        """Our hosts and then the person's config: for `ssh -F` where no line can be put into the latter."""
+        self.whole_config = own / "config-for-F"  # ours, then the person's: for `ssh -F`
         self.known_hosts = own / "known_hosts"
         self.jobs = own / "jobs"  # one file per job: what the two above are made of
         self.own_key = own / "id_ed25519"  # private key of our own pair, if one was made
         self.made_user_folder = own / "made-the-folder-above"  # stands while ~/.ssh is one that we made
         longest = len(os.fsencode(own)) + 1 + _HASH + _SUFFIX
-        self.sockets = f"{own}/%C" if longest < _SOCKET_NAME else ""
-        """ControlPath of shared connections; empty where the name would be longer than a socket's may be."""
+        self.sockets = f"{own}/%C" if longest < _SOCKET_NAME else ""  # ControlPath; empty if too long
 
     @classmethod
     def find(cls) -> SshPaths:
@@ -77,8 +75,7 @@ class SshPaths:
             os.close(lock)
 
 
-_HASH, _SUFFIX, _SOCKET_NAME = 40, 18, 104
-"""Bytes: of ssh's %C, of what ssh appends while it makes the socket, and of the longest name there may be (macOS)."""
+_HASH, _SUFFIX, _SOCKET_NAME = 40, 18, 104  # bytes of ssh's %C, of its suffix, and of the longest name (macOS)
 
 
 def writable(folder: Path) -> bool:

@@ -65,8 +65,7 @@ which may be other keys than those of this sshd, are for images without it.
 """
 
 
-_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
-"""A user's name, as shadow-utils allows it: it goes into ssh's configuration, where a `Match exec` may see it."""
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")  # as shadow-utils allows it; a `Match exec` may see it
 _LONGEST_PATH = 4096
 
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 LOOKS = 60.0  # seconds between two looks at the pod while all is well; a broken connection brings the next forward
 LOOKS_WAITING = 3.0
-SLEPT = 15.0
-"""Seconds by which the clock runs ahead of the time that was awake, after which the machine is taken to have slept."""
+SLEPT = 15.0  # seconds by which the clock runs ahead if the machine has slept
 TICK = 5.0
 _PAUSE = 1.0  # seconds between two looks, however many connections break
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from console.kube.rank_address import LivePod, RankAddress
 
 
-LINGER = 10.0
-"""Seconds of silence until a pipe is closed whose local side has said all it had: protocol v4 cannot pass that on."""
+LINGER = 10.0  # seconds of silence until a pipe is closed whose local side has ended; v4 cannot tell
 HELD = 1 << 18  # bytes kept for a reader that awaits them, and for a local connection that is slow
 
 

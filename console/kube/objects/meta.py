@@ -105,8 +105,7 @@ KUEUE = "kueue.x-k8s.io/"
 OURS = "a4.console/"
 
 
-UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What reading JSON raises that is none, has another form, is no UTF-8, or is nested without end."""
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what reading JSON may raise
 
 
 class Wire(msgspec.Struct, rename="camel", gc=False):

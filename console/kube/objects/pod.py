@@ -54,8 +54,7 @@ class Pod(NamespacedObject, frozen=True, gc=False):
     started: float = 0.0
     deleting_since: float = 0.0  # when deletion was asked for; 0.0 while nobody did
     gated: tuple[str, ...] = ()  # scheduling gates that still hold it back
-    disruption: str = ""
-    """Why somebody takes it away that is none of its own, such as EvictionByEvictionAPI; empty: nobody does."""
+    disruption: str = ""  # why others take it away, such as EvictionByEvictionAPI; empty: nobody does
     disruption_message: str = ""
     disrupted_at: float = 0.0
     unschedulable: str = ""  # the scheduler's message while it finds no node

@@ -73,8 +73,7 @@ class ClusterQueue(ClusterObject, frozen=True):
     pending: int = 0
     admitted: int = 0
     checks: tuple[str, ...] = ()  # AdmissionChecks every workload has to pass
-    namespaces: tuple[Requirement, ...] | None = ()
-    """Labels of the namespaces whose workloads it takes; empty: of all; None: of none."""
+    namespaces: tuple[Requirement, ...] | None = ()  # whose workloads it takes; empty: of all; None: of none
     conditions: tuple[Condition, ...] = ()
 
     @property
@@ -114,8 +113,7 @@ class LocalQueue(NamespacedObject, frozen=True):
 class ResourceFlavor(ClusterObject, frozen=True):
     node_labels: tuple[tuple[str, str], ...] = ()
     topology: str = ""
-    taints: tuple[str, ...] = ()
-    """key=value:effect, or key:effect: pods that do not put up with them do not get this flavor."""
+    taints: tuple[str, ...] = ()  # key=value:effect, or key:effect: other pods do not get this flavor
     tolerations: tuple[Toleration, ...] = ()  # what pods put up with once they have this flavor
 
 

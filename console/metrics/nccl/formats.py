@@ -30,11 +30,9 @@ _BEGINS = (
     *(b"#", b" type", b"_perf", b"Test ", b"NCCL failure", b"of bounds", b"bus bandwidth", b"Collective test"),
     *(b"rccl-tests", b"nccl-tests", b"nThread", b" Pid ", b"float", b"half", b" sum ", b" none "),
 )
-WORDS = WordSearch(*_BEGINS)
-"""A line without any of these begins no test, and the row of one only if its type is rare and its operation too."""
+WORDS = WordSearch(*_BEGINS)  # without any of these a line begins no test, and hardly ever a row
 _TYPES = (b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16", b"e4m", b"e5m")
-MORE_WORDS = WordSearch(*_BEGINS, *_TYPES)
-"""A line without any of these is neither of a test nor of its table, but it may be the rest of a torn row."""
+MORE_WORDS = WordSearch(*_BEGINS, *_TYPES)  # without any of these a line may only be the rest of a torn row
 _DATE, _TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d:\d\d")
 _SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
 """Number of values -> values of a half, and halves: retyped tables have fewer, per-iteration reports have more."""

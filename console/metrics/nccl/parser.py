@@ -277,8 +277,7 @@ class ProcessOutput:
 
 LONGEST = 1 << 12  # bytes of a line that are kept; the rest of a longer one is dropped
 _REST_WITHIN = 4096  # lines after a torn row among which the rest of it is looked for
-_LEAST, _MOST = 1 << 8, 1 << 15
-"""Bytes that are searched at once: few where a table begins or ends, as other words are searched for after it."""
+_LEAST, _MOST = 1 << 8, 1 << 15  # bytes that are searched at once: few where a table begins or ends
 _FAR = 64  # rows of a table after which it is tried again to read those that follow together, where they do not
 _MARK = ord("#")  # it begins a line that is no row: tables have many of these, one after another
 _WHOLE = 12  # words of a whole row

@@ -27,8 +27,7 @@ A4_ALL_REDUCE = (  # bytes and bus bandwidth in GB/s, out-of-place, smallest fir
     (4 * _GIB, 673.8),
     (8 * _GIB, 683.5),
 )
-REFERENCE_RANKS = 16
-"""GPUs of that curve, on two machines; within one machine NVLink alone decides, and the curve says nothing."""
+REFERENCE_RANKS = 16  # GPUs of that curve, on two machines; within one, NVLink decides
 PASS_LINE = 250.0  # GB/s that two machines have to reach on average over 2 to 8 GiB; a line to pass, not what to expect
 GOOD, FAIR = 0.9, 0.7  # shares of the reference from which a row is good, or fair
 

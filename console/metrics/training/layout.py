@@ -23,16 +23,13 @@ from console.metrics.training.values import finite_total, inverse, number, thous
 if TYPE_CHECKING:
     from console.metrics.training.values import StepReport
 
-_LONGEST = 2000
-"""Letters of a line of which a layout is made: with other numbers it stays below what is read of any line."""
+_LONGEST = 2000  # characters of a line of which a layout is made, below what is read of any line
 _MOST = 48  # numbers of such a line
 _NUMBER = re.compile(
     r"(?:(?<=[\s=:|,'\"(\[])-)?[0-9]{1,15}(?:,[0-9]{3}){0,4}(?:\.[0-9]{1,20})?(?:(?<=[0-9.])[eE][-+]?[0-9]{1,2})?(?![0-9])"
 )
 _JOINTS = frozenset({"", ",", ".", "e", "E"})
-_MOST_JOINTS = 3
-"""Numbers that follow each other by what may stand in a number: there are many ways to match them, and each joint
-multiplies them. A time of a log has one."""
+_MOST_JOINTS = 3  # adjacent numbers: each joint multiplies the ways to match; a log's time has one
 _BLANKS = re.compile(r" {2,}| (?=[0-9-])")
 _SIGNED = re.compile(r"[\s=:|'\"(]")  # what stands before a number that may be negative
 _ZERO, _NEGATIVE = "0", "-7.25"

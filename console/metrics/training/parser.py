@@ -57,8 +57,7 @@ def parse_partial_step(text: str) -> bool:
 
 
 _PIECE = 1 << 13  # bytes that are tried at once
-_WORTH = 8
-"""The part of a piece that has to be such lines: else each odd line between them would cost the search of a piece."""
+_WORTH = 8  # the part of a piece that has to be such lines, to be worth the search of a piece
 
 
 def pieces_without_layout(block: bytes, take: Callable[[bytes], int]) -> Iterator[tuple[int, bytes]]:
@@ -131,8 +130,7 @@ class TrainingParser:
         self._epoch: int | None = None  # the one that Keras said has begun
         self._parts: list[str] = []  # lines of a dictionary that is not closed yet
         self._metrics: tuple[int, list[str]] | None = None  # step of verl and its lines, while more may come
-        self._block: MultilineReport | NotebookTable | None = None
-        """A report of several lines, or a table, of which more may come."""
+        self._block: MultilineReport | NotebookTable | None = None  # a report or table of which more lines may come
         self._wrapped: list[str] = []  # a line of pairs that goes on in the next ones
         self._puzzle = UnparsedCounter()
         self._rank = ""  # who printed the line, where that is known without its labels

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 WARM_UP = 5  # steps after a start whose speed says nothing
 _JITTER = 2  # steps that several reporters without labels may be apart
 _DRAWN = 0.5  # seconds a step from which every step has its bar, with a good margin
-BESIDE = frozenset({"deepspeed", "key-value"})
-"""Formats whose lines stand beside those of another program that reports the same steps."""
+BESIDE = frozenset({"deepspeed", "key-value"})  # formats that stand beside another program's reports of the same steps
 _NUMBERS = ("loss", "grad_norm", "lr", "step_time_s", "tflops_per_gpu", "tokens_per_s")
 
 

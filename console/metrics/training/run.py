@@ -27,17 +27,14 @@ if TYPE_CHECKING:
 
 
 SETTLED = 10  # finite losses after which a spike can be told from the beginning
-SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15
-"""A spike is so many times the usual spread, and such a share of the loss, above what came before."""
+SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15  # of the usual spread, and of the loss
 NEW_LEVEL = 60  # steps after which a loss that stays up is no spike any more, but where it is now
 _PACE = 0.1  # weight of the newest loss in the running mean
 PLATEAU_LEAST = 200  # steps that a plateau has at least, twice over
 PLATEAU_SHARE = 0.002  # the loss falls by less than this share from one half of a plateau to the other
 PLATEAU_EVERY = 25
-PACED, PACED_BEFORE, PACED_EVERY = 20, 100, 40
-"""Latest steps whose usual time is compared with that of so many before them, a third of those at least; how often."""
-SLOWER_SHARE, SLOWER_SPREADS = 0.1, 6.0
-"""A run is slower by such a share, and by so many times the usual spread, of the time its steps took before."""
+PACED, PACED_BEFORE, PACED_EVERY = 20, 100, 40  # latest steps compared with so many before, and how often
+SLOWER_SHARE, SLOWER_SPREADS = 0.1, 6.0  # of the earlier time, and of its usual spread
 NEW_PACE = 300  # steps after which a run that stays slower has another pace; who reads only the end of a log sees these
 
 
@@ -191,8 +188,7 @@ class TrainingRun:
         self.format = format_
         self.lock = RLock()
         self.steps: list[Step] = []
-        self.numbers: array[float] = array("d")
-        """The number of each step, or its place where the program gives none; never falls."""
+        self.numbers: array[float] = array("d")  # of each step, or its place; never falls
         self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
         self.columns: dict[str, MetricColumn] = {}
         self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}
@@ -207,8 +203,7 @@ class TrainingRun:
         self._finder = RunEventFinder()
         self._seen = 0  # steps that the finder has looked at
         self._looked = 0
-        self._standing: tuple[int, Step | None, RunPosition] | None = None
-        """Of so many steps, the last of them this one."""
+        self._standing: tuple[int, Step | None, RunPosition] | None = None  # for so many steps, the last this
         self._pauses = Pauses()
         self._paced_from = ENOUGH  # place of the first step before which a pause counts: none do after a start
 

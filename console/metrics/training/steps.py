@@ -23,8 +23,7 @@ class Step(NamedTuple):
     lr: float | None = None
     step_time_s: float | None = None  # seconds for one step
     tflops_per_gpu: float | None = None  # TFLOP/s of one GPU, as the program computes it
-    tokens_per_s: float | None = None
-    """Tokens a second as printed: of one GPU in torchtitan, MaxText and verl, of all elsewhere."""
+    tokens_per_s: float | None = None  # of one GPU in torchtitan, MaxText and verl, of all elsewhere
     skipped: int | None = None  # steps since the last line whose update was left out (overflow)
     nan: bool = False  # loss or gradients are not numbers, or the loss is missing where it has to be
     warm_up: bool = False  # one of the first steps after a start: compilation, caches; its speed says nothing
@@ -39,8 +38,7 @@ class RunPosition(NamedTuple):
     loss: float | None = None
     loss_step: int | None = None
     nan: bool = False  # whether the last step is an alarm
-    nan_from: int | None = None
-    """The first step of the unbroken row of alarms at the end; None too where it began before what was read."""
+    nan_from: int | None = None  # the first of the last NaN steps in a row; None too if it is before what was read
     nan_by: int | None = None  # the first step read, where that was an alarm already: the row began there or earlier
     what: str = ""  # what is no number, if the last step is an alarm
 
@@ -127,8 +125,7 @@ class ProgressBar(Struct, frozen=True):
 
 _PACKED = 1024  # steps that are packed at once; as many of the latest are not, because reports of those may still come
 _NO_COUNT = -1
-_NO_NUMBER = float.fromhex("-0x1.fffffffffffffp+1023")
-"""What stands in a column for "not said"; the lowest number there is."""
+_NO_NUMBER = float.fromhex("-0x1.fffffffffffffp+1023")  # "not said" in a column: the lowest number there is
 _COUNTS = frozenset({"step", "total", "skipped"})
 _MADE: Callable[[Iterable[Any]], Step] = partial(tuple.__new__, Step)
 _DEFAULTS: dict[str, Any] = {"nan": False, "warm_up": False}
@@ -219,8 +216,7 @@ class Steps(Sequence[Step]):
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self._chunks: list[PackedSteps | list[Step]] = []  # none of them changes: one whose step changes is replaced
         self._starts: list[int] = [0]  # place of the first step of each chunk, and of the tail
-        self._firsts: list[int] = []
-        """First number in each chunk, or in the chunks before it; numbers grow, where there are any."""
+        self._firsts: list[int] = []  # first number in each chunk, or in the chunks before it; never falls
         self._tail: list[Step] = []
         for step in steps:
             self.append(step)

@@ -34,8 +34,7 @@ _VERL_STEP = re.compile(r"step:(\d{1,12})(?=\s{1,9}-\s|\s*$)")
 _VERL_CUT = re.compile(r"\s*(\d{1,12}) - [a-z_]{1,30}/")
 _VERL_FIELD = re.compile(rf"([A-Za-z_][\w/@.+-]{{1,100}}(?:\([^)\s]{{1,20}}\))?):(?:np\.\w{{1,12}}\()?({NUMBER})")
 _VERL_LOSSES = ("actor/pg_loss", "train/loss", "critic/vf_loss")
-_VERL_KINDS = ("actor/", "critic/", "train/", "perf/", "timing")
-"""What stands before the names of training, other than of validation."""
+_VERL_KINDS = ("actor/", "critic/", "train/", "perf/", "timing")  # of training
 _VERL_TIMES = ("timing_s/step", "perf/time_per_step", "timing/step")
 
 
