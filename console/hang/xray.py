@@ -218,6 +218,11 @@ _FILES = {
 }  # fmt: skip
 
 
+def seconds_to_ask(step: float | None) -> float:
+    """How long NCCL is asked who is late, by how long a step takes, if that is known."""
+    return min(SLOW_MOST, max(SLOW_LEAST, SLOW_STEPS * (step or 0.0)))
+
+
 class HangProbe:
     def __init__(self, cluster: WatchedCluster, run: Exec | None = None) -> None:
         """`run` runs a command in a pod with input; by default the cluster's own exec."""
@@ -282,15 +287,11 @@ class HangProbe:
         self.reports[namespace, name] = report
         return report
 
-    async def slow(
-        self, namespace: str, name: str, *, step: float | None = None, seconds: float | None = None
-    ) -> SlowReport:
+    async def slow(self, namespace: str, name: str, seconds: float) -> SlowReport:
         """Which ranks the others wait for, as NCCL answers in the first pod that has it; raises as `job`.
 
-        One command in one pod: NCCL of any rank answers for all. `step`: how long a step takes, if that is known;
-        `seconds`: how long NCCL is asked; a dozen steps unless given.
+        One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked.
         """
-        seconds = seconds or min(SLOW_MOST, max(SLOW_LEAST, SLOW_STEPS * (step or 0.0)))
         every = self._running(namespace, name)
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS.read_bytes)

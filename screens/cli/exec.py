@@ -29,7 +29,7 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line, read_stdin
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, print_result, warn
+from screens.cli.output import print_json, print_line, print_result, show_progress, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod, sentence_start, where
 from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
@@ -81,26 +81,21 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
     on_terminal = sys.stdout.isatty()
     by_line = options.lines or not (options.json or options.grouped or on_terminal)
     lines = RankOutputPrinter(max((rank.number for rank in ranks), default=0))
-    shows_progress = sys.stderr.isatty() and not by_line
     answered = 0
-
-    def show(progress: str) -> None:
-        if shows_progress:
-            write_to_terminal(sys.stderr, f"\r\x1b[K{progress}")
-            sys.stderr.flush()
 
     def ended(output: RankOutput) -> None:
         nonlocal answered
         answered += 1
-        show(f"{answered} of {len(ranks)} pods have answered")
         if by_line:
             lines.end(output)
+        else:
+            show_progress(f"{answered} of {len(ranks)} pods have answered")
 
     outputs = await session.inside.run_in_ranks(
         ranks, options.argv, container=options.container, at_once=options.at_once, limit=options.limit or 60.0,
         heard=lines.add if by_line else lambda *_: None, ended=ended,
     )  # fmt: skip
-    show("")
+    show_progress("")
     if options.json:
         told = [{"pod_index": each.rank, **asdict(each)} for each in outputs]
         print_json({"command": options.argv, "code": worst_exit_code(outputs), "ranks": told})

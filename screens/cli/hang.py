@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import ExitStack
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,14 +12,13 @@ import msgspec
 
 from console.errors import NotFound, NotThere
 from console.hang.report import member_lines, pod_lines
+from console.hang.xray import seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word
 from screens.cli.connect import open_session
-from screens.cli.output import print_line, print_result, warn
+from screens.cli.output import print_line, print_result, show_progress, warn
 from screens.cli.ranks import KINDS
-
-SLOW_NOTE = "Launches are counted: a GPU that computes slowly is not seen where the loss is read in every step."
 
 if TYPE_CHECKING:
     from console.hang.report import HangReport, PodTrace, TracedProcess
@@ -112,10 +114,21 @@ async def slow(options: SlowOptions) -> int:
     async with open_session(options, KINDS) as session:
         await session.wait_until_listed(*KINDS)
         find_job(session.fleet, session.namespace, options.job)
-        step = await _step_time(session, options.job)
-        report = await session.xray.slow(session.namespace, options.job, step=step, seconds=options.seconds)
+        with ExitStack() as ended:
+            ended.callback(show_progress, "")
+            show_progress("Reading in the log how long a step takes…")
+            seconds = options.seconds or seconds_to_ask(await _step_time(session, options.job))
+            ended.callback(asyncio.create_task(_count_down(seconds), name="slow:progress").cancel)
+            report = await session.xray.slow(session.namespace, options.job, seconds)
     print_result(options.json, slow_as_json(report), *slow_lines(report))
     return int(bool(report.slow) or not report.told)
+
+
+async def _count_down(seconds: float) -> None:
+    for left in range(ceil(seconds), 0, -1):
+        show_progress(f"Asking NCCL for which rank the others wait: {left} s more…")
+        await asyncio.sleep(1)
+    show_progress("Waiting for the pod's answer…")
 
 
 async def _step_time(session: Session, name: str) -> float | None:
@@ -130,8 +143,6 @@ def slow_lines(report: SlowReport) -> list[str]:
     """The verdict, the causes, and on what it rests."""
     lines = list(report.words)
     lines += [f"Cause of rank {each.rank}: {each.cause}." for each in report.slow if each.rank is not None]
-    if report.told:
-        lines.append(SLOW_NOTE)
     if report.polls:
         steps = f", {report.steps:,} launches" if report.steps is not None else ""
         lines.append(
@@ -199,10 +210,11 @@ those that do).""",
         slow,
         SlowOptions,
         description="""\
-Find the rank for which the others wait: one pod asks NCCL's RAS service (NCCL 2.24 and newer) many times a
-second which ranks have launched fewer operations. The share of the step is what the others wait at most, and
-there is none where too little was seen or where the hosts run ahead of their GPUs. A GPU that computes slowly
-is not seen where the loss is read in every step: all hosts launch at the same time then.""",
+Find the rank for which the others wait: for 10 to 60 s, or --seconds, one pod asks NCCL's RAS service (NCCL
+2.24 and newer) many times a second which ranks have launched fewer operations. The share of the step is what
+the others wait at most, and there is none where too little was seen or where the hosts run ahead of their
+GPUs. A GPU that computes slowly is not seen where the loss is read in every step: all hosts launch at the
+same time then.""",
         epilog="""\
 Exit codes: 0 no rank is slow, 1 one is (or no verdict), 2 usage, 3 not allowed, 4 cannot reach the cluster.
 JSON: job, at, told (whether there is a verdict), words, problem (why there is none), version, form (json or

@@ -77,6 +77,15 @@ def warn(text: str) -> None:
     _tell({"note": text}, text)
 
 
+def show_progress(text: str) -> None:
+    """On a terminal, replace the line of progress on standard error; "" clears it."""
+    if sys.stderr.isatty():
+        from screens.cli.terminal_guard import write_to_terminal
+
+        write_to_terminal(sys.stderr, f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
 def print_error(error: ConsoleError) -> int:
     """Print an error on standard error; returns the exit code."""
     message, hint, whole = (_reaching(text) for text in (error.message, error.hint, str(error)))

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
 from console.hang.report import STACKS, member_lines, pod_lines
+from console.hang.xray import seconds_to_ask
 from console.scheduling.ranks import format_processes, format_ranges
 from screens import wording
 from screens.columns.column import Column
@@ -135,9 +136,10 @@ class HangTab(JobTab):
         session = self.live.session
         measures = session.measures.followed(self.key)
         track = measures.track if measures is not None else None
-        self._tell("waits", "◐ ", "Asking NCCL for a dozen steps for which rank the others wait…")
+        seconds = seconds_to_ask(track.pace() if track is not None else None)
+        self._tell("waits", "◐ ", f"Asking NCCL for {seconds:.0f} s for which rank the others wait…")
         try:
-            report = await session.xray.slow(*self.key, step=track.pace() if track is not None else None)
+            report = await session.xray.slow(*self.key, seconds)
         except ConsoleError as error:
             self._tell("bad", "✗ ", str(error))
             return

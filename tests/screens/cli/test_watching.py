@@ -44,6 +44,17 @@ def test_slow_gives_no_verdict_after_a_moment(a4: Commands) -> None:
     assert (code, "read-only mode" in err) == (3, True)
 
 
+def test_slow_shows_on_a_terminal_for_how_long_it_still_asks(a4: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    _, out, err = a4.run("slow", "llama-70b", "--seconds", "0.3")
+    shown = err.split("\r\x1b[K")
+    assert shown[1:3] == [
+        "Reading in the log how long a step takes…", "Asking NCCL for which rank the others wait: 1 s more…"
+    ]  # fmt: skip
+    assert shown[-1] == ""
+    assert out.count("\n") == 2
+
+
 def test_gpus_worst_first(a4: Commands) -> None:
     code, out, _ = a4.run("gpus", "rag-eval", "-n", "team-b")
     assert code == 0
