@@ -47,6 +47,9 @@ def load_without_references(text: str) -> Any:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     depth = 0
+    if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise NotPlainError(f"the character U+{ord(found[0]):04X} is not allowed", line)
     try:
         for event in yaml.parse(text, Loader=loader):
             line = event.start_mark.line + 1 if event.start_mark else 0

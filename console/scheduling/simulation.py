@@ -44,18 +44,18 @@ SLICES = 48  # of the time, for the picture
 
 
 class QueueResult(Struct, frozen=True):
-    """Results of one queue's jobs. Waits are from arrival to the first start, in seconds."""
+    """Results of one queue's jobs. A wait is all the seconds that a job is in the queue, after a preemption too."""
 
     queue: str
     quota: int  # GPUs, of all flavors together
     arrived: int
     started: int
     finished: int
-    wait_median: float | None  # None: so many had not started by the end that it is not known
+    wait_median: float | None  # None: so many wait at the end that it is not known
     wait_p90: float | None
     wait_longest: float | None
-    waiting_longest: float | None
-    """Of those that had not started by the end, for how long the first of them waited by then; None: there are none."""
+    waiting: int  # at the end
+    waiting_longest: float | None  # of these, until the end; None: there are none
     preempted: int  # times that its jobs were
     gpu_hours: float
     lost_gpu_hours: float  # of these, work that was done again after a preemption
@@ -91,8 +91,9 @@ class _Job:
     arrival: float
     left: float  # seconds it has yet to run
     workload: Workload
-    started: float | None = None  # for the first time
-    since: float = 0.0  # it runs
+    since: float  # it waits or runs
+    runs: bool = False
+    waited: float = 0.0  # before
     attempt: int = 0
     gpu_hours: float = 0.0
     lost: float = 0.0
@@ -149,7 +150,7 @@ class _Simulation:
             self._admit(now)
         span = end if math.isfinite(end) else now
         for job in self._jobs.values():
-            if job.attempt and not job.finished and self._cluster.holds(job.workload):
+            if job.runs:
                 job.gpu_hours += (span - job.since) * job.plan.gpus / 3600
         return self._result(span)
 
@@ -176,14 +177,15 @@ class _Simulation:
                 self._leave(job, now)
                 self._tell(now, "preempted", job, by.key[1])
                 continue
-            job.workload, job.since, job.attempt = workload, now, job.attempt + 1
-            job.started = now if job.started is None else job.started
+            job.waited += now - job.since
+            job.workload, job.since, job.runs, job.attempt = workload, now, True, job.attempt + 1
             self._use(job, now, job.plan.gpus)
             heappush(self._agenda, (now + job.left, 0, job.name, job.attempt))
             self._tell(now, "starts", job)
 
     def _leave(self, job: _Job, now: float) -> None:
         job.gpu_hours += (now - job.since) * job.plan.gpus / 3600
+        job.since, job.runs = now, False
         self._use(job, now, -job.plan.gpus)
 
     def _use(self, job: _Job, now: float, gpus: int) -> None:
@@ -205,7 +207,7 @@ class _Simulation:
         for job in self._jobs.values():
             if job.arrival <= span:
                 mine[job.plan.queue].append(job)
-        never = sorted((job.arrival, job.name) for jobs in mine.values() for job in jobs if job.started is None)
+        never = sorted((job.arrival, job.name) for jobs in mine.values() for job in jobs if not job.attempt)
         return SimulationResult(
             self._seed,
             span,
@@ -220,18 +222,19 @@ class _Simulation:
 
 
 def _of_queue(plan: QueuePlan, jobs: Sequence[_Job], span: float) -> QueueResult:
-    waits = sorted(job.started - job.arrival for job in jobs if job.started is not None)
-    waiting = [span - job.arrival for job in jobs if job.started is None]
+    waits = sorted(job.waited for job in jobs if job.runs or job.finished)
+    waiting = [job.waited + span - job.since for job in jobs if not (job.runs or job.finished)]
     quota, hours = sum(plan.quota.values()), sum(job.gpu_hours for job in jobs)
     return QueueResult(
         plan.name,
         quota,
         arrived=len(jobs),
-        started=len(waits),
+        started=sum(job.attempt > 0 for job in jobs),
         finished=sum(job.finished for job in jobs),
         wait_median=_percentile(waits, len(jobs), 0.5),
         wait_p90=_percentile(waits, len(jobs), 0.9),
         wait_longest=_percentile(waits, len(jobs), 1.0),
+        waiting=len(waiting),
         waiting_longest=max(waiting, default=None),
         preempted=sum(job.preempted for job in jobs),
         gpu_hours=hours,
@@ -241,7 +244,7 @@ def _of_queue(plan: QueuePlan, jobs: Sequence[_Job], span: float) -> QueueResult
 
 
 def _percentile(waits: Sequence[float], arrived: int, share: float) -> float | None:
-    """The waiting time that this share of all jobs does not exceed; jobs that have not started wait longest."""
+    """The waiting time that this share of all jobs does not exceed; jobs that wait at the end wait longest."""
     at = max(1, math.ceil(share * arrived)) - 1
     return waits[at] if at < len(waits) else None
 
@@ -253,7 +256,7 @@ def _arrivals(plan: JobPlan, seed: int) -> Iterator[_Job]:
         if number:
             at += dice.expovariate(1 / plan.every) if plan.random else plan.every
         runs = plan.runs * math.exp(dice.gauss(0.0, plan.spread)) if plan.spread else plan.runs
-        yield _Job(name, plan, at, runs, _workload(plan, name, at))
+        yield _Job(name, plan, at, runs, _workload(plan, name, at), since=at)
 
 
 def _workload(plan: JobPlan, name: str, at: float) -> Workload:

@@ -59,7 +59,7 @@ def _print_result(result: SimulationResult) -> None:
             f"{each.started}",
             f"{each.finished}",
             *(_wait(wait, each.arrived) for wait in (each.wait_median, each.wait_p90, each.wait_longest)),
-            f"{each.arrived - each.started}" + (f", {age(each.waiting_longest)}" if each.waiting_longest else ""),
+            f"{each.waiting}" + (f", {age(each.waiting_longest)}" if each.waiting_longest else ""),
             f"{each.preempted}",
             f"{each.gpu_hours:,.0f}",
             f"{each.lost_gpu_hours:,.0f}",
@@ -100,8 +100,8 @@ COMMANDS: Commands = {
         "admitted; admission checks and machines that fail are left out.",
         epilog="JSON: seed, span (seconds that were simulated), gpus, utilization (0 to 1), flavors (utilization of "
         "each), busy (utilization in 48 equal slices of the time), queues with queue, quota, arrived, started, "
-        "finished, wait_median, wait_p90, wait_longest (seconds from arrival to first start; null: so many had not "
-        "started by the end that it is not known), waiting_longest (of those that had not started), preempted, "
+        "finished, wait_median, wait_p90, wait_longest (seconds in the queue, after a preemption too; null: so many "
+        "wait at the end that it is not known), waiting (jobs at the end), waiting_longest (of these), preempted, "
         "gpu_hours, lost_gpu_hours (done again after a preemption), utilization (of its quota; null: it has none), "
         "events with at (seconds from the beginning), what (starts, ends, preempted), job, queue, gpus, flavor, by; "
         "never (jobs that had not started by the end)",

@@ -34,6 +34,7 @@ def test_two_teams_lend_and_take_back() -> None:
     assert happened(result, "starts", "pretrain") == [0, 11.5], "all 128 are free when the last tune has ended"
     assert happened(result, "ends", "pretrain") == [21.5], "two of twelve hours were kept in checkpoints"
     research, product = result.queues
+    assert research.wait_longest == 9.5 * HOUR, "from the preemption to the second start"
     assert (research.preempted, research.gpu_hours, research.lost_gpu_hours) == (1, 12 * 128 + 8, 0)
     assert (product.arrived, product.finished, product.wait_longest, product.gpu_hours) == (6, 6, 0, 6 * 64)
 
@@ -71,6 +72,13 @@ def test_sums_agree_and_no_machine_is_used_twice(name: str) -> None:
             used += each.gpus if each.what == "starts" else -each.gpus
             most = max(most, used)
         assert 0 < most <= result.gpus
+
+
+def test_a_job_that_waits_again_at_the_end_has_a_wait_that_is_not_known() -> None:
+    text = (SCENARIOS / "two-teams.yaml").read_text().replace("until: 48h", "until: 4h")
+    research, product = simulate(read_scenario(text)).queues
+    assert (research.waiting, research.waiting_longest, research.wait_longest) == (1, 2 * HOUR, None)
+    assert (product.waiting, product.waiting_longest) == (0, None)
 
 
 def test_work_without_checkpoints_is_done_again() -> None:
@@ -134,6 +142,7 @@ GOOD = GOOD.replace("12", "16").replace("soon", "1h")
                         "fairSharing."),
         (GOOD, "", "The scenario is empty."),
         (GOOD, "a: [", None),
+        ("runs: 1h", "runs: 1h # é\n\x01", "Line 13: the character U+0001 is not allowed."),
     ],
 )  # fmt: skip
 def test_a_scenario_that_is_wrong(old: str, new: str, words: str | None) -> None:
