@@ -20,7 +20,7 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 
 from console.config import FASTEST, Loaded, config_time, load_config
-from console.errors import ConsoleError, Unreachable
+from console.errors import BadKubeconfig, ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH
 from screens.alarm_notices import LOW, AlarmNotifier, notify_new_alarms
@@ -263,6 +263,8 @@ class ConsoleApp(KeyOrderedApp):
         try:
             session = await self._connect()
         except ConsoleError as error:
+            if isinstance(error, BadKubeconfig):
+                error.hint += " Here ctrl+g lists them."
             self.trouble = error
             return
         self._session = session

@@ -23,7 +23,7 @@ from console.kube.target import Cluster, Masked, Target, User
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PRACTICE = "a4.practice"  # the extension by which a practice cluster's entry tells what it is
-_GET_ONE = "ctrl+g (`a4 clusters`): Google's clusters need none. Or `a4 --demo`."
+_GET_ONE = "Set KUBECONFIG to one; `a4 clusters` lists Google's clusters, which need none; or `a4 --demo`."
 
 
 class Context(Masked):

@@ -83,6 +83,7 @@ def test_the_usual_place(tmp_path: Path) -> None:
 def test_no_kubeconfig_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = refused()
     assert error.message == f"No kubeconfig was found: {tmp_path}/home/.kube/config does not exist."
+    assert "ctrl+" not in error.hint, "a plain command prints it in a shell"
     assert "a4 --demo" in error.hint
     assert "`a4 clusters`" in error.hint
     assert "gcloud" not in error.hint
