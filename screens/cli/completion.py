@@ -35,7 +35,8 @@ _PLACES = {"place", "sources", "target"}
 def print_script(options: CompletionOptions) -> int:
     from argcomplete.shell_integration import shellcode
 
-    print_line(shellcode(["a4"], shell=options.shell, complete_arguments=["-o", "nospace"]).strip())
+    code = shellcode(["a4"], shell=options.shell, complete_arguments=["-o", "nospace"]).strip()
+    print_line(code if options.shell == "zsh" else code.removeprefix("#compdef a4\n"))
     return 0
 
 

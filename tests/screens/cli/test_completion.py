@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from screens.__main__ import main
 from tests.bench.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -63,6 +64,14 @@ def test_a_shell_completes_commands_options_and_names_of_the_cluster(
         for typed, completed in LINES.items():
             terminal.write(f"\x15{typed}\t".encode())
             terminal.wait(completed, lambda text, whole=completed: whole in text, 15)  # type: ignore[misc]
+
+
+def test_the_script_for_zsh_alone_begins_with_a_line_for_zsh(capsys: pytest.CaptureFixture[str]) -> None:
+    begins = []
+    for shell in SHELLS:
+        assert main(["completion", shell]) == 0
+        begins.append(capsys.readouterr().out.startswith("#compdef a4\n"))
+    assert begins == [False, True, False]
 
 
 def completions(line: str, **environment: str) -> tuple[list[str], str, float]:
