@@ -108,6 +108,7 @@ _REWORDED = (
     (re.compile(r"argument (.+): invalid int value: (.+)"), r"\1 has to be a whole number, not \2"),
     (re.compile(r"argument (.+): invalid \w+ value: (.+)"), r"\1 has to be a number, not \2"),
     (re.compile(r"argument (.+?): ((?:a|seconds) .+)"), r"\1 has to be \2"),
+    (re.compile(r"argument (.+?): empty"), r"\1 is empty: is a variable of your shell not set?"),
     (re.compile(r"argument (.+?): (.+)"), r"\1: \2"),
     (re.compile(r"the following arguments are required: (.+)"), r"Missing: \1"),
 )

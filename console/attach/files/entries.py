@@ -6,10 +6,13 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from console.errors import BadInput
+
 _JOB = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"
 _REMOTE = re.compile(
     rf"(?:(?P<pod>pod/{_JOB})|(?P<job>{_JOB}):(?P<rank>(?:{_JOB}/)?\d{{1,6}}|all|\*)):(?P<path>.*)", re.DOTALL
 )
+_PODLESS = re.compile(rf"({_JOB}):(/(?!/).*)", re.DOTALL)
 ALL = "all"  # instead of a rank: each of them
 
 
@@ -27,9 +30,12 @@ class RemotePath:
 
 
 def parse_remote_path(text: str) -> RemotePath | None:
-    """The path in a pod that the text names; None for a path on this machine, such as `./a:0:b`."""
+    """The path in a pod that the text names; None for one on this machine, as `./a:0:b`; BadInput for `JOB:/PATH`."""
     found = _REMOTE.fullmatch(text)
     if found is None:
+        if podless := _PODLESS.fullmatch(text):
+            job, path = podless.groups()
+            raise BadInput(f"{text} names no pod of {job}.", f"Write its index, such as {job}:0:{path}")
         return None
     rank = found["rank"] or ""
     return RemotePath(found["pod"] or found["job"], ALL if rank == "*" else rank, found["path"])

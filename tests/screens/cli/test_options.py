@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +57,7 @@ def test_settings_of_each_launch_value_are_kept_in_order() -> None:
         ("logs job --tail -3", "--tail has to be a whole number, not below 0. a4 logs --help says more."),
         ("logs job --tail x", "--tail has to be a whole number, not 'x'. a4 logs --help says more."),
         ("logs job -1", "POD has to be a whole number, not below 0. a4 logs --help says more."),
+        ("why ''", "JOB is empty: is a variable of your shell not set? a4 why --help says more."),
         ("logs job 0 more", "logs has no use for 'more'. a4 logs --help says more."),
         ("exec job --at-once 0 -- ls", "--at-once has to be a number above 0. a4 exec --help says more."),
         ("jobs --jsn", "jobs has no option --jsn. Did you mean --json? a4 jobs --help says more."),
@@ -73,7 +75,7 @@ def test_settings_of_each_launch_value_are_kept_in_order() -> None:
 )
 def test_what_is_not_understood_is_told_in_a_sentence(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        parse(line.split())
+        parse(shlex.split(line))
     assert stop.value.code == 2
     assert capsys.readouterr().err == f"a4: {said}\n"
 
