@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, Refused
+from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, NotThere, Refused
 from console.google import build_context
 from console.google.api import loaded
 from console.google.builds import REGISTRY, BuildPlan, RegistrySurvey
@@ -70,12 +70,12 @@ class Images:
         return await asyncio.to_thread(build_context.bundled)
 
     async def context(self, word: str) -> BuildContext:
-        """The included context of that name; BadInput lists the known ones."""
+        """The included context of that name; NotThere lists the known ones."""
         known = await self.contexts()
         found = next((each for each in known if each.name == word), None)
         if found is None:
             names = ", ".join(each.name for each in known)
-            raise BadInput(f"There is no build context {word}.", f"There are {names}; --file DIR takes your own.")
+            raise NotThere(f"There is no build context {word}.", f"There are {names}; --file DIR takes your own.")
         return found
 
     async def own_context(self, place: Path) -> BuildContext:

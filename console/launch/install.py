@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from console import assets
-from console.errors import BadInput, Conflict, NotAllowed, NotFound, Unreadable
+from console.errors import BadInput, Conflict, NotAllowed, NotFound, NotThere, Unreadable
 from console.kube.actions import list_objects
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values
 from console.kube.objects.meta import ObjectWire
@@ -194,7 +194,7 @@ class ChartCatalog:
             if word.lower() in {recipe.id.lower(), recipe.code.lower()}:
                 return recipe
         known = ", ".join(recipe.id for recipe in self.recipes())
-        raise BadInput(f"There is no recipe {word}.", f"There are: {known}.")
+        raise NotThere(f"There is no recipe {word}.", f"There are: {known}.")
 
     def _form(self, recipe: str) -> _RecipeForm:
         known = self.recipe(recipe).id

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from console.errors import BadInput
+from console.errors import BadInput, NotThere
 from console.kube.find_job import find_job
 from console.kube.objects.meta import GPU
 from console.scheduling.expected_starts import MAX_WAITING, all_gpu_flavors, cluster_of
@@ -73,7 +73,7 @@ class WhatIf(Struct, frozen=True):
 
 
 def what_if(fleet: Fleet, namespace: str, changes: Changes) -> WhatIf:
-    """The effect of these changes; BadInput or NotFound if one refers to something missing."""
+    """The effect of these changes; BadInput, NotThere or NotFound if one cannot be or names what is not there."""
     return _Comparison(fleet, namespace, changes).result()
 
 
@@ -173,8 +173,9 @@ class _Comparison:
                 for waiting in (each for queue in self._then.waiting.values() for each in queue):
                     if waiting.key == each.key:
                         return waiting
-        find_job(self._fleet, self._namespace, name)
-        raise BadInput(
+        if (found := find_job(self._fleet, self._namespace, name)).finished:
+            raise NotThere(f"{name} has ended ({found.state}) and holds no GPUs: nothing would change.")
+        raise NotThere(
             f"{name} neither holds GPUs of a queue nor is among the first {MAX_WAITING} that wait.", f"a4 why {name}"
         )
 
@@ -262,8 +263,17 @@ def _drained(fleet: Fleet, names: Iterable[str]) -> Iterator[tuple[Key, Node]]:
     for name in names:
         found = {key: node for key, node in fleet.nodes.items() if name in {node.name, node.pool, node.host}}
         if not found:
+            pool, _, end = name.rpartition("/")  # as screens shorten names: 0013, a4-pool/0013
+            found = {
+                key: node
+                for key, node in fleet.nodes.items()
+                if node.name.rpartition("-")[2] == end and pool in node.name
+            }
+            if len(found) > 1:
+                raise BadInput(f"{name} is the end of several nodes' names: {', '.join(key[1] for key in found)}.")
+        if not found:
             pools = sorted({node.pool for node in fleet.nodes.values() if node.pool})
-            raise BadInput(
+            raise NotThere(
                 f"There is no node, pool or host {name}.", f"Pools: {', '.join(pools) or 'none'}; a4 nodes lists nodes."
             )
         yield from ((key, structs.replace(node, cordoned=True)) for key, node in found.items())
@@ -293,8 +303,8 @@ def _with_quotas(fleet: Fleet, changes: Iterable[str]) -> Mapping[Key, ClusterQu
     return queues
 
 
-def _not_there(flag: str, text: str, kind: str, name: str, known: Iterable[str]) -> BadInput:
-    return BadInput(f"{flag} {text}: there is no {kind} {name}.", f"There are: {', '.join(known) or 'none'}.")
+def _not_there(flag: str, text: str, kind: str, name: str, known: Iterable[str]) -> NotThere:
+    return NotThere(f"{flag} {text}: there is no {kind} {name}.", f"There are: {', '.join(known) or 'none'}.")
 
 
 def _split(text: str, flag: str, form: str, *parts: int) -> list[str]:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 EXIT_CODES = (
-    "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach the cluster; with --json "
-    'standard error is JSON too, an object a line: {"error": what failed and why, "hint": what to do next}, {"note": …}'
+    "exit codes: 0 ok, 1 it failed or what was named is not there, 2 usage, 3 not allowed, 4 cannot reach the cluster; "
+    'with --json standard error is JSON too, an object a line: {"error": what failed and why, "hint": what to do '
+    'next}, {"note": …}'
 )
 ALL_EXIT_CODES = (
     f"{EXIT_CODES}; of a4 why, a4 training, a4 wait, a4 alarms and a4 launch --wait: 1 too where the job failed, 5 an "
@@ -37,6 +38,8 @@ def word(metavar: str | None = None, *, default: Any = MISSING, **given: Any) ->
     default = optional if default is MISSING else default
     if default is not MISSING:
         given["default"] = default
+    elif "choices" not in given:
+        given.setdefault("type", _not_empty)
     return _typed((), default, {"metavar": metavar, **given})
 
 
@@ -65,6 +68,12 @@ def confirmed(help_text: str = "do not ask for confirmation") -> Any:
 
 def container_option(help_text: str = "instead of the one that does the work") -> Any:
     return option("-c", "--container", metavar="C", help=help_text)
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("empty")
+    return text
 
 
 def _typed(flags: tuple[str, ...], default: Any, given: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from console.errors import BadInput, BadKubeconfig, ConsoleError, NotThere
+from console.errors import BadKubeconfig, ConsoleError, NotThere
 from console.launch.run_record import differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
 from console.session import Session, catalog
@@ -17,7 +17,6 @@ from console.settings import login_name
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, json_flag, option, word
 from screens.cli.connect import open_session
-from screens.cli.launch import find_recipe
 from screens.cli.output import print_json, print_line, print_listing, print_result, print_table, warn
 from screens.cli.ranks import KINDS
 from screens.columns.runs import RUNS
@@ -40,7 +39,7 @@ async def history(options: HistoryOptions) -> int:
                 if (run := find_run(runs, named)) is not None:
                     return show_run(run, runs, as_json=options.json)
                 what = f"no run {named} in the history" if named.isdecimal() else f"neither a recipe nor a run {named}"
-                raise BadInput(f"There is {what}.", "a4 history lists the runs, a4 recipes the recipes.")
+                raise NotThere(f"There is {what}.", "a4 history lists the runs, a4 recipes the recipes.")
         runs = await runs_of(kept, named)
         if lists and options.namespace:
             runs = tuple(run for run in runs if run.namespace == options.namespace)
@@ -64,7 +63,7 @@ async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
     if not recipe:
         return await kept.runs()
     found = await kept.runs(recipe)
-    return found or await kept.runs(find_recipe(catalog().recipes(), recipe).id)
+    return found or await kept.runs(catalog().recipe(recipe).id)
 
 
 @asynccontextmanager

@@ -174,7 +174,10 @@ async def build_cancel(options: BuildCancelOptions) -> int:
     return print_result(options.json, as_item(ended), f"{ended.id} is cancelled.")
 
 
-EXIT_CODES = "exit codes: 0 ok, 1 it failed or is not there, 2 usage, 3 not allowed, 4 cannot reach Google or cluster"
+EXIT_CODES = (
+    "exit codes: 0 ok, 1 it failed or what was named is not there, 2 usage, 3 not allowed, 4 cannot reach Google or "
+    "cluster"
+)
 
 
 def projects_option() -> Any:

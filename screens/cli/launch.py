@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
-    from console.launch.recipes import Recipe
     from console.session import Session
 
 FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "cohorts", "nodes", "pods", "jobsets")
@@ -151,7 +150,7 @@ async def make_plan(
     )
     if run is None and not word:
         raise BadInput("No recipe was named.", "a4 recipes lists them; or launch an earlier run again: --like RUN.")
-    recipe = find_recipe(session.launch.recipes(), word or (run.recipe if run else ""))
+    recipe = catalog().recipe(word or (run.recipe if run else ""))
     if run is not None and run.recipe != recipe.id:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {recipe.id}.")
     if run is not None and run.left_out:
@@ -219,14 +218,6 @@ def take_files(
             warn(f"{file}: {note.message}")
         laid = session.launch.drafting.overlay_draft(laid, draft)
     return laid
-
-
-def find_recipe(known: tuple[Recipe, ...], word: str) -> Recipe:
-    """The recipe with that name or code (W03); BadInput lists the known ones."""
-    for each in known:
-        if word.lower() in {each.id, each.code.lower()}:
-            return each
-    raise BadInput(f"There is no recipe {word}.", f"There are: {', '.join(each.id for each in known)}.")
 
 
 async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from console.attach.files.entries import parse_remote_path
-from console.errors import BadInput
+from console.errors import BadInput, NotThere
 from console.google.storage import gcs_place
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
@@ -111,7 +111,8 @@ def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance],
     chosen = [each for each in found if each.name == options.name]
     if len(chosen) != 1:
         names = ", ".join(sorted({each.name for each in found})) or "none"
-        raise BadInput(f"There are {len(chosen)} instances named {options.name}.", f"There are: {names}.")
+        error = BadInput if chosen else NotThere
+        raise error(f"There are {len(chosen)} instances named {options.name}.", f"There are: {names}.")
     if chosen[0].state not in {"ACTIVE", "READY"}:
         why = f": {chosen[0].why}" if chosen[0].why else "."
         raise BadInput(f"{options.name} cannot be mounted, it is {chosen[0].state}{why}", "Choose one that is ready.")

@@ -38,18 +38,17 @@ async def what_if(options: WhatIfOptions) -> int:
     else:
         print_line("No job would start, stop or wait that does not already.")
     print_line()
-    free = ("QUEUE", "FLAVOR", "QUOTA FREE NOW", "QUOTA FREE THEN", "GPUS FREE NOW", "GPUS FREE THEN")
-    lines = [
-        (
-            each.queue,
-            each.flavor,
-            f"{each.now}",
-            f"{each.then}",
-            *map(_machines, (each.machines_now, each.machines_then)),
-        )
-        for each in found.free
-    ]
-    print_table(free, lines, [title.endswith(("NOW", "THEN")) for title in free])
+    free = ("QUEUE", "FLAVOR", "QUOTA FREE NOW", "QUOTA FREE THEN")
+    print_table(
+        free, [(each.queue, each.flavor, f"{each.now}", f"{each.then}") for each in found.free],
+        [False, False, True, True],
+    )  # fmt: skip
+    print_line()
+    machines = {each.flavor: (_machines(each.machines_now), _machines(each.machines_then)) for each in found.free}
+    print_table(
+        ("FLAVOR", "GPUS FREE NOW", "GPUS FREE THEN"), [(name, *gpus) for name, gpus in machines.items()],
+        [False, True, True],
+    )  # fmt: skip
     for note in found.notes:
         print_line(f"{note[0].upper()}{note[1:]}.")
     return 0
@@ -87,7 +86,7 @@ class WhatIfOptions(Options):
         "--drain",
         metavar="NODE|POOL",
         action="append",
-        help="a node, or all of a pool, takes no pods; its jobs leave; may be repeated",
+        help="a node (or the end of its name: 0013), or all of a pool, takes no pods; its jobs leave; may be repeated",
     )
     quota: list[str] = option(
         "--quota", metavar="QUEUE:FLAVOR:GPUS", action="append", help="another quota of a ClusterQueue; may be repeated"
@@ -96,7 +95,7 @@ class WhatIfOptions(Options):
         "--priority", metavar="JOB:N", action="append", help="another priority of a job; may be repeated"
     )
     lose: list[str] = option(
-        "--lose", metavar="HOST", action="append", help="a host, or a node, is lost; may be repeated"
+        "--lose", metavar="HOST", action="append", help="a host, or a node as above, is lost; may be repeated"
     )
     json: bool = json_flag()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
 
-from console.errors import BadInput, NotFound
+from console.errors import BadInput, NotFound, NotThere
 from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor, Topology
 from console.kube.objects.workload import TopologyDomain
 from console.scheduling.expected_starts import expected_starts
@@ -169,6 +170,19 @@ def test_a_change_of_what_is_not_there_is_refused(changes: dict[str, tuple[str, 
 def test_a_job_that_is_not_there() -> None:
     with pytest.raises(NotFound, match="There is no job b in namespace default"):
         asked(scene(runs("a", 1)), stop=("b",))
-    done = job("done", 1)
-    with pytest.raises(BadInput, match="done neither holds GPUs of a queue nor is among the first 200 that wait"):
-        what_if(fleet_of(cluster_queue("a4", 0), done), "default", Changes(stop=("done",)))
+    free = job("free", 1)
+    with pytest.raises(NotThere, match="free neither holds GPUs of a queue nor is among the first 200 that wait"):
+        what_if(fleet_of(cluster_queue("a4", 0), free), "default", Changes(stop=("free",)))
+    done = structs.replace(free, name="done", terminal_state="Completed")
+    with pytest.raises(NotThere, match=r"done has ended \(succeeded\) and holds no GPUs: nothing would change\."):
+        what_if(fleet_of(cluster_queue("a4", 0), done), "default", Changes(priority=("done:3",)))
+
+
+def test_a_node_goes_by_the_short_names_that_screens_show() -> None:
+    fleet = placed_fleet(1)
+    assert [asked(fleet, drain=(name,)) for name in ("0000", "a4-pool/0000")] == [{"a": "moves"}] * 2
+    spot = structs.replace(a4(0), name="gke-train-spot-0000")
+    fleet = replace(fleet, nodes={**fleet.nodes, ("", spot.name): spot})
+    assert asked(fleet, drain=("a4-pool/0000",)) == {"a": "moves"}
+    with pytest.raises(BadInput, match=rf"^0000 is the end of several nodes' names: {a4(0).name}, {spot.name}\.$"):
+        asked(fleet, drain=("0000",))

@@ -144,6 +144,8 @@ def test_what_would_follow_is_told_and_nothing_is_changed(a4: Commands) -> None:
     assert out.startswith("Nothing is changed on the cluster. If it were, now:\n")
     assert ["llama-70b", "default", "a4", "64", "stopped"] in lines
     assert ["new-1", "default", "a4", "8", "starts"] in lines
+    assert [line[1:3] for line in lines if line[:1] == ["FLAVOR"]] == [["GPUS", "FREE"]]
+    assert [line[:1] for line in lines].count(["a4-spot"]) == 1, "machines are counted once, whatever queues share them"
     said = a4.json("whatif", "--stop", "llama-70b")
     assert [item["what"] for item in said["items"] if item["job"] == "llama-70b"] == ["stopped"]
     assert all(each["then"] >= 0 and each["machines_then"] >= 0 for each in said["free"])
@@ -261,7 +263,17 @@ def test_a_dry_run_prints_manifests_and_makes_nothing(a4: Commands) -> None:
     ("argv", "code", "sentence"),
     [
         (("launch", "nccl-all-reduce", "--set", "gpus=12"), 2, "12"),
-        (("launch", "no-such-recipe"), 2, "There is no recipe no-such-recipe. There are: nccl-all-reduce"),
+        (("launch", "no-such-recipe"), 1, "There is no recipe no-such-recipe. There are: nccl-all-reduce"),
+        (("values", "no-such-recipe"), 1, "There is no recipe no-such-recipe."),
+        (("whatif", "--lose", "no-such-node"), 1, "There is no node, pool or host no-such-node."),
+        (("whatif", "--submit", "no-such-queue:8"), 1, "there is no queue no-such-queue."),
+        (("whatif", "--stop", "ddp-ablation"), 1, "ddp-ablation has ended (succeeded) and holds no GPUs: nothing"),
+        (
+            ("rm", "llama-70b:/tmp/x"),
+            2,
+            "a4: llama-70b:/tmp/x names no pod of llama-70b. Write its index, such as llama-70b:0:/tmp/x\n",
+        ),
+        (("cp", "llama-70b:/etc/hosts", "here"), 2, "such as llama-70b:0:/etc/hosts\n"),
         (("logs", "no-such-job"), 1, "There is no job no-such-job in namespace default."),
         (("exec", "nccl-0412", "99", "--", "true"), 1, "nccl-0412 has no pod 99."),
         (("exec", "nccl-0412", "0"), 2, "No command was given."),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         (("jobs", "--kubeconfig", "{}/none"), 2),
         (("jobs", "--kubeconfig", "{}/away"), 4),
         (("releases", "--kubeconfig", "{}/away"), 4),
-        (("launch", "nowhere", "--kubeconfig", "{}/away"), 2),
+        (("launch", "nowhere", "--kubeconfig", "{}/away"), 1),
         (("ssh", "--forget"), 2),
         (("read", "{}/no-log"), 2),
     ],

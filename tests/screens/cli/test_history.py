@@ -205,10 +205,10 @@ def test_history_of_one_recipe_is_asked_for_by_name_or_number(a4: Commands) -> N
         assert "numbered" in {item["name"] for item in a4.json("history", word)["items"]}
     assert a4.json("history", "W21")["items"] == []
     code, _, told = a4.run("history", "nope")
-    assert code == 2
+    assert code == 1
     assert "There is neither a recipe nor a run nope." in told
     code, _, told = a4.run("history", "999")
-    assert (code, "There is no run 999 in the history." in told) == (2, True)
+    assert (code, "There is no run 999 in the history." in told) == (1, True)
     assert "numbered" in a4.run("history", "numbered")[1]
 
 
