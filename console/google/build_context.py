@@ -9,21 +9,16 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from console import assets
 from console.errors import BadInput
 from console.folders import alone, atomic_write
-from console.google.builds import NAME, REGISTRY, RUNNING, TAG, BuildContext, repository_parts
+from console.google.builds import NAME, REGISTRY, RUNNING, TAG, Build, BuildContext, BuildPlan, repository_parts
 from console.kube.safe_yaml import load_yaml
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.google.builds import Build, BuildPlan
-
 
 DESCRIPTIONS = ("cloudbuild.yaml", "cloudbuild.yml", "cloudbuild.json")
 MOST = 1 << 30  # bytes in a folder beyond which it is surely another one that was meant

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from console.errors import BadInput, NotFound
-
-if TYPE_CHECKING:
-    from console.errors import ConsoleError
+from console.errors import BadInput, ConsoleError, NotFound
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound
 from console.kube.client import Client
-from console.kube.kinds import kind_named
+from console.kube.kinds import Kind, kind_named
 from console.kube.login import Login
 from console.kube.objects.meta import Wire
 from console.kube.objects.on_demand import BuildWire, GroupWire, read_object
 from console.kube.objects.pod import NamedWire
+from console.kube.target import Target
 from console.kube.watch import USUAL, Backoff, Change, Served, watch_kind
-
-if TYPE_CHECKING:
-    from console.kube.kinds import Kind
-    from console.kube.target import Target
 
 
 class _Groups(Wire):

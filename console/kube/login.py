@@ -21,17 +21,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from console.errors import BadKubeconfig, NotLoggedIn, Unreadable
+from console.errors import BadKubeconfig, ConsoleError, NotLoggedIn, Unreadable
 from console.kube.objects.meta import parse_time
-from console.kube.target import Secret, is_loopback, proxy_of
-
-if TYPE_CHECKING:
-    from console.errors import ConsoleError
-    from console.kube.target import Cluster, Target, User
-
+from console.kube.target import Cluster, Secret, Target, User, is_loopback, proxy_of
 
 LIMIT = 60.0  # seconds a credential plugin may take
 AGAIN = "Run it by hand, or log in again (for GKE: gcloud auth login)."

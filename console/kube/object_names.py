@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
@@ -15,9 +15,6 @@ from console.kube.login import Login
 from console.kube.objects.meta import Wire
 from console.kube.port_forward import JOBSETS
 from console.kube.raw_connection import open_connection
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 POOL = "cloud.google.com/gke-nodepool"
 LIMIT = 500  # objects of a kind that are asked for

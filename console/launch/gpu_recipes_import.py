@@ -6,18 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.errors import BadInput
 from console.kube.nested_values import overlay_values
-from console.launch.helm_command import format_key_path
+from console.launch.helm_command import HelmSetting, KeyPath, format_key_path
 from console.launch.recipes import Remark
 from console.launch.schema import leaves_of
 from console.logs.redact import is_confidential, looks_confidential
-
-if TYPE_CHECKING:
-    from console.launch.helm_command import HelmSetting, KeyPath
-
 
 Names = tuple[str, ...]
 

@@ -7,13 +7,10 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.errors import BadInput
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
-
+from console.kube.nested_values import Value
 
 _IN_VALUES = re.compile(r"[\\,]")
 _IN_NAMES = re.compile(r"[\\.,=\[\]]")  # what Helm takes for grammar unless a backslash stands before it

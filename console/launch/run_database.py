@@ -14,17 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, Unreadable
 from console.folders import alone, state_folder
 from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm_rules import Alarm, AlarmKind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 PATIENCE = 5.0  # seconds to wait while another console writes
 

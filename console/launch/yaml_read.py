@@ -9,16 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.errors import BadInput
+from console.kube.nested_values import Value
 from console.launch.recipes import HIDDEN, Remark
 from console.launch.schema import Schema, leaves, nearest
 from console.logs.redact import is_confidential, looks_confidential
-
-if TYPE_CHECKING:
-    from console.kube.nested_values import Value
-
 
 Keys = tuple[str | int, ...]
 

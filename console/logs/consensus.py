@@ -6,12 +6,9 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from console.logs.line import Gap, RankLine
 from console.scheduling.ranks import format_pods, format_ranges
-
-if TYPE_CHECKING:
-    from console.logs.line import Gap, RankLine
 
 WINDOW = 300.0  # seconds between the first and the last rank that print the same line
 FEW = 4  # pods, or spans of them, that are named one by one

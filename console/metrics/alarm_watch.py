@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from console.config import Thresholds
 from console.metrics.alarm_rules import (
     ENOUGH,
     STOPPED,
@@ -15,9 +15,6 @@ from console.metrics.alarm_rules import (
     format_duration,
     format_late_step,
 )
-
-if TYPE_CHECKING:
-    from console.config import Thresholds
 
 SETTLES = 10.0  # seconds at first in which lines come that were printed before anybody listened
 OLD_WITHIN = 1.0  # seconds after an old line in which the next one may come

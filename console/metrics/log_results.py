@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from console.logs.failure_kinds import LogFailure
 from console.logs.failures import FailureParser
 from console.logs.line_splitter import LONGEST, strip_terminal_codes
-from console.logs.pyspy import PySpyParser, parse_pyspy
+from console.logs.pyspy import ProcessStacks, PySpyParser, parse_pyspy
 from console.logs.word_search import LineBlocks, WordSearch, spans_with
 from console.metrics.measured_log import MeasuredLog
 from console.metrics.training.values import count, number
-
-if TYPE_CHECKING:
-    from console.logs.failure_kinds import LogFailure
-    from console.logs.pyspy import ProcessStacks
 
 
 @dataclass(frozen=True, slots=True)

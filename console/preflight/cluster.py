@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.google.clusters import is_gke, is_older, numbers
@@ -13,11 +12,7 @@ from console.kube.kinds import KUEUE
 from console.kube.nested_values import get_path as value_at
 from console.kube.objects.on_demand import BuildWire, GroupWire, NamedWire
 from console.preflight.check import Result, Verdict, combine, fail, half_verdict, ok, skip, together, warn
-from console.preflight.context import KUBERNETES, permissions
-
-if TYPE_CHECKING:
-    from console.preflight.context import CheckContext
-
+from console.preflight.context import KUBERNETES, CheckContext, permissions
 
 FLOOR, BETTER = "1.31.7-gke.1265000", "1.32.4-gke.1236000"
 """The version that the documents ask for, and the one that GKE's guide for A4 asks for."""

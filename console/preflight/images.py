@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotFound
-from console.google.builds import ImageReference
+from console.google.builds import ImageFacts, ImageReference
 from console.kube.objects.on_demand import PodObjectWire
+from console.kube.objects.pod import Pod
 from console.preflight.check import (
     Need,
     Repair,
@@ -27,6 +27,7 @@ from console.preflight.check import (
 from console.preflight.context import (
     KUBERNETES,
     REGISTRY,
+    CheckContext,
     builds,
     enabled,
     permissions,
@@ -36,11 +37,6 @@ from console.preflight.context import (
     repository_members,
 )
 from console.preflight.storage import EVERYBODY
-
-if TYPE_CHECKING:
-    from console.google.builds import ImageFacts
-    from console.kube.objects.pod import Pod
-    from console.preflight.context import CheckContext
 
 SERVICES = (
     "cloudbuild.googleapis.com",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from console.errors import NotFound
+from console.google.clusters import GkePool
 from console.kube.nested_values import get_path as value_at
+from console.kube.objects.node import Node
 from console.kube.objects.on_demand import WorkloadControllersWire, WorkloadControllerWire
 from console.preflight.check import (
     Need,
@@ -21,13 +22,8 @@ from console.preflight.check import (
     together,
     warn,
 )
-from console.preflight.context import reservation
+from console.preflight.context import CheckContext, reservation
 from console.scheduling.topology import MACHINE_GPUS
-
-if TYPE_CHECKING:
-    from console.google.clusters import GkePool
-    from console.kube.objects.node import Node
-    from console.preflight.context import CheckContext
 
 MACHINE, GPU_NAME = "a4-highgpu-8g", "nvidia-b200"
 _TOLERATED = ("nvidia.com/gpu", "cloud.google.com/impending-node-termination")

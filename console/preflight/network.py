@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from console.errors import NotFound, Refused
 from console.google.builds import ImageReference
-from console.google.clusters import opened
+from console.google.clusters import Firewall, Nat, opened
 from console.kube.nested_values import get_path as value_at
-from console.kube.objects.on_demand import NamesWire, PoliciesWire
+from console.kube.objects.on_demand import NamesWire, PeerWire, PoliciesWire, PolicyWire, RuleWire
 from console.preflight.check import (
     Need,
     Verdict,
@@ -23,12 +22,7 @@ from console.preflight.check import (
     together,
     warn,
 )
-from console.preflight.context import KUBERNETES
-
-if TYPE_CHECKING:
-    from console.google.clusters import Firewall, Nat
-    from console.kube.objects.on_demand import PeerWire, PolicyWire, RuleWire
-    from console.preflight.context import CheckContext
+from console.preflight.context import KUBERNETES, CheckContext
 
 NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))
 """The networks that the interfaces of an A4 pod are taken from, unless others are named."""

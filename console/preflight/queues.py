@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from console.errors import NotFound
 from console.kube.kinds import JOBSET, KUEUE, kind_named
 from console.kube.objects.meta import GPU
-from console.kube.objects.on_demand import GroupWire, WorkloadControllersWire
+from console.kube.objects.on_demand import GroupWire, WorkloadControllersWire, WorkloadControllerWire
+from console.kube.objects.queue import ClusterQueue, LocalQueue
+from console.kube.snapshot import Fleet
 from console.preflight.check import (
     Need,
     Repair,
     RepairKind,
+    Verdict,
     combine,
     fail,
     half_verdict,
@@ -20,14 +21,7 @@ from console.preflight.check import (
     skip,
     warn,
 )
-from console.preflight.context import KUBERNETES
-
-if TYPE_CHECKING:
-    from console.kube.objects.on_demand import WorkloadControllerWire
-    from console.kube.objects.queue import ClusterQueue, LocalQueue
-    from console.kube.snapshot import Fleet
-    from console.preflight.check import Verdict
-    from console.preflight.context import CheckContext
+from console.preflight.context import KUBERNETES, CheckContext
 
 _CHART_NEEDS = "v1alpha2"  # the version of JobSet's API that the chart writes
 _KUEUE_READ = ("v1beta2", "v1beta1")  # versions of Kueue's API that the console reads

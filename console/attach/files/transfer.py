@@ -8,18 +8,13 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from console.attach.files import local
+from console.attach.files.copies import CopyMeter
 from console.attach.files.entries import CopyProblem, CopyReport, EntryKind, FileEntry, Verification
 from console.attach.files.local import Unpacking, length, pack
-from console.attach.files.pod_files import safe
+from console.attach.files.pod_files import PathInfo, PodFiles, safe
 from console.errors import BadInput, ConsoleError, CopyFailed, NotFound
-
-if TYPE_CHECKING:
-    from console.attach.files.copies import CopyMeter
-    from console.attach.files.pod_files import PathInfo, PodFiles
-
 
 BIG = 32 << 20  # bytes from which a file is copied by itself, to be resumed; smaller ones go together
 _HEADERS = 4096  # bytes that a tar has at most for each file beside its content, as a rule

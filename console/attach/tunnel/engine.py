@@ -15,21 +15,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from console.attach.tunnel import published
 from console.attach.tunnel.published import Listener, Tunnel
 from console.attach.tunnel.relay import AsyncStream, Local, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
-from console.kube.port_forward import JobEnded, PodPending, locate, open_pipe
+from console.kube.login import Login
+from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_pipe
 from console.kube.rank_address import LivePod, PortPair, RankAddress
-from console.kube.raw_connection import open_connection
-
-if TYPE_CHECKING:
-    from console.kube.login import Login
-    from console.kube.port_forward import Pipe
-    from console.kube.raw_connection import RawConnection
-
+from console.kube.raw_connection import RawConnection, open_connection
 
 LOOKS = 60.0  # seconds between two looks at the pod while all is well; a broken connection brings the next forward
 LOOKS_WAITING = 3.0

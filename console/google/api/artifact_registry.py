@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.cloud import artifactregistry_v1 as api
 
 from console.errors import Unreachable
 from console.google.api import members_by_role
-from console.google.api.calls import translate_errors
+from console.google.api.calls import GoogleSession, translate_errors
 from console.google.builds import Image, Repository
-
-if TYPE_CHECKING:
-    from console.google.api.calls import GoogleSession
 
 PATIENCE = 30.0
 CREATING = 120.0  # seconds that making a repository may take

@@ -7,7 +7,8 @@ import base64
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import google.cloud.storage as api
 from google.api_core.exceptions import NotFound as ApiNotFound
@@ -18,14 +19,8 @@ from requests import exceptions as transport
 
 from console.errors import TRY_AGAIN, Conflict, ConsoleError, CopyFailed, Unreachable
 from console.google.api import members_by_role
-from console.google.api.calls import translate_errors
+from console.google.api.calls import GoogleSession, translate_errors
 from console.google.storage import Bucket, GcsPlace, StoredObject
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.google.api.calls import GoogleSession
-
 
 PATIENCE = 30.0  # seconds of silence that one request may last
 RETRY = DEFAULT_RETRY.with_timeout(60.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin
 
 from google.auth.exceptions import GoogleAuthError, TransportError
@@ -12,13 +12,9 @@ from google.auth.transport.requests import AuthorizedSession
 from requests import RequestException
 
 from console.errors import TRY_AGAIN, ApiDisabled, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.google.api.calls import LOG_IN, quota_project
+from console.google.api.calls import LOG_IN, GoogleSession, quota_project
 from console.google.clusters import Firewall, Nat, Reservation
 from console.google.node_pools import Group
-
-if TYPE_CHECKING:
-    from console.google.api.calls import GoogleSession
-
 
 PATIENCE = 15.0
 _REAL = "https://compute.googleapis.com"

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.cloud import container_v1 as api
 
 from console.errors import ApiDisabled
-from console.google.api.calls import translate_errors_within
+from console.google.api.calls import GoogleSession, translate_errors_within
 from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
-
-if TYPE_CHECKING:
-    from console.google.api.calls import GoogleSession
 
 PATIENCE = 30.0  # seconds for one call, retries of the library within
 _ADDONS: dict[str, Callable[[api.Cluster], bool]] = {

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.cloud import filestore_v1, lustre_v1
 
-from console.google.api.calls import translate_errors
+from console.google.api.calls import GoogleSession, translate_errors
 from console.google.storage import FilestoreInstance, LustreInstance
-
-if TYPE_CHECKING:
-    from console.google.api.calls import GoogleSession
 
 PATIENCE = 30.0
 

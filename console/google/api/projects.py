@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.cloud import resourcemanager_v3 as api
 from google.cloud import service_usage_v1 as services_api
 
 from console.google.api import members_by_role
-from console.google.api.calls import translate_errors, translate_errors_within
+from console.google.api.calls import GoogleSession, translate_errors, translate_errors_within
 from console.google.clusters import Project
-
-if TYPE_CHECKING:
-    from console.google.api.calls import GoogleSession
-
 
 PATIENCE = 30.0
 

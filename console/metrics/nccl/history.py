@@ -6,19 +6,15 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import log2
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
 
 from console.folders import alone, atomic_write, state_folder
 from console.metrics.nccl.reference import scan_average
-from console.metrics.nccl.results import NcclTest  # noqa: TC001  # msgspec reads the annotations below at run time
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from console.metrics.nccl.results import NcclTest  # msgspec reads the annotations below at run time
 
 ENOUGH = 2  # earlier tests from which one can say what is usual
 STEADY = 0.03  # a change by less than this share is none

@@ -13,10 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from console.logs.failure_kinds import FAILURE
-from console.logs.line import UnparsedCounter
+from console.logs.line import UnparsedCounter, UnparsedLines
 from console.logs.line_splitter import label_of
 from console.logs.word_search import LineBlocks, spans_with
 from console.metrics.nccl.formats import (
@@ -30,10 +29,6 @@ from console.metrics.nccl.formats import (
     row_without_in_place,
 )
 from console.metrics.nccl.results import NcclTest, PackedRows, Row, Rows, rows_at
-
-if TYPE_CHECKING:
-    from console.logs.line import UnparsedLines
-
 
 _COMMAND = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"

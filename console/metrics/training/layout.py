@@ -13,15 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from console.metrics.training.steps import PackedSteps, Step, pack_columns
-from console.metrics.training.values import finite_total, inverse, number, thousandth
-
-if TYPE_CHECKING:
-    from console.metrics.training.values import StepReport
+from console.metrics.training.values import StepReport, finite_total, inverse, number, thousandth
 
 _LONGEST = 2000  # characters of a line of which a layout is made, below what is read of any line
 _MOST = 48  # numbers of such a line

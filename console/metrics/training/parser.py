@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from console.logs.line import UnparsedCounter
+from console.logs.line import UnparsedCounter, UnparsedLines
 from console.logs.line_splitter import strip_terminal_codes
 from console.logs.word_search import ANSI, LineBlocks, WordSearch, line_end, spans_with
 from console.metrics.training.formats import dictionaries as dicts
@@ -32,12 +31,8 @@ from console.metrics.training.reader import (
     run_of_library,
     skipped_since,
 )
+from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import StepReport, count, finite_total
-
-if TYPE_CHECKING:
-    from console.logs.line import UnparsedLines
-    from console.metrics.training.steps import ProgressBar, Step
-
 
 _ITERATION = re.compile(r"\biteration\s+\d")
 _STEP = re.compile(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")

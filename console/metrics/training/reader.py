@@ -12,14 +12,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import eq, lt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from console.metrics.training.layout import LineLayout
 from console.metrics.training.steps import PackedSteps, ProgressBar, Rollback, Step, Steps
-
-if TYPE_CHECKING:
-    from console.metrics.training.layout import LineLayout
-    from console.metrics.training.values import StepReport
-
+from console.metrics.training.values import StepReport
 
 WARM_UP = 5  # steps after a start whose speed says nothing
 _JITTER = 2  # steps that several reporters without labels may be apart

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from console.config import config_in_force
+from console.logs.word_search import WordSearch
 from console.metrics.training.steps import Step
 from console.metrics.training.values import StepReport, figures, finite_total, inverse, is_broken, rounded, thousandth
 from console.patterns import Pattern, compiled
-
-if TYPE_CHECKING:
-    from console.logs.word_search import WordSearch
 
 LONGEST = 2000  # characters of a line that are looked at
 
