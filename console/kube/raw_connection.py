@@ -152,16 +152,26 @@ async def open_connection(login: Login, doing: str) -> AsyncIterator[RawConnecti
 
 
 async def _connect(login: Login) -> RawConnection:
+    await login.headers()  # a plug-in may bring the certificate that TLS needs
+    context = await login.tls()
+    reader, writer = await connect_stream(login, context)
+    return RawConnection(login, reader, writer)
+
+
+async def connect_stream(
+    login: Login, context: ssl.SSLContext | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the API server, through its proxy if it has one, with TLS if a context is given.
+
+    Raises OSError and its subclasses, EOFError, and NotConnected when nothing answered.
+    """
     base = urlsplit(login.server)
     if base.scheme not in _PORTS or not base.hostname:
         raise bad_address_error(login.server)
     port = base.port or _PORTS[base.scheme]
-    await login.headers()  # a plug-in may bring the certificate that TLS needs
-    context = await login.tls()
     name = (login.server_name or base.hostname) if context else None
     if not login.proxy:
-        reader, writer = await _opened(base.hostname, port, context, name)
-        return RawConnection(login, reader, writer)
+        return await _opened(base.hostname, port, context, name)
     proxy = urlsplit(login.proxy)
     over_tls = ssl.create_default_context() if proxy.scheme == "https" else None
     reader, writer = await _opened(proxy.hostname or "", proxy.port or PORTS[proxy.scheme], over_tls, None)
@@ -173,7 +183,7 @@ async def _connect(login: Login) -> RawConnection:
     except BaseException:
         writer.transport.abort()
         raise
-    return RawConnection(login, reader, writer)
+    return reader, writer
 
 
 async def _opened(

@@ -7,8 +7,13 @@ action has a configuration of its own (2 ms), so actions share nothing.
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -17,16 +22,18 @@ import yaml
 
 from console.errors import (
     BadInput,
-    BadKubeconfig,
     Conflict,
     ConsoleError,
     NotAllowed,
     NotFound,
     NotLoggedIn,
+    Refused,
     ReleaseFailed,
     Unreachable,
     Unreadable,
 )
+from console.kube.api_server_proxy import api_server_proxy
+from console.kube.failures import failure_cause
 from console.kube.safe_yaml import load_yaml
 from console.launch.recipes import FieldProblem, Release
 
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
     from helm_python import Config
 
+    from console.kube.login import Login
     from console.kube.nested_values import Value
 
 
@@ -62,8 +70,6 @@ def translate(text: str, kind: str, failed: str) -> ConsoleError:
 
 
 _MEANINGS: tuple[tuple[str, type[ConsoleError], str, dict[str, Any]], ...] = (
-    (r"stat .*no such file|context .* does not exist|invalid configuration|error loading config", BadKubeconfig, "",
-     {}),
     (r"\bUnauthorized\b|must be logged in", NotLoggedIn, "Log in again.", {"status": 401}),
     (r"\bis forbidden: User\b|\bforbidden: User\b", NotAllowed, "Ask for permission to do this in the namespace.",
      {"status": 403, "reason": "Forbidden"}),
@@ -109,8 +115,7 @@ RECIPE_LABEL = "a4.console/recipe"
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    kubeconfig: Path | None = None  # none: KUBECONFIG, then ~/.kube/config, then the account of the pod this runs in
-    context: str = ""  # empty: the kubeconfig's own
+    login: Login | None = None  # None: charts are rendered only
     guard: Callable[[str, str], Awaitable[None]] | None = None
     """Called with namespace and release (empty: all) before Helm unpacks their records; raises what forbids that."""
 
@@ -121,12 +126,28 @@ class Helm:
         return await self._unguarded(namespace or "default", work, failed)
 
     async def _unguarded(self, namespace: str, work: Callable[[Config], T], failed: str) -> T:
+        assert self.login is not None
+        login, kubeconfig = self.login, await _kubeconfig(self.login)
+
         def action() -> T:
             from helm_python import Config
 
-            context = self.context or None
-            with Config(kubeconfig_path=self.kubeconfig, kube_context=context, namespace=namespace) as config:
-                return work(config)
+            with api_server_proxy(login) as proxy:
+                if login.server.startswith("https:"):
+                    kubeconfig["clusters"][0]["cluster"]["proxy-url"] = proxy.url
+                try:
+                    with _readable(kubeconfig) as given, Config(namespace=namespace, **given) as config:
+                        return work(config)
+                except _failures() as error:
+                    if proxy.elsewhere:
+                        raise Refused(
+                            f"{failed}: the API server answers with a redirect to {proxy.elsewhere}.",
+                            "Write that address into the kubeconfig if it is the right one.",
+                        ) from error
+                    if proxy.failure is not None:
+                        why, hint = failure_cause(proxy.failure, proxied=bool(login.proxy))
+                        raise Unreachable(f"{failed}: the API server cannot be reached: {why}.", hint) from error
+                    raise
 
         return await _in_thread(action, failed)
 
@@ -318,6 +339,51 @@ def kind_and_name(manifest: str) -> tuple[str, str]:
 def is_kept(manifest: str) -> bool:
     """Whether an object is kept when its release is removed: volumes and claims, whose data others may use."""
     return re.search(r"^    \"?helm.sh/resource-policy\"?: keep$", manifest, re.MULTILINE) is not None
+
+
+async def _kubeconfig(login: Login) -> dict[str, Any]:
+    """What Helm has to know of the API server: the login as it is now, so that no plug-in is asked a second time.
+
+    Over plain HTTP there is none: whoever is on the way could read it.
+    """
+    cluster: dict[str, Any] = {"server": login.server}
+    user: dict[str, str] = {}
+    if login.server.startswith("https:"):
+        kind, _, credential = (await login.headers()).get("Authorization", "").partition(" ")
+        if kind == "Bearer":
+            user["token"] = credential
+        elif kind:
+            user["username"], _, user["password"] = base64.b64decode(credential).decode().partition(":")
+        given = await login.certificates()
+        if given.client:  # of a text with both Go takes the certificate here and the key there
+            encoded = base64.b64encode(given.client.encode()).decode()
+            user["client-certificate-data"] = user["client-key-data"] = encoded
+        if given.authority:
+            cluster["certificate-authority-data"] = base64.b64encode(given.authority.encode()).decode()
+        cluster["insecure-skip-tls-verify"] = given.insecure
+        if login.server_name:
+            cluster["tls-server-name"] = login.server_name
+    elif login.proxy:
+        cluster["proxy-url"] = login.proxy
+    return {
+        "current-context": "a4",
+        "clusters": [{"name": "a4", "cluster": cluster}],
+        "users": [{"name": "a4", "user": user}],
+        "contexts": [{"name": "a4", "context": {"cluster": "a4", "user": "a4"}}],
+    }
+
+
+@contextmanager
+def _readable(kubeconfig: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The arguments by which Helm's library reads it: from memory on Linux, elsewhere from a private file."""
+    text = json.dumps(kubeconfig)
+    if sys.platform != "linux":
+        yield {"kubeconfig_content": text}
+        return
+    with os.fdopen(os.memfd_create("kubeconfig"), "w") as file:
+        file.write(text)
+        file.flush()
+        yield {"kubeconfig_path": f"/proc/self/fd/{file.fileno()}"}
 
 
 async def _in_thread(work: Callable[[], T], failed: str) -> T:

@@ -61,9 +61,8 @@ class Launching:
         from console.launch.install import Launcher
         from console.launch.releases import require_small
 
-        cluster, client = self._cluster, self._cluster.current_connection.client
-        helm = Helm(cluster.settings.kubeconfig, cluster.context, partial(require_small, client))
-        return Launcher(self._catalogue(), helm, client, cluster.me)
+        client = self._cluster.current_connection.client
+        return Launcher(self._catalogue(), Helm(client.login, partial(require_small, client)), client, self._cluster.me)
 
     @cached_property
     def drafting(self) -> PlanTexts:

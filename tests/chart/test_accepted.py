@@ -41,7 +41,7 @@ def team(lab: Lab) -> Iterator[str]:
 async def launcher(lab: Lab, team: str) -> AsyncIterator[Launcher]:
     """What a test that fails half-way has launched goes with it, so that one defect is one failure."""
     connection = Connection(load(lab.kubeconfig).target())
-    launching = Launcher(CATALOGUE, Helm(lab.kubeconfig), connection.client)
+    launching = Launcher(CATALOGUE, Helm(connection.client.login), connection.client)
     yield launching
     if left := await launching.releases(team):
         for release in left:

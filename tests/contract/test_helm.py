@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.errors import Conflict, NotAllowed, NotFound, ReleaseFailed
+from console.kube.kubeconfig import load
+from console.kube.login import Login
 from console.launch.helm import RECIPE_LABEL, Helm
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
@@ -38,7 +40,7 @@ async def install(helm: Helm, space: Space, name: str = "train") -> None:
 
 @pytest.fixture
 def helm(cluster: Cluster) -> Helm:
-    return Helm(cluster.kubeconfig)
+    return Helm(Login(load(cluster.kubeconfig).target()))
 
 
 async def test_a_release_runs_and_leaves_nothing_behind(space: Space, helm: Helm) -> None:
@@ -211,5 +213,5 @@ async def test_a_namespace_that_is_not_there(space: Space, helm: Helm) -> None:
 
 async def test_a_reader_may_not_install(space: Space, cluster: Cluster) -> None:
     with pytest.raises(NotAllowed):
-        await install(Helm(cluster.reader_kubeconfig), space)
+        await install(Helm(Login(load(cluster.reader_kubeconfig).target())), space)
     assert await space.items(JOBSETS, "jobsets") == []

@@ -24,6 +24,7 @@ from console.kube.objects.pod import PodWire, parse_pod
 from console.kube.raw_connection import open_connection
 from console.kube.target import User
 from console.kube.watch import Backoff, Change, Disconnected, HttpSource, Listed, Unparsable, follow
+from console.launch.helm import Helm
 from tests.apiserver import ApiServer
 from tests.hostile.lying_api import pages_without_end
 
@@ -310,6 +311,20 @@ async def test_exec_is_not_carried_elsewhere(status: int) -> None:
         assert other.requests == []
 
 
+@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_helm_takes_no_login_elsewhere(status: int, secure: bool) -> None:
+    async with ApiServer(secure=True) as server, ApiServer(secure=secure) as other:
+        for path in ("/version", "/api/v1/namespaces/default/secrets"):
+            there = {"Location": f"{other.url}{path}"}
+            server.handlers[path] = body(b"", status=status, **there)  # type: ignore[assignment]
+        helm = Helm(server.login(User(token="secret")))
+        with pytest.raises(Refused, match=f"a redirect to .*127.0.0.1:{other.port}"):
+            await helm.releases("a4", "default")
+        assert {each.headers["Authorization"] for each in server.requests} == {"Bearer secret"}
+        assert other.requests == []
+
+
 async def test_no_login_goes_over_plain_http() -> None:
     async with ApiServer() as server:
         for user in (User(token="secret"), User(username="anna", password="secret")):
@@ -320,7 +335,9 @@ async def test_no_login_goes_over_plain_http() -> None:
             async with open_connection(server.login(user), "ask") as wire:
                 await wire.get("/version")
         assert len(server.requests) == 6
-        assert [each.headers.get("Authorization") for each in server.requests] == [None] * 6
+        await Helm(server.login(User(token="secret"))).releases("a4", "default")
+        assert len(server.requests) > 6
+        assert {each.headers.get("Authorization") for each in server.requests} == {None}
 
 
 async def test_a_message_of_a_command_without_end_is_given_up() -> None:

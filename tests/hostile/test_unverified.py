@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from console.errors import BadKubeconfig, ConsoleError, Unreachable
 from console.kube.client import Client
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 PATH = "/version"
 
 
-async def plain(target: Target, _: Path) -> object:
+async def plain(target: Target) -> object:
     client = Client(Login(target))
     try:
         return await client.request("GET", PATH, doing="ask")
@@ -35,7 +34,7 @@ async def plain(target: Target, _: Path) -> object:
         await client.close()
 
 
-async def going_on(target: Target, _: Path) -> object:
+async def going_on(target: Target) -> object:
     client = Client(Login(target))
     try:
         async with client.follow(PATH, doing="ask", params={}, silence=5) as answer:
@@ -44,7 +43,7 @@ async def going_on(target: Target, _: Path) -> object:
         await client.close()
 
 
-async def command(target: Target, _: Path) -> object:
+async def command(target: Target) -> object:
     client = Client(Login(target))
     try:
         async with client.websocket(PATH, doing="ask", params=(), protocols=("v5.channel.k8s.io",)) as socket:
@@ -53,27 +52,17 @@ async def command(target: Target, _: Path) -> object:
         await client.close()
 
 
-async def tunnel(target: Target, _: Path) -> object:
+async def tunnel(target: Target) -> object:
     login = Login(target)
     async with open_connection(login, "ask") as wire:
         return wire
 
 
-async def helm(target: Target, folder: Path) -> object:
-    fields = ("server", "certificate_authority", "tls_server_name")
-    given = {each.replace("_", "-"): value for each in fields if (value := getattr(target.cluster, each))}
-    content = {
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": given}],
-        "users": [{"name": "u", "user": {"token": target.user.token}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(content))
-    return await Helm(path).releases("a4", "default")
+async def helm(target: Target) -> object:
+    return await Helm(Login(target)).releases("a4", "default")
 
 
-WAYS: dict[str, Callable[[Target, Path], Awaitable[object]]] = {
+WAYS: dict[str, Callable[[Target], Awaitable[object]]] = {
     "a request": plain,
     "an answer that goes on": going_on,
     "a command": command,
@@ -103,7 +92,7 @@ async def test_who_cannot_prove_to_be_the_server_is_sent_nothing(way: str, lie: 
     tls, _ = make_certificate(tmp_path, days=-1 if lie == "expired" else 1)
     async with ApiServer(tls) as server:
         with pytest.raises(Unreachable) as told:
-            await WAYS[way](lying_target(lie, tmp_path, server.port), tmp_path)
+            await WAYS[way](lying_target(lie, tmp_path, server.port))
         assert server.requests == []
     assert "certificate" in told.value.message
     assert "s3cr3t" not in f"{told.value.message}{told.value.hint}"
@@ -116,9 +105,9 @@ async def test_who_can_is_reached(way: str, tmp_path: Path) -> None:
         target = lying_target("", tmp_path, server.port)
         if way == "a command":  # this server has no pod to run one in: it was asked all the same
             with pytest.raises(ConsoleError):
-                await command(target, tmp_path)
+                await command(target)
         else:
-            await WAYS[way](target, tmp_path)
+            await WAYS[way](target)
         sent = {each.headers["Authorization"] for each in server.requests}
     assert sent == (set() if way == "a tunnel" else {"Bearer s3cr3t"})
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.kube.kubeconfig import load
+from console.kube.login import Login
 from console.kube.objects.jobset import JobState
 from console.launch.helm import Helm
 from console.settings import Settings
@@ -51,7 +53,7 @@ def left(lab: Lab) -> list[str]:
 async def nothing_stays(lab: Lab) -> AsyncIterator[None]:
     """A test that fails half-way takes its release along: the other tests share this control plane."""
     yield
-    helm = Helm(lab.kubeconfig)
+    helm = Helm(Login(load(lab.kubeconfig).target()))
     if any(release.name == NAME for release in await helm.releases("a4", NAMESPACE)):
         await helm.uninstall(name=NAME, namespace=NAMESPACE)
 

@@ -9,6 +9,7 @@ import pytest
 from console.errors import ConsoleError, ReleaseFailed, Unreachable
 from console.kube.discovery import Connection
 from console.kube.kubeconfig import load
+from console.kube.login import Login
 from console.launch import helm as helming
 from console.launch.helm import Helm
 from console.launch.install import Launcher
@@ -40,7 +41,7 @@ async def left(api: Api) -> list[str]:
 async def launch(folder: Path) -> None:
     connection = Connection(load(folder / "kubeconfig").target())
     try:
-        launcher = Launcher(CATALOGUE, Helm(folder / "kubeconfig"), connection.client)
+        launcher = Launcher(CATALOGUE, Helm(connection.client.login), connection.client)
         await launcher.helm.install(
             CATALOGUE.chart, CATALOGUE.chart_values(PLAN), name=PLAN.name, namespace=PLAN.namespace, labels={}
         )
@@ -81,7 +82,7 @@ async def test_what_cannot_be_removed_is_named(tmp_path: Path) -> None:
         assert raised.value.hint == "Stop anna again when the cluster answers: a4 stop anna"
         assert "removing what was made failed too" in raised.value.message
         api.server.faults.clear()
-        await Helm(tmp_path / "kubeconfig").uninstall(name="anna", namespace="default")
+        await Helm(Login(load(tmp_path / "kubeconfig").target())).uninstall(name="anna", namespace="default")
         assert await left(api) == []
 
 
