@@ -50,7 +50,9 @@ def cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
         if not closed_reason(queue):
             pending = queue_order(fleet, queue.name).pending[:room]
             tried = [kueue_workload(each, fleet, flavors, holds=False) for each in pending]
-            cluster.waiting[queue.name] = [each for each in tried if each.pod_sets]
+            for each in tried:
+                if each.pod_sets:
+                    cluster.submit(each)
             room -= len(tried)
     return cluster
 

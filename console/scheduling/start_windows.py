@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 ROLLOUTS = 200
 FEWEST = 20  # rollouts that a window stands on
 BUDGET = 1.5  # seconds of one core
-AIMED_AT = 50  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
+AIMED_AT = 250  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
+WARM_UP = 0.05  # of the budget, to learn which requests fail at which usage before a rollout is timed
 SHARE = 0.8  # of the rollouts within a window
 PROGRESS_SPREAD = 0.1  # of the logarithm of the time left, where progress tells of it
 LEAST_SPREAD = 0.1  # of run times of which few are known
@@ -132,10 +133,12 @@ class _Rollouts:
         began, slices = time.thread_time(), WorkSlices()
         restore = self._cluster.checkpoint()
         rollouts: list[dict[Key, float]] = []
+        self._rollout(math.inf, began + WARM_UP * budget)
         until = math.inf  # the first rollout says how far all can go
         while len(rollouts) < ROLLOUTS and time.thread_time() - began < budget:
             restore()
-            found, reached = self._rollout(until, began + budget / AIMED_AT if not rollouts else math.inf)
+            stop = math.inf if rollouts else time.thread_time() + budget / AIMED_AT
+            found, reached = self._rollout(until, stop)
             until = min(until, reached)
             rollouts.append(found)
             slices.pause_thread()
@@ -160,7 +163,7 @@ class _Rollouts:
         for held, uid, since in self._running:
             self._end(ends, now + self._seconds_left(uid, now - since), held)
         self._admit(now, found, ends)
-        while ends and ends[0][0] <= until and any(self._cluster.waiting.values()):
+        while ends and ends[0][0] <= until and self._cluster.has_waiting:
             if time.thread_time() > stop:
                 return found, now
             now, _, held = heappop(ends)

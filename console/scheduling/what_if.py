@@ -88,14 +88,13 @@ class _Comparison:
         self._notes: list[str] = []
         self._new: list[Workload] = []
         self._closed: list[Workload] = []  # new ones of queues that admit nothing
-        self._stopped = list(dict.fromkeys(map(self._find, changes.stop)))
-        self._moved = self._on_drained_nodes()
         for text in changes.priority:
             name, priority = _split(text, "--priority", "JOB:N", 2)
             workload = self._find(name)
             self._take_out(workload)
-            workload.priority = _whole(priority, "--priority", "JOB:N", text)
-            self._put_back(workload)
+            self._put_back(replace(workload, priority=_whole(priority, "--priority", "JOB:N", text)))
+        self._stopped = list(dict.fromkeys(map(self._find, changes.stop)))
+        self._moved = self._on_drained_nodes()
         for workload in self._stopped:
             self._take_out(workload)
         for workload in self._moved:
@@ -183,7 +182,7 @@ class _Comparison:
         if self._then.holds(workload):
             self._then.snapshot.remove_workload(workload)
         elif workload in self._then.waiting[workload.cluster_queue]:
-            self._then.waiting[workload.cluster_queue].remove(workload)
+            self._then.withdraw(workload)
 
     def _put_back(self, workload: Workload) -> None:
         if workload.pod_sets[0].flavors:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from console.scheduling.kueue.state import Release, Snapshot, Workload
 
 
+MAX_FAILURES = 20_000
 NO_LONGER_FITS = "Workload no longer fits after processing another workload"
 
 
@@ -75,12 +76,40 @@ def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decis
     return refused + sorted(decided, key=lambda each: each.verdict is Verdict.SKIP)
 
 
+def failed_before(head: Workload, snapshot: Snapshot) -> bool:
+    """Whether it would be HOPELESS, as a cycle that remembers failures found at the same usage of quota.
+
+    Where this holds for all heads, the cycle decides nothing else.
+    """
+    return bool(snapshot.failures) and _failure_key(head, snapshot) in (snapshot.failures or ())
+
+
+def _failure_key(workload: Workload, snapshot: Snapshot) -> tuple[object, ...] | None:
+    """What alone decides whether quota is missing; None: that depends on whom it may evict."""
+    if snapshot.failures is None or Preemption(snapshot, workload).may_have_targets():
+        return None
+    used = tuple([tuple(node.used.items()) for node in snapshot.nodes])
+    return workload.cluster_queue, workload.shape(), used
+
+
 class _Cycle:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._preempted: list[Workload] = []
 
     def assign(self, entry: Decision) -> Decision:
+        failures, key = self._snapshot.failures, _failure_key(entry.workload, self._snapshot)
+        if failures is None or key is None:
+            return self._assign(entry)
+        if (failed := failures.get(key)) is not None:
+            entry.choice, entry.targets, entry.message = failed, [], failed.message()
+        elif not self._assign(entry).targets and entry.choice.failed_by_quota:
+            if len(failures) >= MAX_FAILURES:
+                failures.clear()
+            failures[key] = entry.choice
+        return entry
+
+    def _assign(self, entry: Decision) -> Decision:
         entry.choice, entry.targets = self._try(entry.workload)
         if entry.choice.by_quota is not Mode.FIT and not entry.targets and (fewer := self._reduced(entry.workload)):
             entry.choice, entry.targets = fewer

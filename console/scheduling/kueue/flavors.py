@@ -84,6 +84,12 @@ class FlavorChoice:
         """The worst mode of the pod sets: FIT, one of the preemption modes, or NO_FIT."""
         return min((choice.mode for choice in self.pod_sets), default=Mode.NO_FIT)
 
+    @property
+    def failed_by_quota(self) -> bool:
+        """Whether it does not fit, and where others run has no part in it."""
+        placed = len(self.pod_sets) > 1 and any(choice.tree for choice in self.pod_sets)
+        return self.by_quota is not Mode.FIT and not placed
+
     def message(self) -> str:
         """Why it does not fit, as Kueue words it."""
         parts = []

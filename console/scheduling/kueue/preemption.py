@@ -63,6 +63,19 @@ class Preemption:
         self._usage: Quantities = {}  # what the Workload would use in all
         self._choice: FlavorChoice | None = None  # its places count too; None: quota alone
 
+    def may_have_targets(self) -> bool:
+        """Whether some workload might be evicted for this one, whatever it lacks."""
+        own, within, reclaim = self._queue, self._queue.within_queue, self._queue.reclaim
+        if within != "Never" and any(self._may_evict(within, each) for each in own.workloads.values()):
+            return True
+        others = () if reclaim == "Never" or own.parent is None else self._snapshot.queues.values()
+        return any(
+            self._may_evict(reclaim, each)
+            for queue in others
+            if queue is not own and queue.root is own.root and not queue.within_nominal(queue.used)
+            for each in queue.workloads.values()
+        )
+
     def targets(self, choice: FlavorChoice) -> list[Target]:
         """The workloads to evict for this flavor choice; empty if preemption does not help."""
         needed = {
@@ -186,8 +199,10 @@ class Preemption:
 
     def _of_queue(self, queue: QueueNode, top: QuotaNode | None, *, hierarchical: bool) -> Iterator[_Candidate]:
         policy = self._queue.within_queue if top is None else self._queue.reclaim
+        if policy == "Never":
+            return
         for workload in queue.workloads.values():
-            if self._needed & set(workload.usage()) and self._may_evict(policy, workload):
+            if self._may_evict(policy, workload) and self._needed & workload.usage().keys():
                 borrowing = self._while_borrowing(workload)
                 yield _Candidate(workload, top, hierarchical, borrowing)
 

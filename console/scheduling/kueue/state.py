@@ -6,6 +6,7 @@ or for those that get one of the flavors it names. Ports Kueue 0.18, with the wo
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -20,6 +21,7 @@ from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantiti
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from console.scheduling.kueue.flavors import FlavorChoice
     from console.scheduling.kueue.topology_assignment import TopologyTree
 
 
@@ -126,6 +128,7 @@ class Workload:
     reserved: float = 0.0  # since when it holds quota
     evicted: bool = False  # whether it holds its quota only until its pods are gone
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    _shape: str = field(default="", init=False)
 
     def usage(self) -> Quantities:
         total: Quantities = {}
@@ -141,12 +144,14 @@ class Workload:
 
     def shape(self) -> str:
         """A key that is equal for workloads that fit alike, of which only one needs to be tried."""
-        parts = [
-            (each.name, each.count, each.min_count, sorted(each.requests.items()), each.topology,
-             sorted(each.selector.items()), each.affinity, each.tolerations)
-            for each in self.pod_sets
-        ]  # fmt: skip
-        return repr((parts, self.priority))
+        if not self._shape:
+            parts = [
+                (each.name, each.count, each.min_count, sorted(each.requests.items()), each.topology,
+                 sorted(each.selector.items()), each.affinity, each.tolerations)
+                for each in self.pod_sets
+            ]  # fmt: skip
+            self._shape = sys.intern(repr((parts, self.priority)))
+        return self._shape
 
 
 class Flavor(Struct, frozen=True):
@@ -233,6 +238,9 @@ class Snapshot:
         self.flavors = {each.name: each for each in flavors}
         self.trees = trees or {}  # by flavor, of those that have a topology
         build_cohort_trees(cohorts, ((queue, queue.cohort) for queue in self.queues.values()))
+        self.nodes = list(dict.fromkeys(node for each in self.queues.values() for node in (each, *each.ancestors())))
+        self.failures: dict[tuple[object, ...], FlavorChoice] | None = None
+        """What fits by no quota, by workload shape and usage, if cycles are repeated; None: it is not remembered."""
         for workload in holding:
             self.add_workload(workload)
 

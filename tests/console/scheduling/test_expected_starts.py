@@ -94,6 +94,18 @@ def test_what_is_preempted_and_starts_again_does_not_end_when_it_would_have() ->
     assert start_of(fleet, "last", a=50, low=100)[:2] == (0, "")
 
 
+def test_what_is_preempted_waits_again_and_takes_the_room_of_those_behind_it() -> None:
+    """Three nodes that high leaves over are not enough for low; when b ends, low comes before last."""
+    preempting = Preemption(within_queue="LowerPriority")
+    fleet = scene(runs("b", 3, priority=9), runs("low", 5, priority=1), waits("high", 2, priority=9),
+                  waits("last", 4, created=2.0), preemption=preempting)  # fmt: skip
+    assert start_of(fleet, "last", b=50)[:2] == (0, "")
+    alone = scene(
+        runs("b", 3, priority=9), runs("low", 5, priority=1), waits("last", 3, created=2.0), preemption=preempting
+    )
+    assert start_of(alone, "last", b=50)[:2] == (50, "b")
+
+
 BLOCK = "cloud.google.com/gce-topology-block"
 
 

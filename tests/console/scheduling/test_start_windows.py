@@ -144,7 +144,8 @@ def test_a_thousand_that_wait_take_at_most_two_seconds_of_one_core(monkeypatch: 
     began = time.process_time()
     found = start_windows(fleet, left, times)
     assert time.process_time() - began < 2.0
-    assert found.rollouts <= 200
+    assert 20 <= found.rollouts <= 200, "200 on a core that nothing else slows down"
+    assert found.by_key
 
 
 def test_run_times_come_from_runs_that_are_alike() -> None:

@@ -1,0 +1,182 @@
+"""The copy of a cluster tries fewer workloads than Kueue does, and decides the same."""
+
+from __future__ import annotations
+
+from itertools import dropwhile
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from console.kube.objects.meta import GPU
+from console.scheduling.kueue.cycle import Verdict, admission_cycle
+from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
+from console.scheduling.kueue.quota_tree import Cohort, Quota
+from console.scheduling.kueue.state import (
+    Flavor,
+    Node,
+    PodSet,
+    QueueNode,
+    ResourceGroup,
+    Snapshot,
+    TopologyRequest,
+    Workload,
+)
+from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree
+from console.scheduling.virtual_cluster import Move, VirtualCluster, queued_again
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from console.scheduling.kueue.cycle import Decision
+
+BLOCK = "block"
+NEAR = (TopologyRequest(), TopologyRequest(required=BLOCK), TopologyRequest(preferred=BLOCK))
+POLICIES = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
+
+
+class PlainCluster:
+    """Every waiting workload that is no repetition of a hopeless one goes through a cycle; nothing is remembered."""
+
+    def __init__(self, snapshot: Snapshot, strict: Sequence[str]) -> None:
+        self.snapshot, self._strict = snapshot, strict
+        self.waiting: dict[str, list[Workload]] = {name: [] for name in snapshot.queues}
+
+    def submit(self, workload: Workload) -> None:
+        self.waiting[workload.cluster_queue].append(workload)
+        self.waiting[workload.cluster_queue].sort(key=Workload.order)
+
+    def admit(self, now: float) -> list[Move]:
+        moves: list[Move] = []
+        active = {name: list(waiting) for name, waiting in self.waiting.items()}
+        hopeless: set[tuple[str, str]] = set()
+        while True:
+            for name, left in active.items():
+                active[name] = without(left, hopeless)
+            heads = [left[0] for left in active.values() if left]
+            if not heads:
+                return moves
+            used = {node: dict(node.used) for node in self.snapshot.nodes}
+            decisions = admission_cycle(heads, self.snapshot)
+            for node, before in used.items():
+                node.used = before
+            moved = any(each.verdict in {Verdict.ADMIT, Verdict.PREEMPT} for each in decisions)
+            for each in decisions:
+                name = each.workload.cluster_queue
+                if each.verdict in {Verdict.ADMIT, Verdict.PREEMPT}:
+                    moves += self._admitted(each, now) if each.verdict is Verdict.ADMIT else self._preempting(each)
+                    active[name] = active[name][each.verdict is Verdict.ADMIT :]
+                elif each.verdict is not Verdict.SKIP or not moved:
+                    active[name] = [] if name in self._strict else active[name][1:]
+                if each.verdict is Verdict.HOPELESS:
+                    hopeless.add((name, each.workload.shape()))
+                hopeless = set() if each.verdict is Verdict.PREEMPT else hopeless
+
+    def _admitted(self, decision: Decision, now: float) -> list[Move]:
+        queue = self.snapshot.queues[decision.workload.cluster_queue]
+        self.waiting[queue.name].remove(decision.workload)
+        held = queue.workloads[decision.workload.key]
+        held.reserved = now
+        for at, amount in held.usage().items():
+            queue.add_usage(at, amount)
+        return [Move(held)]
+
+    def _preempting(self, decision: Decision) -> list[Move]:
+        for target in decision.targets:
+            self.snapshot.remove_workload(target.workload)
+            self.submit(queued_again(target.workload))
+        return [Move(target.workload, decision.workload) for target in decision.targets]
+
+
+def without(left: list[Workload], hopeless: set[tuple[str, str]]) -> list[Workload]:
+    return list(dropwhile(lambda each: (each.cluster_queue, each.shape()) in hopeless, left))
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> tuple[Snapshot, Snapshot, list[str], list[Workload]]:
+    """The same cluster twice, its strict queues, and workloads in the order in which they come."""
+    names = ["a", "b", "c"][: draw(st.integers(1, 3))]
+    flavors = ["first", "second"][: draw(st.integers(1, 2))]
+    placed, fair = draw(st.booleans()), draw(st.booleans())
+    rules = [
+        (
+            draw(st.sampled_from(("", "all", "all", "inner"))),
+            {flavor: draw(st.sampled_from((0, 8, 16, 32))) for flavor in flavors},
+            draw(st.sampled_from((None, 0, 8))),
+            draw(st.sampled_from((None, 8))),
+            draw(st.sampled_from(POLICIES)),
+            draw(st.sampled_from(("Never", "LowerPriority", "Any"))),
+            draw(st.sampled_from((None, -1))),
+        )
+        for _ in names
+    ]
+
+    def snapshot() -> Snapshot:
+        known = [Flavor(flavor, topology="net" if placed else "") for flavor in flavors]
+        trees = {}
+        for flavor in known if placed else ():
+            nodes = [
+                Node(f"{flavor.name}-{at}", {BLOCK: f"{at // 2}", HOSTNAME: f"{flavor.name}-{at}"}, (),
+                     {GPU: 8, "pods": 1000})
+                for at in range(5)
+            ]  # fmt: skip
+            trees[flavor.name] = TopologyTree("net", (BLOCK, HOSTNAME), flavor, nodes, {})
+        queues = [
+            QueueNode(
+                name, quotas={(each, GPU): Quota(gpus, borrowing, lending) for each, gpus in own.items()},
+                cohort=cohort, groups=(ResourceGroup((GPU,), tuple(flavors)),), within_queue=within, reclaim=reclaim,
+                borrow_within=borrow,
+            )
+            for name, (cohort, own, borrowing, lending, within, reclaim, borrow) in zip(names, rules, strict=True)
+        ]  # fmt: skip
+        cohorts = [Cohort("all", quotas={(flavors[0], GPU): Quota(8)}), Cohort("inner", "all")]
+        return Snapshot(queues, cohorts, known, trees, (), DEFAULT_STRATEGIES if fair else ())
+
+    workloads = []
+    for number in range(draw(st.integers(1, 14))):
+        nodes, near = draw(st.integers(1, 4)), draw(st.sampled_from(NEAR))
+        topology = near if placed else NEAR[0]
+        pods = PodSet("main", nodes, {GPU: 8 * nodes}, {GPU: 8}, topology=topology)
+        name, priority = draw(st.sampled_from(names)), draw(st.sampled_from((0, 0, 0, 5)))
+        workloads.append(Workload(("ns", f"w{number}"), f"{number:02}", name, priority, float(number), [pods]))
+    return snapshot(), snapshot(), [name for name in names if draw(st.booleans())], workloads
+
+
+def told(moves: Sequence[Move]) -> list[object]:
+    return [
+        (each.workload.uid, each.preempted_by and each.preempted_by.uid,
+         [(group.flavors, group.places) for group in each.workload.pod_sets])
+        for each in moves
+    ]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenes(), st.data())
+def test_it_decides_as_if_every_workload_were_tried(
+    scene: tuple[Snapshot, Snapshot, list[str], list[Workload]], data: st.DataObject
+) -> None:
+    one, other, strict, workloads = scene
+    quick, plain = VirtualCluster(one, strict), PlainCluster(other, strict)
+    restore = quick.checkpoint()
+    for workload in workloads:  # what it has learned in another rollout changes nothing
+        quick.submit(workload)
+        quick.admit()
+    restore()
+    for now, workload in enumerate(workloads):
+        quick.submit(workload)
+        plain.submit(workload)
+        if data.draw(st.integers(0, 2)):
+            continue
+        assert told(quick.admit(now)) == told(plain.admit(now))
+        assert quick.waiting.keys() == plain.waiting.keys()
+        for name, listed in plain.waiting.items():
+            assert [each.uid for each in quick.waiting[name]] == [each.uid for each in listed]
+        running = sorted((key, name) for name, queue in one.queues.items() for key in queue.workloads)
+        if running:
+            key, name = data.draw(st.sampled_from(running))
+            for snapshot in (one, other):
+                snapshot.remove_workload(snapshot.queues[name].workloads[key])
+        for node, same in zip(one.nodes, other.nodes, strict=True):
+            assert {at: value for at, value in node.used.items() if value} == {
+                at: value for at, value in same.used.items() if value
+            }
