@@ -40,7 +40,7 @@ class WatchedCluster:
         self.namespace = ""
         self.default_namespace = ""  # the one that a command without -n takes
         self.server_version = ""
-        self._kubeconfig = kubeconfig
+        self.kubeconfig = kubeconfig  # contexts that are added to it are not written to a file
         self._kinds = tuple(kinds)
         self._brief = brief  # whether kinds are only listed until `keep_watching`
         self._goes_on = asyncio.Event()
@@ -90,7 +90,7 @@ class WatchedCluster:
 
     async def connect(self, context: str, namespace: str) -> None:
         """Watch this context instead, without waiting for the server. Raises BadKubeconfig."""
-        target = self._kubeconfig.target(context)
+        target = self.kubeconfig.target(context)
         connecting = await asyncio.to_thread(self.prepare)
         await self._disconnect()
         self._connection = connecting.Connection(target)
@@ -242,18 +242,13 @@ class WatchedCluster:
         """Whether the snapshot has objects of that kind in that namespace."""
         return kind in self._kinds and (kind not in self._in_one_namespace or namespace == self.namespace)
 
-    @property
-    def kubeconfig(self) -> Kubeconfig:
-        """The loaded kubeconfig; contexts that are added to it are not written to a file."""
-        return self._kubeconfig
-
     def contexts(self) -> tuple[ContextName, ...]:
-        return self._kubeconfig.names(self.context)
+        return self.kubeconfig.names(self.context)
 
     async def switch(self, *, context: str | None = None, namespace: str | None = None) -> None:
         """Switch to another context or namespace; BadKubeconfig, without any change, if there is no such context."""
         if context is not None and context != self.context:
-            self._kubeconfig.target(context)
+            self.kubeconfig.target(context)
             self._rights.clear()
             self._me = ""
             for tell in self.when_left:

@@ -170,14 +170,10 @@ class FileText(Text):
         except OSError as error:
             raise Unreadable(f"{file} cannot be read: {error.strerror}.") from error
         self._data: mmap.mmap | bytes = b""
-        self._size = 0
+        self.size = 0
         self._before: array[int] = array("Q", [0])  # line ends before each block
         self._counted = 0
         self.grow()
-
-    @property
-    def size(self) -> int:
-        return self._size
 
     def close(self) -> None:
         self._data = b""
@@ -186,29 +182,29 @@ class FileText(Text):
     def grow(self) -> None:
         """Take in what was appended to the file; a truncated file is read from the start."""
         size = self._stream.seek(0, 2)
-        if size == self._size:
+        if size == self.size:
             return
-        if size < self._size:
+        if size < self.size:
             self._before, self._counted = array("Q", [0]), 0
             self.again()
-        self._size = size
+        self.size = size
         self._data = mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
         self._counted = min(self._counted, size // BLOCK * BLOCK)
         del self._before[self._counted // BLOCK + 1 :]
         self._count(1 << 22)
 
     def _count(self, most: int) -> None:
-        stop = min(self._size, self._counted + most)
+        stop = min(self.size, self._counted + most)
         while self._counted < stop:
-            end = min(self._counted + BLOCK, self._size)
+            end = min(self._counted + BLOCK, self.size)
             self._before.append(self._before[-1] + self._data[self._counted : end].count(b"\n"))
             self._counted = end
-        share = f"{100 * self._counted // max(1, self._size)} %"
-        self.note = "" if self._counted == self._size else f"{share} of the file counted"
+        share = f"{100 * self._counted // max(1, self.size)} %"
+        self.note = "" if self._counted == self.size else f"{share} of the file counted"
 
     def total(self) -> int:
-        whole = self._counted == self._size
-        unterminated = self._size > 0 and (not whole or self._data[self._size - 1 : self._size] != b"\n")
+        whole = self._counted == self.size
+        unterminated = self.size > 0 and (not whole or self._data[self.size - 1 : self.size] != b"\n")
         return self._before[-1] + unterminated
 
     def _start(self, number: int) -> int:
@@ -229,7 +225,7 @@ class FileText(Text):
     def _line(self, start: int) -> tuple[bytes, int]:
         """The text of the line at that offset, cut to a maximum length, and the next line's offset."""
         end = self._data.find(b"\n", start)
-        end = self._size if end < 0 else end
+        end = self.size if end < 0 else end
         return self._data[start : min(end, start + LONGEST)], end + 1
 
     def page(self, start: int, stop: int) -> list[TextRow]:
@@ -243,16 +239,16 @@ class FileText(Text):
         return rows
 
     def advance(self) -> bool:
-        if self._counted < self._size:
+        if self._counted < self.size:
             self._count(STEP * 4)
             return True
         if self._keep is None and self._pattern is None:
             return False
         start = self._seen
-        stop = self._data.rfind(b"\n", start, min(self._size, start + STEP)) + 1
+        stop = self._data.rfind(b"\n", start, min(self.size, start + STEP)) + 1
         if stop <= start:  # a line of many megabytes
             stop = self._line(start)[1]
-        stop = min(self._size, stop) if self._size - start > STEP else self._size
+        stop = min(self.size, stop) if self.size - start > STEP else self.size
         data, among = self._data[start:stop], None
         if self._keep is not None:
             begins = passing_lines(data, self._keep)
@@ -262,7 +258,7 @@ class FileText(Text):
             found = matching_lines(data, self._pattern)
             self._matches.extend(start + begin for begin in found if among is None or begin in among)
         self._seen = stop
-        return stop < self._size
+        return stop < self.size
 
     def place(self, match: int) -> int:
         start = self._matches[match]

@@ -144,7 +144,7 @@ class LogReading(MeasuredLog):
 
     @property
     def found(self) -> bool:
-        return bool(self._from_json or self._nccl.growing or self._training.runs or self.failures or self.unreadable
+        return bool(self.from_json or self._nccl.growing or self._training.runs or self.failures or self.unreadable
                     or self.scores or self.stacks)  # fmt: skip
 
     def _read_more(self, data: bytes) -> bool:

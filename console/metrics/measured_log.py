@@ -38,22 +38,17 @@ class MeasuredLog:
         self._nccl = NcclParser()
         self._training = TrainingParser()
         self._json: bytearray | None = bytearray()  # all of it, as long as it may be one JSON object
-        self._from_json: NcclTest | None = None
+        self.from_json: NcclTest | None = None  # the test, if the log is nccl-tests' JSON output
 
     @property
     def nccl(self) -> tuple[NcclTest, ...]:
         """Tests so far, in the order of their beginning."""
-        return (self._from_json,) if self._from_json else self._nccl.tests
-
-    @property
-    def from_json(self) -> NcclTest | None:
-        """The test, if the log is nccl-tests' JSON output."""
-        return self._from_json
+        return (self.from_json,) if self.from_json else self._nccl.tests
 
     @property
     def growing_tests(self) -> Sequence[GrowingTest]:
         """The tests parsed from text without a copy, for frequent callers."""
-        return () if self._from_json else self._nccl.growing
+        return () if self.from_json else self._nccl.growing
 
     @property
     def training(self) -> Sequence[RunReader]:
@@ -87,9 +82,9 @@ class MeasuredLog:
         if self._json:
             from console.metrics.nccl.formats import parse_nccl_json
 
-            self._from_json = parse_nccl_json(bytes(self._json))
+            self.from_json = parse_nccl_json(bytes(self._json))
         changed = self._nccl.close(), self._training.close()
-        return rest or any(changed) or self._from_json is not None
+        return rest or any(changed) or self.from_json is not None
 
     def _keep(self, data: bytes) -> None:
         if self._json is None:
@@ -147,7 +142,7 @@ class _Tables:
 
     def __init__(self) -> None:
         self.done: list[MeasuredTest] = []
-        self._parser = NcclParser()
+        self.parser = NcclParser()
         self._of: tuple[int, str, str] | None = None
         self._tests: list[MeasuredTest] = []
 
@@ -155,8 +150,8 @@ class _Tables:
         """Parse lines of one run of its container; returns whether anything was found."""
         if of != self._of:
             self.done += self._tests
-            self._parser, self._of, self._tests = NcclParser(), of, []
-        found = self._parser.feed("\n".join([*texts, ""]).encode())
+            self.parser, self._of, self._tests = NcclParser(), of, []
+        found = self.parser.feed("\n".join([*texts, ""]).encode())
         return self._keep(found, of[0], rank, time)
 
     def _keep(self, changed: Sequence[NcclTest], attempt: int, rank: int, time: float) -> bool:
@@ -164,7 +159,7 @@ class _Tables:
             return False
         known = {each.index: each for each in self._tests}
         self._tests = []
-        for at, test in enumerate(self._parser.tests):
+        for at, test in enumerate(self.parser.tests):
             old = known.get(at)
             fresh = MeasuredTest(test, attempt=attempt, rank=rank, index=len(self.done) + at, at=time)
             self._tests.append(old if old is not None and old.test == test else fresh)
@@ -172,15 +167,11 @@ class _Tables:
 
     def close(self, rank: int) -> bool:
         last = self._tests[-1].at if self._tests else 0.0
-        return self._keep(self._parser.close(), self._of[0] if self._of else 0, rank, last)
+        return self._keep(self.parser.close(), self._of[0] if self._of else 0, rank, last)
 
     @property
     def tests(self) -> list[MeasuredTest]:
         return [*self.done, *self._tests]
-
-    @property
-    def parser(self) -> NcclParser:
-        return self._parser
 
 
 class LogReader:

@@ -11,7 +11,7 @@ other line of a table 5 to 20.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.logs.failure_kinds import FAILURE
@@ -292,7 +292,7 @@ class NcclParser:
     """Parses the output of any number of tests, fed in pieces."""
 
     def __init__(self) -> None:
-        self._runs: list[GrowingTest] = []
+        self.growing: list[GrowingTest] = []  # the tests without a copy of their rows, for frequent callers
         self._streams: dict[str, ProcessOutput] = {}
         self._blocks = LineBlocks(LONGEST)
         self._look = 0  # lines among which the rest of a row is still looked for
@@ -307,12 +307,7 @@ class NcclParser:
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:
-        return tuple(run.test() for run in self._runs)
-
-    @property
-    def growing(self) -> Sequence[GrowingTest]:
-        """The tests without a copy of their rows, for frequent callers."""
-        return self._runs
+        return tuple(run.test() for run in self.growing)
 
     def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
         """Parse bytes up to the last line end; returns the changed tests. `line`: number of the first line."""
@@ -411,6 +406,6 @@ class NcclParser:
         return run
 
     def _start(self) -> GrowingTest:
-        run = GrowingTest(place=len(self._runs))
-        self._runs.append(run)
+        run = GrowingTest(place=len(self.growing))
+        self.growing.append(run)
         return run

@@ -139,11 +139,6 @@ class TrainingParser:
         return tuple(self._runs)
 
     @property
-    def bar(self) -> ProgressBar | None:
-        """The last progress bar that may belong to the training."""
-        return self._bar
-
-    @property
     def unreadable(self) -> UnparsedLines | None:
         """Lines that look like steps but could not be parsed; None if there are none."""
         return self._puzzle.told
