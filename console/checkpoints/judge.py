@@ -312,7 +312,6 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
 
 
 def _gaps(held: Mapping[str, StoredFile]) -> set[str]:
-    """Files of ranks that are missing among numbered ones."""
     numbers: dict[tuple[str, str, int], set[int]] = defaultdict(set)
     for path in held:
         if found := _NUMBERED.match(path):

@@ -96,7 +96,6 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 
 def _title(dockerfile: Path) -> str:
-    """The text of the Dockerfile's first comment."""
     try:
         with dockerfile.open(errors="replace") as file:
             first = file.readline().strip()

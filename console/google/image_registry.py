@@ -203,7 +203,6 @@ def _refused(wanted: ImageReference, status: int) -> Refused:
 
 
 def _manifest_for_amd64(manifests: list[_Layer]) -> _Layer:
-    """The manifest for linux on amd64."""
     for each in manifests:
         if each.platform and (each.platform.get("os"), each.platform.get("architecture")) == ("linux", "amd64"):
             return each

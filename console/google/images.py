@@ -126,7 +126,6 @@ class Images:
         return build
 
     async def _upload_context(self, plan: BuildPlan) -> GcsPlace:
-        """Upload the packed context to the bucket that gcloud uses too; returns its path."""
         buckets = await self._buckets(plan.project)
         bucket = f"{plan.project.replace(':', '_').replace('.', '_')}_cloudbuild"
         try:
@@ -280,7 +279,6 @@ class Images:
 
 
 def _without_empty(told: Any) -> Any:
-    """The JSON value without empty and zero members."""
     if isinstance(told, dict):
         return {key: found for key, value in told.items() if (found := _without_empty(value)) not in ({}, [], "", 0)}
     return [_without_empty(each) for each in told] if isinstance(told, list) else told

@@ -403,7 +403,6 @@ def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, 
 
 
 def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) -> str:
-    """What a folder contains, as a sentence."""
     iterations = [each.iteration for each in objects if each.iteration is not None]
     if iterations:
         found = f"{len(iterations)} checkpoint{'' if len(iterations) == 1 else 's'}, the last of iteration"

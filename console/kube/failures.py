@@ -221,7 +221,6 @@ def _certificate(error: ssl.SSLError) -> tuple[str, str]:
 
 
 def _system(error: OSError) -> str:
-    """The operating system's reason why the connection failed, as a phrase."""
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'handshake'})".replace("_", " ").lower().replace("tls", "TLS")
     if isinstance(error, socket.gaierror):

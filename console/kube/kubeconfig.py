@@ -116,7 +116,6 @@ class Kubeconfig:
 
 
 def _absolute(entry: Any, folder: Path) -> Any:
-    """The same entry with its file names made absolute."""
     for name in ("certificate_authority", "client_certificate", "client_key", "token_file"):
         written = getattr(entry, name, None)
         if written:
@@ -148,7 +147,6 @@ def _read(path: Path) -> _File:
 
 
 def _in_cluster(folder: Path) -> Kubeconfig:
-    """A kubeconfig made from the service account of the pod this runs in."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     found = Kubeconfig()
     found.source = "of the pod's service account"

@@ -121,7 +121,6 @@ def _titled(screen: int, name: str) -> Iterator[None]:
 
 
 async def _converse(process: Process, keys: int, screen: int) -> int:
-    """Send keys and terminal sizes to the shell and write its output here, until it ends."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Queue[bytes | None] = asyncio.Queue()
 

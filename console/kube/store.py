@@ -132,7 +132,6 @@ class Store:
         self._wake()
 
     def _alive(self, kind: str) -> None:
-        """Record that the watch has delivered a change of this kind."""
         self._published.pop(kind, None)
         self.mark_alive(kind)
 

@@ -197,7 +197,6 @@ class WatchedCluster:
         return YOU if owner and owner == short_name(self._me) else owner
 
     async def _watch_kind(self, kind: str) -> None:
-        """Feed one kind's changes into the store, for ever."""
         from console.kube.watch import MAX_OBJECTS, Disconnected, Listed
 
         async with aclosing(self.current_connection.feed(kind, self.namespace)) as changes:

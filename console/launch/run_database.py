@@ -304,7 +304,6 @@ def _alarms_text(alarms: Iterable[Alarm]) -> str:
 
 
 def _alarms(text: Any) -> tuple[Alarm, ...]:
-    """The alarms in a row; kinds of newer versions are left out."""
     found = []
     for each in _json(text, list):
         with suppress(TypeError, ValueError):

@@ -120,7 +120,6 @@ def _reserved(values: Values) -> tuple[str, ...]:
 
 
 def _mounted(values: Values) -> Iterator[tuple[str, str]]:
-    """Yield (field, folder) of every mount."""
     for path in ("storage.nfs", "storage.lustre"):
         if get_path(values, f"{path}.claim"):
             yield f"{path}.path", str(get_path(values, f"{path}.path"))
@@ -177,7 +176,6 @@ def _is_shared(folder: str, values: Values) -> bool:
 
 
 def _shared(values: Values) -> list[str]:
-    """Mount folders that all pods share."""
     return [folder for path, folder in _mounted(values) if path not in ("storage.ssd", "storage.host")]
 
 

@@ -231,8 +231,6 @@ class _Records:
 
 
 class _Json:
-    """One JSON record per line."""
-
     def __init__(self) -> None:
         self._records = _Records()
         self.end = self._records.end
@@ -411,7 +409,6 @@ def _columns(heading: str) -> tuple[int, int, int] | None:
 
 
 def _cells(row: str) -> list[str]:
-    """The cells of a CSV row; empty if the row is invalid."""
     try:
         return next(csv.reader(row.splitlines(keepends=True)), [])
     except csv.Error:

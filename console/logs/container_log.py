@@ -344,7 +344,6 @@ class LogStream:
             self._resumes = False
 
     async def _pass(self, wanted: LogRequest) -> AsyncGenerator[list[Stamped], None]:
-        """Yield the new lines of one connection."""
         self.memory.rewind()
         self._before = self.memory.last if self._resumes and not wanted.previous else 0.0
         path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
@@ -376,7 +375,6 @@ class LogStream:
             self._to(batch)
 
     def _cut(self, piece: bytes) -> list[Stamped] | None:
-        """The new complete lines in this chunk; None if nothing changed."""
         if self._room is not None:
             self._room.count(piece)
         cutter, seen = self._cutter, self.open
@@ -394,7 +392,6 @@ class LogStream:
         return batch
 
     def _last_line(self) -> list[Stamped]:
-        """The unfinished line during which the program stopped."""
         self.open, rest, self._rest = b"", self._rest, []
         return self._new(rest)
 

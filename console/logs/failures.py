@@ -90,8 +90,6 @@ _ENDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-m
 
 @dataclass(slots=True)
 class _Report:
-    """Several lines in which a launcher reports which process failed."""
-
     launcher: str
     line: int
     left: int = _REPORTED
@@ -170,7 +168,6 @@ class FailureParser:
             self._add(raised, text, at)
 
     def _opens(self, text: str, label: str, number: int) -> bool:
-        """Whether a launcher's report of several lines begins with this line."""
         if "ChildFailedError" in text:
             self._reports.setdefault(label, _Report("torchrun", number))
         elif found := _DETECTED.search(text):

@@ -93,8 +93,6 @@ class PreviousLogs:
 
 @dataclass(frozen=True)
 class _Rank:
-    """Where to look for the earlier runs of one rank."""
-
     number: int
     pod: Pod | None
     earlier: Pod | None  # the newest of its pods that was replaced and is in the cluster still
@@ -142,7 +140,6 @@ class PreviousLogReader:
         return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None)
 
     async def _one(self, rank: _Rank, tail: int | None) -> PreviousLog | _Nothing:
-        """The rank's log from the previous run, or why there is none."""
         main = rank.pod.main if rank.pod else None
         known = "not started again" if rank.pod is not None else "it has no pod"
         nothing = _Nothing(
@@ -207,7 +204,6 @@ def _of_disk(number: int, kept: Sequence[LogSegment]) -> list[_Rank]:
 
 
 def _before_the_last(parts: Sequence[LogSegment]) -> list[LogSegment]:
-    """The segments of all pods but the last."""
     last = max((part for part in parts if len(part)), key=_age, default=None)
     return [part for part in parts if last is not None and part.uid != last.uid]
 

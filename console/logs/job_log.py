@@ -298,7 +298,6 @@ class JobLog:
                 await asyncio.sleep(DISK_AGAIN)
 
     async def _write_now(self) -> bool:
-        """Write all pending lines; returns whether that succeeded."""
         for followed in [each for each in self._followed.values() if each.may_lack_older_lines()]:
             with self.kept.refusals():
                 await followed.mark_truncated()

@@ -106,7 +106,6 @@ class LogSegment:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Drop the oldest lines from memory."""
         first = len(self.times) - len(self._recent)
         gone = 0
         while self._held > HELD // 2 and gone < len(self._recent):
@@ -224,7 +223,6 @@ class LogSegment:
 
 
 def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the first `size` bytes of a file in blocks."""
     file.seek(0)
     while size > 0 and (block := file.read(min(size, BLOCK))):
         size -= len(block)

@@ -135,7 +135,6 @@ async def _pullable(look: CheckContext, image: str) -> Verdict:
 
 
 async def _pulled_before(look: CheckContext, image: str) -> Verdict:
-    """The result of the nodes' last pull of the image, from events."""
     fleet = await look.watched("events")
     mine = [each for each in fleet.events.values() if image in each.message]
     bad = [each for each in mine if each.reason == "Failed" and "pull" in each.message.lower()]
@@ -200,7 +199,6 @@ async def _told_by_registry(look: CheckContext, image: str) -> Verdict:
 
 
 def _tools_of(recipe: str) -> tuple[str, ...]:
-    """The programs that a recipe needs: sshd where mpirun starts processes on other nodes."""
     tools = next((tools for prefix, tools in _RUNS.items() if recipe.startswith(prefix)), ())
     return ("sshd", *tools) if "mpirun" in tools or not recipe else tools
 

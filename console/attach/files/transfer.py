@@ -28,8 +28,6 @@ def local_name(source: str) -> str:
 
 
 class _Copy:
-    """One copy of a file or a folder, in either direction."""
-
     def __init__(self, files: PodFiles, meter: CopyMeter) -> None:
         self._files, self._meter = files, meter
         self._problems: list[CopyProblem] = []
@@ -396,7 +394,6 @@ class Send(_Copy):
         self._meter.tell()
 
     async def _check(self, source: Path, folder: str, entries: Sequence[FileEntry]) -> None:
-        """Send files again, one by one, whose checksum differs from the original's."""
         for entry, theirs, mine in await self._checksums(source, folder, entries):
             if theirs != mine:
                 self._meter.done -= entry.size

@@ -314,6 +314,5 @@ class SshAccess:
 
 
 def _entries() -> list[SshHostEntry]:
-    """The ssh entries of all jobs; blocking."""
     places = SshPaths.find()
     return config.load_all(places) if places.jobs.is_dir() else []

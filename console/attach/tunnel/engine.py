@@ -184,7 +184,6 @@ class LocalForward:
         self._become("ready")
 
     def _on_pod_gone(self, words: str) -> None:
-        """Close all connections after the pod was deleted."""
         gone = f"Pod {self._tunnel.pod} was deleted: {words}"
         self._tunnel = replace(self._tunnel, last_end=gone, last_end_at=self._clock())
 

@@ -212,7 +212,6 @@ async def _ask(name: str, what: str) -> Tunnel | None:
 
 
 def _known() -> dict[str, Tunnel]:
-    """The last saved state of each tunnel. Blocking."""
     found = {}
     for path in sorted(state_folder().glob("*.json"), key=lambda each: each.stem):
         try:

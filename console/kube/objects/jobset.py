@@ -266,7 +266,6 @@ def _groups(
 
 
 def _release(meta: Meta) -> str:
-    """The Helm release that made the object, if one did."""
     labels = labels_of(meta)
     named = annotations_of(meta).get("meta.helm.sh/release-name", "")
     if named or labels.get("app.kubernetes.io/managed-by") != "Helm":
