@@ -113,12 +113,6 @@ class Listing:
     note: str = ""  # what there is to say about it: its checkpoints, a TensorBoard folder
     more: bool = False  # whether there is more than was asked for
 
-    @property
-    def checkpoints(self) -> tuple[StoredObject, ...]:
-        """Checkpoint folders, latest iteration first."""
-        found = [each for each in self.objects if each.iteration is not None]
-        return tuple(sorted(found, key=lambda each: -(each.iteration or 0)))
-
 
 @dataclass(frozen=True, slots=True)
 class FetchReport:

@@ -196,13 +196,7 @@ async def run(
     stdin: bytes | AsyncIterator[bytes] | None = None,
     doing: str = "",
 ) -> int:
-    """Run a command to its end and return its exit code. Raises Refused and its subclasses, ProgramFailed,
-    Unreachable.
-
-    `doing` says it in errors, as `start_process` has it.
-
-    An OSError of `on_output` (a closed pipe, a full disk) ends the command and comes out as it is.
-    """
+    """Run a command, `doing` in errors, and return its exit code. Refused, ProgramFailed, Unreachable, OSError."""
     async with start_process(client, namespace, pod, argv, container=container, stdin=stdin, doing=doing) as process:
         return await process.wait(on_output)
 

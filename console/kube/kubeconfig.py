@@ -216,10 +216,7 @@ def default_path() -> Path:
 
 
 def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
-    """Add the entry or replace the one of that name, and make it current if none is; returns whether it replaced one.
-
-    Blocking. The file is replaced in one step and only its owner can read it. Raises BadKubeconfig.
-    """
+    """Add or replace the entry in one step, for the owner only; whether it replaced one. Blocking. BadKubeconfig."""
     path = path.expanduser().resolve()  # a link stays a link
     text, config = _existing(path)
     replaced = False

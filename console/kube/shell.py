@@ -41,11 +41,7 @@ _SANE = "\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2
 
 
 def best_shell(*, tmux: bool, name: str = "", nested: bool = False) -> tuple[str, ...]:
-    """The command for a shell: tmux's session `a4` where tmux exists, so that it survives a disconnect; else bash,
-    else sh.
-
-    Its status line tells where it is and how to leave it; `nested`: the keys go through another tmux with its prefix.
-    """
+    """The command for a shell: tmux's session `a4`, else bash, else sh; `nested`: inside another tmux."""
     return "/bin/sh", "-c", _BEGIN + (shlex.join(_tmux(name, nested=nested)).join(_TMUX) if tmux else "") + _SHELL
 
 
@@ -85,11 +81,7 @@ async def shell(
     tmux: bool = True,
     name: str = "",
 ) -> int:
-    """Run a shell (or `argv`) until it ends, and return its exit code. BadInput without a terminal; else raises as
-    `exec.run`.
-
-    The terminal is as it was afterwards, however the shell ended. `name` is what the window is called meanwhile.
-    """
+    """Run a shell (or `argv`) in a window `name`; its exit code. BadInput without a terminal; else as `exec.run`."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("A shell needs a terminal.", "Use `a4 exec` to run a command without one.")
     name = name or f"pod {pod}"

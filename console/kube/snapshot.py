@@ -1,8 +1,4 @@
-"""Fleet: an immutable snapshot of all watched objects, with the freshness of each kind.
-
-The store makes a new one at most four times a second. What follows from the objects (which pods a JobSet has, which
-GPUs of a node are taken) is worked out on first use and kept for as long as the snapshot lives.
-"""
+"""Fleet: an immutable snapshot of all watched objects; what follows from them is worked out on first use."""
 
 from __future__ import annotations
 

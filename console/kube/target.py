@@ -86,10 +86,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def proxy_of(server: str, given: str | None, environment: Mapping[str, str] = os.environ) -> Secret:
-    """URL of the proxy for a server, empty if there is none; `given` is the kubeconfig's proxy-url.
-
-    Raises BadKubeconfig for one of another kind than HTTP and SOCKS 5; its words hold neither name nor password.
-    """
+    """URL of a server's proxy (`given`: the kubeconfig's), empty if none; BadKubeconfig, without its password."""
     if given:
         return _usable(given, "The kubeconfig's proxy-url")
     try:

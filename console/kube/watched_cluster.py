@@ -272,11 +272,7 @@ class WatchedCluster:
         return self._store.snapshots()
 
     async def wait_until_listed(self, *kinds: str, timeout: float = 30, silent: float = SILENT) -> Fleet:  # noqa: ASYNC109
-        """Wait until these kinds (all if none is given) are listed, forbidden or absent; returns the snapshot.
-
-        Raises what keeps the server from being reached; Unreachable after `timeout` seconds, or where nothing more of
-        these kinds has come for `silent` seconds.
-        """
+        """Wait for these kinds (or all), listed, forbidden or absent; Unreachable after `timeout` or `silent` s."""
         wanted, loop = kinds or self._kinds, asyncio.get_running_loop()
         ends, before = loop.time() + timeout, None
         try:

@@ -133,10 +133,7 @@ class Launching:
         return job
 
     async def refused_at_start(self, namespace: str, name: str) -> Why | None:
-        """Why the API server refuses the pods of the job just launched; None if it creates pods or waits for quota.
-
-        Waits for a few seconds: only events tell, a moment later. The kind events has to be watched.
-        """
+        """Why the API server refuses the new job's pods, by events within a few seconds; else None."""
         from console.scheduling.why_job import latest_refusal, why_refused
 
         until = time.monotonic() + REFUSED_WITHIN

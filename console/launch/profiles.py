@@ -1,8 +1,4 @@
-"""Profiles: named sets of values (queue, bucket, image, project and so on) that are merged below every form.
-
-Each is a YAML file that a person may edit, `$XDG_CONFIG_HOME/a4/profiles/NAME.yaml`; the file `default` beside them
-names the one that is used when none is named.
-"""
+"""Profiles: named sets of values below every form, as YAML files; the file `default` names the one used by default."""
 
 from __future__ import annotations
 

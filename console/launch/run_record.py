@@ -77,10 +77,6 @@ class RunRecord:
         return self.outcome in OPEN
 
     @property
-    def measured(self) -> bool:
-        return self.peak_busbw is not None or self.loss is not None
-
-    @property
     def state(self) -> str:
         """The state in the words used for jobs; a running one may also be "diverged" or "stalled", by its alarms."""
         if self.now is not None and self.open:

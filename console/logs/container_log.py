@@ -262,12 +262,7 @@ class LogStream:
                 to(batch)
 
     async def batches(self) -> AsyncGenerator[list[Stamped], None]:
-        """Yield new lines until the container has ended (or once, without `follow`); an empty batch if only `open`
-        changed.
-
-        A container that has not started is waited for. Raises NotFound, NotAllowed, Refused, and Unreachable when the
-        server has not answered for ten minutes.
-        """
+        """Yield new lines until the end, [] if only `open` changed; NotFound, NotAllowed, Refused, Unreachable."""
         wanted, trouble, over = self._wanted, self._trouble, False
         while not over:
             try:
@@ -411,11 +406,7 @@ async def follow_log(
     drawn: bool = False,
     memory: ResumeCursor | None = None,
 ) -> AsyncGenerator[LogLine, None]:
-    """Yield the lines of a container with secrets redacted, until it has ended (or once, without `follow`).
-
-    `drawn`: also what is seen of a line that has no end yet, each time it changes. `memory`: as of `LogStream`. Raises
-    as `LogStream.batches` does.
-    """
+    """Yield redacted lines until the end (or once); `drawn`: also unfinished lines; else as `LogStream`."""
     stream = LogStream(client, wanted, memory=memory, clean=Redactor().lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:

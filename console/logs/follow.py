@@ -111,12 +111,7 @@ class PreviousLogReader:
     async def read(
         self, wanted: Collection[int] | None, tail: int | None, followed: Sequence[LogSegment]
     ) -> PreviousLogs:
-        """The last `tail` lines of these ranks (all unless given); NotFound if the job is unknown.
-
-        Where nothing can be read of anybody, as the cluster does not let it or cannot be reached, that error is raised.
-
-        `followed`: its lines, if it is followed; they may not be on the disk yet.
-        """
+        """The ranks' last `tail` lines, also `followed` ones; NotFound, or the error that kept all from being read."""
         fleet, (namespace, name) = self._cluster.fleet, self._key
         jobset = fleet.jobsets.get(self._key)
         uid, server = jobset.uid if jobset else "", self._cluster.server
@@ -239,10 +234,7 @@ async def failure_summary(
 async def _last_lines(
     streams: OpenStream, namespace: str, ending: RankFailure, parts: Sequence[LogSegment], shelf: JobLogStore | None
 ) -> tuple[list[str], str]:
-    """The rank's last lines in that attempt: from the followed log, from its pod, or from disk.
-
-    The second says why it is not there though its pod may have it.
-    """
+    """The rank's last lines in that attempt, and why its pod's are not there."""
     found, unread = _tail(ending, parts), ""
     if not found and ending.pod:
         try:
@@ -315,11 +307,7 @@ class Logs:
         drawn: bool = False,
         memory: ResumeCursor | None = None,
     ) -> AsyncGenerator[LogLine, None]:
-        """Yield the lines of a container until it has ended, over dropped connections, none lost or repeated.
-
-        `drawn`: also what is seen of a progress bar, each time it changes. `memory`: what was given before, in this
-        session or another, is not given again.
-        """
+        """Yield all lines once, over dropped connections; `drawn`: also progress bars; `memory`: what was given."""
         from console.logs import container_log
 
         wanted = container_log.LogRequest(namespace, pod, container, tail, since, previous, follow)

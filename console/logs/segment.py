@@ -29,11 +29,7 @@ GONE = b"(this line is no longer on the disk)"
 
 
 class LogSegment:
-    """Lines in the order of arrival, numbered from 0; `times` never decreases.
-
-    `file` None: the lines are held in memory only, as long as there is room. Lines come in one thread; another one may
-    write them, and any may read.
-    """
+    """Lines by arrival, from 0, in the file or in memory; added in one thread, written and read in any."""
 
     def __init__(
         self,

@@ -58,11 +58,7 @@ class LineFilter:
 
 
 class Text(ABC):
-    """Numbered lines, possibly millions, and more at any time.
-
-    After `apply_filter` or `seek`, `advance` has to be called until it returns False. It may run in another thread, and
-    has to be called again for lines that came later.
-    """
+    """Numbered lines, maybe millions; after a filter or search, call `advance` (in any thread) until it is False."""
 
     def __init__(self) -> None:
         self.note = ""  # what is to be said of the text itself, such as how far it has been read; empty: nothing
@@ -154,11 +150,7 @@ STEP = 1 << 25  # bytes that one step counts or searches
 
 
 class FileText(Text):
-    """The lines of a file of any size, which may grow; raises NotFound and Unreadable.
-
-    It is mapped, never read as a whole, and opened at once: counted and searched as one looks at it. What is kept is
-    the number of lines in each block; one line is found by looking through one block.
-    """
+    """A mapped file that may grow; only the lines in each block are counted. NotFound, Unreadable."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()

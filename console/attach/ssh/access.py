@@ -180,11 +180,7 @@ class SshAccess:
         self, namespace: str, job: str, rank: int, *, identity: Path | None = None, wait: float = WAIT,
         say: Callable[[str], None] = lambda words: None,
     ) -> SshPlan:  # fmt: skip
-        """What `set_up` would do for a rank; reads the pod and changes nothing. Raises what requests and exec raise.
-
-        In read-only mode NotAllowed: nobody need be asked for what cannot be done.
-        `identity` is a key file to use instead of the one that would be chosen; `say` hears what is waited for.
-        """
+        """What `set_up` would do (with the key `identity`); changes nothing. `say` hears waits. NotAllowed."""
         self._watched.connection_for_change(f"set up SSH to {job}")
         made = await self._inspect_rank(namespace, job, rank, identity, wait, say)
         return made.plan

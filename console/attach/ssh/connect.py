@@ -1,7 +1,4 @@
-"""One connection of `a4 proxy`: finds the rank's pod, verifies its host key, installs the person's key if agreed.
-
-A pod that is known costs one small file to read, and nothing else is imported.
-"""
+"""One connection of `a4 proxy`: the rank's pod, its host key, the person's key. A known pod costs one small file."""
 
 from __future__ import annotations
 

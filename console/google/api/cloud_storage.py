@@ -211,10 +211,7 @@ PIECE = 16 * 1024 * 1024  # bytes that one request brings
 async def fetch(
     buckets: Buckets, bucket: str, stored: StoredObject, target: Path, progress: Callable[[int], None]
 ) -> bool:
-    """Download one object; False if it exists already. `progress` gets the number of bytes.
-
-    What has come stays beside the target as .NAME.GENERATION.part for the next try; CopyFailed if it came damaged.
-    """
+    """Download an object, resuming its .NAME.GENERATION.part; False if it is here. CopyFailed if damaged."""
     if await asyncio.to_thread(_is_there, target, stored):
         progress(stored.bytes)
         return False

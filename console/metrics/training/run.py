@@ -258,11 +258,7 @@ class TrainingRun:
         return self.times if by_time else self.numbers
 
     def edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:
-        """The step indexes at which the columns of a chart from `low` to `high` begin, and the end of the last.
-
-        Where a column has many blocks of steps, it begins with a whole block: that is less than a dot beside its place,
-        and spares looking at single steps.
-        """
+        """The step indexes at which a chart's columns begin, whole blocks where there are many, and the end."""
         asked = low, high, columns, by_time, len(self)
         if asked in self._asked:
             return self._asked[asked]
@@ -286,11 +282,7 @@ class TrainingRun:
         return min(near, key=lambda each: abs(axis[each] - where), default=None)
 
     def sync(self, steps: Sequence[Step], time: float, printed: Sequence[float] = (), *, rewound: bool = False) -> int:
-        """Copy the changed part of the steps; returns its first index.
-
-        `printed`: when each of the last of them was; new ones before these were printed at `time`; `rewound`: it went
-        back to an earlier step meanwhile.
-        """
+        """Copy changed steps, the last `printed` then, others at `time`; returns the first index."""
         with self.lock:
             at = self._take_over(steps, time, printed, rewound=rewound)
             start = max(at, self._seen) if at >= self._seen - 1 else at

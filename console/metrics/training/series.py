@@ -1,8 +1,4 @@
-"""Columns of numbers for the steps of a run, of which any range can be drawn quickly.
-
-Each column keeps the lowest and highest of every 64 values and running sums, so that the extremes and the mean of any
-stretch cost a few microseconds: a picture shows every spike of a million steps without looking at a million numbers.
-"""
+"""Columns of numbers for a run's steps, whose blocks keep extremes and sums, so that any range is drawn quickly."""
 
 from __future__ import annotations
 

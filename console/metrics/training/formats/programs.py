@@ -316,11 +316,7 @@ _PLAIN = re.compile(
 
 
 def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | None:
-    """The step in a line, and the length of the progress bar that shows it (0 if none); None without a step.
-
-    For every line of every rank: one without any of the words above costs 0.4 microseconds, one that tells of a step 2
-    to 6.
-    """
+    """The step in a line, and the length of its bar (0: none), for every line of every rank; None without one."""
     if own and (described := read_own(own, line)) and described.step.step is not None:
         return described.step.step, 0
     if not any(word in line for word in _STEP_WORDS):
