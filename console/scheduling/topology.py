@@ -206,8 +206,8 @@ def _host(node: Node, fleet: Fleet) -> Host:
     return Host(node, tuple(pips), node.faults(fleet.at), node.is_starting(fleet.at))
 
 
-def format_gpu_sum(floor: Floor) -> str:
-    """The GPUs of a floor as a sum: "128 GPUs - 96 used - 8 out of use = 24 free"; empty if there are none."""
+def format_gpu_sum(floor: HostGroup) -> str:
+    """The GPUs of a group of hosts as a sum: "128 GPUs - 96 used - 8 out of use = 24 free"; empty if there are none."""
     if not floor.total:
         return ""
     used = f" - {floor.used:,} used" if floor.used else ""

@@ -12,14 +12,14 @@ from textual.binding import Binding, BindingType
 from console.google.node_pools import with_google
 from console.kube.snapshot import WatchState
 from console.scheduling.ranks import ranks
-from console.scheduling.topology import Pool, pools
+from console.scheduling.topology import Floor, Pool, format_gpu_sum, pools
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.dialogs.pool_actions import PoolsScreen
-from screens.widgets.floor_map import FloorKey, FloorMap, legend, stretch_words
-from screens.widgets.line import as_last_known
-from screens.widgets.table.row_painter import Notice
+from screens.widgets.floor_map import PARTLY, FloorMap, Zoom
+from screens.widgets.line import CutLines, as_last_known
+from screens.widgets.table.row_painter import Notice, cell_width
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span
+from screens.wording import Span, count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,26 @@ def heading(pool: Pool) -> tuple[Span, ...]:
     return (Span(f"{pool.name}   ", "head"), *stretch_words(pool.floor))
 
 
+def stretch_words(floor: Floor) -> list[Span]:
+    if not floor.total:
+        return []
+    largest = floor.largest
+    if not largest.in_all:
+        loose = f"; {count(floor.free, 'GPU')} free on shared hosts" if floor.free else ""
+        return [Span(f"{format_gpu_sum(floor)}. No host is wholly free{loose}.", "dim")]
+    where = f" in one subblock ({largest.subblock})" if largest.subblock else " in one subblock"
+    runs = [Span("Largest free: ", "dim"), Span(f"{largest.in_subblock} GPUs", "strong"), Span(where, "dim")]
+    if largest.in_block > largest.in_subblock:
+        runs += [Span(", ", "dim"), Span(f"{largest.in_block}", "strong"), Span(" in one block", "dim")]
+    if largest.in_all > largest.in_block:
+        runs += [Span(", ", "dim"), Span(f"{largest.in_all}", "strong"), Span(" in all", "dim")]
+    return [*runs, Span(f". {format_gpu_sum(floor)}.", "dim")]
+
+
+class FloorKey(CutLines):
+    DEFAULT_CSS = "FloorKey { height: 2; }"
+
+
 class FleetScreen(PoolsScreen):
     CSS_PATH = "fleet.tcss"
     KINDS = ("nodes", "pods")
@@ -53,6 +73,9 @@ class FleetScreen(PoolsScreen):
         Binding("tab", "app.focus_next", "Floor / pools", id="fleet.other", tooltip="Between the list and the floor"),
         Binding("a", "google", "All pools", id="fleet.google",
                 tooltip="Also the pools without a machine now, and what Google does to each: asks Google"),
+        Binding("plus,equals_sign", "zoom(-1)", "Zoom", id="fleet.in", key_display="+",
+                tooltip="A mark of the map is a GPU, a host or a subblock: the first that fits, or what you choose"),
+        Binding("minus", "zoom(1)", "Zoom out", show=False, id="fleet.out", key_display="-"),
     ]  # fmt: skip
     table = getters.query_one(PoolTable)
     map = getters.query_one(FloorMap)
@@ -71,7 +94,7 @@ class FleetScreen(PoolsScreen):
         if self.pools is not None and self.app.connected:
             self.pools = self.session.google.node_pools.again(self.pools)
         found = with_google(pools(fleet), self.pools)
-        self.table.styles.height = max(4, min(len(found) + 1, self.size.height // 3))
+        self.table.styles.height = max(2, min(len(found) + 1, self.size.height // 3)) if found else 4
         self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
         self._floors = [pool for pool in found if pool.floor.total]
         held: Counter[Holder] = Counter()
@@ -93,6 +116,9 @@ class FleetScreen(PoolsScreen):
         """Whether to ask Google for node pools: nodes have some, and there is no answer or request yet."""
         known = self.pools is not None or self._asking
         return not known and any(node.pool for node in self.app.fleet.nodes.values())
+
+    def action_zoom(self, step: int) -> None:
+        self.map.change_zoom(step)
 
     def action_google(self) -> None:
         if self.app.connected:
@@ -133,22 +159,47 @@ class FleetScreen(PoolsScreen):
         if self._can_ask() is not self._offered:
             self._offered = self._can_ask()
             self.refresh_bindings()
-        jobs = legend(self._holders, self.size.width - 4, self.app.job_ink, self.map.glyph, self.app.whose)
+        jobs = self._legend(self._holders, self.size.width - 4)
         self.key.lines = (tuple(jobs), tuple(self._about()))
 
+    def _legend(self, holders: Sequence[tuple[Holder, int]], width: int) -> list[Span]:
+        """One line with the GPU holders and their owners, most GPUs first; those that do not fit are counted."""
+        runs: list[Span] = []
+        left = width
+        for number, (holder, gpus) in enumerate(holders):
+            owner = f"{self.app.whose(holder.owner)}, " if holder.owner else ""
+            entry = [Span(f"{self.map.glyph(holder.uid)} ", self.app.job_ink(holder.uid)), Span(holder.name, "text"),
+                     Span(f" ({owner}{gpus})   ", "dim")]  # fmt: skip
+            need = cell_width(entry)
+            rest = len(holders) - number
+            if need > left - (12 if rest > 1 else 0):
+                return [*runs, Span(f"+ {rest} more", "dim")]
+            runs += entry
+            left -= need
+        return runs
+
     def _about(self) -> list[Span]:
-        host = self.map.host
-        if host is not None and self.map.has_focus:
-            return self._about_host(host)
+        hosts = self.map.hosts if self.map.has_focus else ()
+        if hosts:
+            return self._about_subblock(hosts) if self.map.zoom is Zoom.SUBBLOCKS else self._about_host(hosts[0])
         marks = (("✗", "bad", "faulty"), ("⚠", "waits", "maintenance"), ("‖", "waits", "cordoned"),
                  ("◐", "waits", "starting"))  # fmt: skip
         runs = [Span("◐ asking Google for all pools …   ", "waits")] if self._asking else []
-        if self._can_ask():
-            runs = [Span("a: also pools without machines   ", "dim")]
-        runs.append(Span("colour = job   · free   ", "dim"))
+        partly = "" if self.map.zoom is Zoom.GPUS else f"{PARTLY} partly used  "
+        runs.append(Span(f"■ a {self.map.zoom} of a job  {partly}· free  ", "dim"))
         for glyph, ink, word in marks:
-            runs += [Span(glyph, ink), Span(f" {word}   ", "dim")]
-        return [*runs, Span("tab: to the floor", "dim")]
+            runs += [Span(glyph, ink), Span(f" {word}  ", "dim")]
+        return [*runs, Span("a: also pools without machines" if self._can_ask() else "", "dim")]
+
+    def _about_subblock(self, hosts: tuple[Host, ...]) -> list[Span]:
+        group = Floor(hosts[0].node.subblock, hosts)
+        runs = [Span(f"{group.name or 'no subblock'} ", "strong"), Span(f"of {hosts[0].node.block or 'no block'}  "),
+                Span(f"{count(len(hosts), 'host')}  {format_gpu_sum(group)}  ", "dim")]  # fmt: skip
+        faulty = sum(bool(host.faults) for host in hosts)
+        maintained = sum(bool(host.node.maintenance_active or host.node.maintenance_at) for host in hosts)
+        runs += [Span(f"✗ {faulty} faulty  ", "bad")] if faulty else []
+        runs += [Span(f"⚠ {maintained} with maintenance  ", "waits")] if maintained else []
+        return [*runs, *self._legend(group.holders, self.size.width)]
 
     def _about_host(self, host: Host) -> list[Span]:
         node, fleet = host.node, self.app.fleet

@@ -1,45 +1,82 @@
-"""The floor map: blocks, subblocks and hosts of the node pools, one mark per GPU in the colour of its job."""
+"""The floor map: blocks, subblocks and hosts of the node pools in the colours of their jobs, at three zoom levels.
+
+A mark is a GPU, a host or a subblock: the first of these with which the whole map fits, or the one that was asked for.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from msgspec import Struct
 from rich.cells import cell_len
+from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.scheduling.topology import GpuState, format_gpu_sum
-from screens.widgets.line import CutLines, Inked, changed_columns, fit, fit_runs, joined, line
-from screens.widgets.table.row_painter import cell_width
-from screens.wording import Span, count
+from console.scheduling.topology import GpuState
+from screens.widgets.line import Inked, changed_columns, fit, fit_runs, joined, line
+from screens.wording import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rich.segment import Segment
     from textual import events
 
-    from console.scheduling.topology import Floor, Holder, Host, HostGpu
+    from console.scheduling.topology import Floor, Host, HostGpu
 
 
+FREE = Span("·", "text")
+PARTLY = "▒"
+GAP = 2  # columns between hosts
 LABEL = 6  # most columns of a host's short name
 PLACE = 10  # most columns of a block's or subblock's name
 
 
-@dataclass(frozen=True, slots=True)
-class FloorLine:
-    """One line of the map: a pool's heading, or place names followed by hosts."""
+class Zoom(StrEnum):
+    """What one mark of the map stands for."""
 
-    block: str = ""
-    subblock: str = ""
-    hosts: tuple[Host, ...] = ()
+    GPUS = "GPU"
+    HOSTS = "host"
+    SUBBLOCKS = "subblock"
+
+
+class Shape(NamedTuple):
+    """One way to draw the map."""
+
+    zoom: Zoom
+    names: bool = False  # of the hosts, or of the subblocks where a mark is a host
+    rows: int = 1  # lines of a host: its GPUs, its job, an empty one
+
+
+SHAPES = (
+    *(Shape(Zoom.GPUS, names=True, rows=rows) for rows in (3, 2, 1)), Shape(Zoom.GPUS),
+    Shape(Zoom.HOSTS, names=True), Shape(Zoom.HOSTS), Shape(Zoom.SUBBLOCKS),
+)  # fmt: skip
+"""From the one that takes most room to the one that takes least."""
+
+
+class Panel(NamedTuple):
+    """What stands behind the names of a place: marks of one or several hosts; one of none is a gap."""
+
+    block: str
+    subblock: str
+    marks: tuple[tuple[Host, ...], ...]
+
+
+class FloorLine(Struct, frozen=True):
+    """One line of the map: a pool's heading, or panels side by side."""
+
     heading: tuple[Span, ...] = ()
+    panels: tuple[Panel, ...] = ()
+    panel: int = 0  # columns of a panel
+    mark: int = 1  # columns of a mark
 
 
 def short_name(name: str) -> str:
@@ -47,17 +84,39 @@ def short_name(name: str) -> str:
     return name.rsplit("-", 1)[-1][-LABEL:]
 
 
-def floor_lines(floor: Floor, per_line: int) -> list[FloorLine]:
-    """The floor in lines of at most `per_line` hosts; each subblock starts a line, names appear when they change."""
-    lines: list[FloorLine] = []
+def panels(floor: Floor, shape: Shape) -> list[Panel]:
+    """A panel for each subblock, or for each block where subblocks have no names of their own."""
+    found = []
     for block in floor.blocks:
         name = block.name or "─"
-        for subblock in block.subblocks:
-            label = subblock.name or "─"
-            for start in range(0, len(subblock.hosts), per_line):
-                lines.append(FloorLine(name, label, subblock.hosts[start : start + per_line]))
-                name = label = ""
-    return lines
+        if shape.zoom is Zoom.SUBBLOCKS:
+            found.append(Panel(name, "", tuple(each.hosts for each in block.subblocks)))
+        elif shape.zoom is Zoom.HOSTS and not shape.names:
+            parted = (mark for each in block.subblocks for mark in ((), *zip(each.hosts, strict=True)))
+            found.append(Panel(name, "", tuple(parted)[1:]))
+        else:
+            for each in block.subblocks:
+                found.append(Panel(name, each.name or "─", tuple(zip(each.hosts, strict=True))))
+                name = ""  # names appear where they change
+    return found
+
+
+def fold(every: Sequence[Panel], shape: Shape, width: int, left: int, mark: int, wanted: int = 0) -> list[FloorLine]:
+    """The panels in lines, as many side by side as fit.
+
+    `left`: columns of the names before the marks, `mark`: of a mark; up to `wanted` where there is room.
+    """
+    most = max(1, min((width - left) // mark, max((len(panel.marks) for panel in every), default=0)))
+    across = max(1, min(width // (left + most * mark), len(every)))
+    # GPUs take the whole width, so that their columns are those of other pools too; small marks are compared close by
+    panel = width // across if shape.zoom is Zoom.GPUS else left + most * mark
+    cut = [
+        Panel("" if start else each.block, "" if start else each.subblock, each.marks[start : start + most])
+        for each in every
+        for start in range(0, len(each.marks), most)
+    ]
+    mark = max(mark, min(wanted, (panel - left) // most))
+    return [FloorLine((), tuple(cut[at : at + across]), panel, mark) for at in range(0, len(cut), across)]
 
 
 def widest(names: Sequence[str]) -> int:
@@ -68,7 +127,7 @@ def widest(names: Sequence[str]) -> int:
 def host_mark(host: Host) -> Span:
     """The most important fact about a host besides its GPUs, as one character."""
     node = host.node
-    if host.out_of_use == host.total:
+    if not host.pips or host.pips[0].state is GpuState.OUT:
         return Span(" ")  # its pips say it
     if host.faults and not (node.maintenance_active and len(host.faults) == 1):
         return Span("✗", "bad")
@@ -91,57 +150,15 @@ def host_caption(host: Host) -> str:
     return "cordoned" if host.node.cordoned else ""
 
 
-def legend(
-    holders: Sequence[tuple[Holder, int]],
-    width: int,
-    ink_of: Callable[[str], str],
-    glyph_of: Callable[[str], str],
-    whose: Callable[[str], str],
-) -> list[Span]:
-    """One line with the GPU holders and their owners, most GPUs first; those that do not fit are counted."""
-    runs: list[Span] = []
-    left = width
-    for number, (holder, gpus) in enumerate(holders):
-        owner = f"{whose(holder.owner)}, " if holder.owner else ""
-        entry = [Span(f"{glyph_of(holder.uid)} ", ink_of(holder.uid)), Span(holder.name, "text"),
-                 Span(f" ({owner}{gpus})   ", "dim")]  # fmt: skip
-        need = cell_width(entry)
-        rest = len(holders) - number
-        if need > left - (12 if rest > 1 else 0):
-            return [*runs, Span(f"+ {rest} more", "dim")]
-        runs += entry
-        left -= need
-    return runs
-
-
-def stretch_words(floor: Floor) -> list[Span]:
-    if not floor.total:
-        return []
-    largest = floor.largest
-    if not largest.in_all:
-        loose = f"; {count(floor.free, 'GPU')} free on shared hosts" if floor.free else ""
-        return [Span(f"{format_gpu_sum(floor)}. No host is wholly free{loose}.", "dim")]
-    where = f" in one subblock ({largest.subblock})" if largest.subblock else " in one subblock"
-    runs = [Span("Largest free: ", "dim"), Span(f"{largest.in_subblock} GPUs", "strong"), Span(where, "dim")]
-    if largest.in_block > largest.in_subblock:
-        runs += [Span(", ", "dim"), Span(f"{largest.in_block}", "strong"), Span(" in one block", "dim")]
-    if largest.in_all > largest.in_block:
-        runs += [Span(", ", "dim"), Span(f"{largest.in_all}", "strong"), Span(" in all", "dim")]
-    return [*runs, Span(f". {format_gpu_sum(floor)}.", "dim")]
-
-
-class FloorKey(CutLines):
-    DEFAULT_CSS = "FloorKey { height: 2; }"
-
-
 class Spot(NamedTuple):
     y: int
     x: int
-    host: Host
+    width: int
+    hosts: tuple[Host, ...]
 
 
 class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
-    """The hosts of the node pools; arrow keys move between hosts, Enter opens the node."""
+    """The hosts of the node pools; arrow keys move between hosts, Enter opens the node or zooms in on a subblock."""
 
     DEFAULT_CSS = "FloorMap { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -152,9 +169,8 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         Binding("down,j", "line(1)", "Down", show=False, id="floor.down"),
     ]
 
-    @dataclass
     class Moved(Message):
-        host: Host | None
+        """What is under the cursor may be another."""
 
     @dataclass
     class Opened(Message):
@@ -164,6 +180,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         super().__init__(id=id)
         self._floors: tuple[tuple[tuple[Span, ...], Floor], ...] = ()
         self._inks: Mapping[str, str] = {}
+        self._held: Mapping[str, Span] = {}
         self._lines: list[FloorLine] = []
         self._spots: list[Spot] = []
         self._numbers: dict[str, int] = {}
@@ -171,7 +188,8 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._label = 0
         self._pips = 0
         self._place = (0, 0)
-        self._rows = 1
+        self._asked: Zoom | None = None
+        self._shape = SHAPES[0]
         self._starts = [0]
         self._drawn: dict[int, Strip] = {}
         self._painted: dict[int, Strip] = {}
@@ -179,6 +197,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
     def show_floors(self, floors: Sequence[tuple[tuple[Span, ...], Floor]], ink_of: Callable[[str], str]) -> None:
         """Show these pools' floors; `ink_of` gives the style for a holder's uid."""
         self._inks = {holder.uid: ink_of(holder.uid) for _, floor in floors for holder, _ in floor.holders}
+        self._held = {uid: Span(self.glyph(uid), ink) for uid, ink in self._inks.items()}
         self._floors = tuple(floors)
         self._arrange()
         self._repaint_changed()
@@ -189,22 +208,44 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         if floor < len(headings):
             first = next((n for n, spot in enumerate(self._spots) if spot.y > self._starts[headings[floor]]), None)
             if first is not None:
-                self._cursor = self._spots[first].host.node.name
+                self._cursor = self._spots[first].hosts[0].node.name
             self.scroll_to(y=self._starts[headings[floor]], animate=False, immediate=True, force=True)
             self.refresh()
 
     @property
     def host(self) -> Host | None:
+        """The host under the cursor; None where a mark is a subblock."""
         index = self._index()
-        return None if index is None else self._spots[index].host
+        return None if index is None or self.zoom is Zoom.SUBBLOCKS else self._spots[index].hosts[0]
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """What is under the cursor."""
+        index = self._index()
+        return () if index is None else self._spots[index].hosts
+
+    @property
+    def zoom(self) -> Zoom:
+        return self._shape.zoom
+
+    def change_zoom(self, step: int) -> None:
+        """Show less of the map larger (-1), or more of it smaller (1)."""
+        zooms = list(Zoom)
+        self._asked = zooms[max(0, min(len(zooms) - 1, zooms.index(self.zoom) + step))]
+        if self._fitting(None)[0].zoom is self._asked:
+            self._asked = None  # so that it follows the size of the terminal again
+        self._arrange()
+        index = self._index()
+        if index is not None:
+            self._point(index)
+        self.refresh()
 
     def pip(self, pip: HostGpu, host: Host) -> Span:
         if pip.state is GpuState.FREE:
-            return Span("·", "text")
+            return FREE
         if pip.state is GpuState.OUT:
             return Span("✗", "bad") if host.faults else Span("◐", "waits") if host.starting else Span("‖", "dim")
-        uid = pip.holder.uid if pip.holder else ""
-        return Span(self.glyph(uid), self._inks.get(uid, "dim"))
+        return self._held[pip.holder.uid if pip.holder else ""]
 
     def glyph(self, uid: str) -> str:
         """The character for a holder; without colours each holder gets its own letter."""
@@ -219,48 +260,70 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         width = self.size.width
         if not width:
             return
-        hosts = [host for _, floor in self._floors for host in floor.hosts]
-        blocks = [block.name for _, floor in self._floors for block in floor.blocks]
-        subblocks = [each.name for _, floor in self._floors for each in floor.subblocks]
-        self._place = (widest(blocks), widest(subblocks))
+        floors = [floor for _, floor in self._floors]
+        hosts = [host for floor in floors for host in floor.hosts]
+        self._place = (
+            widest([block.name for floor in floors for block in floor.blocks]),
+            widest([each.name for floor in floors for each in floor.subblocks]),
+        )
         self._label = max((len(short_name(host.node.name)) for host in hosts), default=0)
         self._pips = max((host.total for host in hosts), default=0)
-        lines = self._fold()
-        if len(lines) > self.size.height and self._label:
-            self._label = 0  # so many hosts that names would push half of them out of sight
-            lines = self._fold()
-        full = sum(not line.heading for line in lines)
-        room = self.size.height - (len(lines) - full)
-        self._rows = next((rows for rows in (3, 2) if self._label and full * rows <= room), 1)
-        self._lines = lines
-        self._starts = [0, *accumulate(1 if line.heading else self._rows for line in lines)]
+        self._shape, self._lines = self._fitting(self._asked)
+        if self._shape.rows > 1:
+            self._lines = self._fold(
+                self._shape, max((cell_len(host_caption(host)) for host in hosts), default=0) + GAP
+            )
+        left = self._left(self._shape)
+        self._starts = [0, *accumulate(1 if line.heading else self._shape.rows for line in self._lines)]
         self._spots = [
-            Spot(self._starts[number], self._left + index * self._cell, host)
-            for number, line in enumerate(lines)
-            for index, host in enumerate(line.hosts)
+            Spot(start, at * line.panel + left + number * line.mark, line.mark, marked)
+            for start, line in zip(self._starts, self._lines, strict=False)
+            for at, panel in enumerate(line.panels)
+            for number, marked in enumerate(panel.marks)
+            if marked
         ]
         self._drawn = {}
-        self._numbers = {spot.host.node.name: number for number, spot in enumerate(self._spots)}
-        if self.host is None:
-            self._cursor = self._spots[0].host.node.name if self._spots else ""
+        self._numbers = {host.node.name: number for number, spot in enumerate(self._spots) for host in spot.hosts}
+        if self._index() is None:
+            self._cursor = self._spots[0].hosts[0].node.name if self._spots else ""
         self.virtual_size = Size(width, self._starts[-1])
-        self.post_message(self.Moved(self.host))
+        self.post_message(self.Moved())
 
-    def _fold(self) -> list[FloorLine]:
-        per_line = max(1, (self.size.width - self._left) // self._cell)
+    def _fitting(self, zoom: Zoom | None) -> tuple[Shape, list[FloorLine]]:
+        """The first shape of that zoom, or of any, with which the whole map is seen; if none is, one that scrolls."""
+        shapes = [shape for shape in SHAPES if zoom in (None, shape.zoom)]
+        folded: dict[tuple[Zoom, bool], list[FloorLine]] = {}
+        for shape in shapes:
+            key = shape.zoom, shape.names
+            lines = folded[key] = folded.get(key) or self._fold(shape)
+            if sum(1 if line.heading else shape.rows for line in lines) <= self.size.height:
+                return shape, lines
+        shape = next(each for each in shapes if each.rows == 1) if zoom else shapes[-1]
+        return shape, folded[shape.zoom, shape.names]
+
+    def _fold(self, shape: Shape, wanted: int = 0) -> list[FloorLine]:
+        left, mark = self._left(shape), self._columns(shape)
         return [
-            row
+            line
             for heading, floor in self._floors
-            for row in (FloorLine(heading=heading), *floor_lines(floor, per_line))
+            for line in (
+                FloorLine(heading),
+                *fold(panels(floor, shape), shape, self.size.width, left, mark, wanted),
+            )
         ]
 
-    @property
-    def _left(self) -> int:
-        return sum(self._place) + 5
+    def _left(self, shape: Shape) -> int:
+        """Columns of the names before the marks."""
+        block, subblock = self._place
+        if shape.zoom is Zoom.GPUS:
+            return block + subblock + 5
+        return block + 3 + (subblock + 1 if shape.names else 0)
 
-    @property
-    def _cell(self) -> int:
-        return (self._label + 1 if self._label else 0) + 1 + self._pips + 2
+    def _columns(self, shape: Shape) -> int:
+        """Columns that a mark takes at least."""
+        if shape.zoom is not Zoom.GPUS:
+            return 1
+        return (self._label + 1 if shape.names else 0) + 1 + self._pips + GAP
 
     # drawing
 
@@ -270,7 +333,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
 
     def on_focus(self) -> None:
         self.refresh()
-        self.post_message(self.Moved(self.host))
+        self.post_message(self.Moved())
 
     def on_blur(self) -> None:
         self.refresh()
@@ -292,7 +355,7 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         if at >= self._starts[-1]:
             return Strip.blank(self.size.width, self.rich_style)
         index = self._index()
-        if self.has_focus and index is not None and 0 <= at - self._spots[index].y < self._rows:
+        if self.has_focus and index is not None and 0 <= at - self._spots[index].y < self._shape.rows:
             return self._strip(at)
         if at not in self._drawn:
             self._drawn[at] = self._strip(at)
@@ -310,23 +373,70 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             return line([Span("  "), *row.heading], width, self.over(self.ground("head")))
         back = self.rich_style.background_style
         block, subblock = self._place
-        names = [Span(f"  {fit(row.block, block)} ", "head"), Span(f"{fit(row.subblock, subblock)}  ", "dim")]
-        segments = fit_runs([] if part else names, self._left, self.over(back))
-        for host in row.hosts:
-            segments += self._host(host, part)
+        left = self._left(self._shape)
+        segments: list[Segment] = []
+        for panel in row.panels:
+            within = fit(panel.subblock, subblock) if panel.subblock else ""
+            names = [Span(f"  {fit(panel.block, block)} ", "head"), Span(within, "dim")]
+            segments += fit_runs([] if part else names, left, self.over(back))
+            if self.zoom is Zoom.GPUS:
+                for (host,) in panel.marks:
+                    segments += self._host(host, part, row.mark)
+            else:
+                segments += self._summed(panel)
+            segments += fit_runs([], row.panel - left - len(panel.marks) * row.mark, self.over(back))
         return Strip(joined(segments)).adjust_cell_length(width, back)
 
-    def _host(self, host: Host, part: int) -> list[Segment]:
+    def _host(self, host: Host, part: int, width: int) -> list[Segment]:
         plain = self.rich_style.background_style
-        here = self.has_focus and host.node.name == self._cursor and part != 2
+        here = self.has_focus and part != 2 and host.node.name == self._cursor
+        back = self.over(self.ground("cursor") if here else plain)
         if part:
             runs = [Span(host_caption(host) if part == 1 else "", "dim")]
         else:
-            runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._label else []
+            runs = [Span(fit(short_name(host.node.name), self._label) + " ", "dim")] if self._shape.names else []
             pips = groupby(self.pip(pip, host) for pip in host.pips)  # fewer runs: a thousand hosts are redrawn at once
             runs += [host_mark(host), *(Span(pip.text * len(list(same)), pip.ink) for pip, same in pips)]
-        back = self.ground("cursor") if here else plain
-        return [*fit_runs(runs, self._cell - 2, self.over(back)), *fit_runs([], 2, self.over(plain))]
+        return [*fit_runs(runs, width - GAP, back), *fit_runs([], GAP, self.over(plain))]
+
+    def _summed(self, panel: Panel) -> list[Segment]:
+        """A mark for each host or subblock; those of one colour are one run: thousands are drawn at once."""
+        plain, index = self.rich_style.background_style, self._index() if self.has_focus else None
+        cursor = self._spots[index].hosts if index is not None else None
+        segments: list[Segment] = []
+        marks = ((hosts is cursor, self._mark_of(hosts)) for hosts in panel.marks)
+        for (here, ink), same in groupby(marks, lambda each: (each[0], each[1].ink)):
+            text = "".join(mark.text for _, mark in same)
+            segments.append(Segment(text, self.over(self.ground("cursor") if here else plain)(ink)))
+        return segments
+
+    def _mark_of(self, hosts: tuple[Host, ...]) -> Span:
+        """One mark for all GPUs of these hosts: what is wrong first, then whose they are."""
+        marks = {self._whole(host) for host in hosts}
+        if len(marks) < 2:
+            return marks.pop() if marks else Span(" ")
+        for glyph in "✗⚠":
+            if worst := [mark for mark in marks if mark.text == glyph]:
+                return worst[0]
+        used = [mark for mark in marks if mark.text not in "·◐‖"]
+        if not used:
+            return FREE if FREE in marks else Span("◐", "waits")
+        inks = {mark.ink for mark in used}
+        full = len(used) == len(marks) and all(mark.text != PARTLY for mark in used)
+        return Span("■" if full else PARTLY, inks.pop() if len(inks) == 1 else "text")
+
+    def _whole(self, host: Host) -> Span:
+        """One mark for a host. Its pips are in order, those of one job together: the first and the last tell most."""
+        mark, first, last = host_mark(host), host.pips[0], host.pips[-1]
+        if mark.text != " ":
+            return mark
+        if first is last or (first.state is last.state and first.holder == last.holder):
+            return self.pip(first, host)
+        if first.state is GpuState.FREE:
+            return FREE
+        alone = all(pip.holder in (first.holder, None) for pip in host.pips)
+        ink = self.pip(first, host).ink if alone else "text"
+        return Span("■" if last.state is GpuState.HELD else PARTLY, ink)
 
     # moving
 
@@ -345,14 +455,16 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
         self._point(min((abs(spot.x - here.x), n) for n, spot in enumerate(self._spots) if spot.y == y)[1])
 
     def action_open(self) -> None:
-        if self._cursor:
+        if self.zoom is Zoom.SUBBLOCKS:
+            self.change_zoom(-1)
+        elif self._cursor:
             self.post_message(self.Opened(self._cursor))
 
     async def _on_click(self, event: events.Click) -> None:
         event.stop()
         y = event.y + self.scroll_offset.y
         for index, spot in enumerate(self._spots):
-            if spot.y <= y < spot.y + self._rows and spot.x <= event.x < spot.x + self._cell:
+            if spot.y <= y < spot.y + self._shape.rows and spot.x <= event.x < spot.x + spot.width:
                 self._point(index)
                 if event.chain == 2:
                     self.action_open()
@@ -362,12 +474,12 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
 
     def _point(self, index: int) -> None:
         before, spot = self._index(), self._spots[index]
-        self._cursor = spot.host.node.name
+        self._cursor = spot.hosts[0].node.name
         height = max(1, self.size.height)
         top = self.scroll_offset.y
         if not top <= spot.y < top + height:
             self.scroll_to(y=spot.y if spot.y < top else spot.y - height + 1, animate=False, immediate=True, force=True)
         for number in {index, before if before is not None else index}:
             y = self._spots[number].y - self.scroll_offset.y
-            self.refresh(Region(0, y, self.size.width, self._rows))
-        self.post_message(self.Moved(spot.host))
+            self.refresh(Region(0, y, self.size.width, self._shape.rows))
+        self.post_message(self.Moved())

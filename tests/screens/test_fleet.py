@@ -11,7 +11,7 @@ from screens.dialogs.question import Confirm
 from screens.pages.fleet import FleetScreen
 from screens.pages.node import NodeScreen, node_facts
 from screens.pages.pool import PoolScreen
-from screens.widgets.floor_map import FloorMap, short_name
+from screens.widgets.floor_map import FloorMap, Zoom, short_name
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
@@ -87,16 +87,64 @@ async def test_cordon_asks_by_name_and_uncordon_takes_its_place() -> None:
         await until(pilot, lambda: session.called("cordon")[1:] == [("gke-train-a4-pool-0014", False)])
 
 
-async def test_a_cluster_of_a_thousand_hosts_shows_only_pips() -> None:
+async def test_of_a_thousand_hosts_each_is_a_mark_until_one_zooms_in() -> None:
     nodes = [a4(number) for number in range(1016)]
     async with console(FakeSession(fleet_of(*nodes))) as (app, pilot, _):
         await pilot.pause()
         floor = app.screen.query_one(FloorMap)
-        assert "········" in text_of(floor)
-        assert "0000" not in text_of(floor)
-        await pilot.press("tab", *["down"] * 40)
+        assert str(floor.zoom) == "host"
+        assert text_of(floor).count("····") == 1016 // 4
+        assert floor.virtual_size.height <= floor.size.height
+        await pilot.press("tab", "plus", *["down"] * 40)
+        assert str(floor.zoom) == "GPU"
+        assert "0000  ········" not in text_of(floor)
         assert floor.host is not None
         assert floor.scroll_offset.y > 0
+        await pilot.press("minus")
+        assert floor.scroll_offset.y == 0
+
+
+async def test_a_wide_terminal_shows_subblocks_beside_each_other() -> None:
+    async with console(size=(200, 55)) as (app, pilot, _):
+        await pilot.pause()
+        floor = text_of(app.screen.query_one(FloorMap)).splitlines()
+        first = next(line for line in floor if "sub-0" in line)
+        assert first.index("sub-1") == 100 + first.index("sub-0")
+        assert "0007  ■■■■■■■■" in first
+
+
+@pytest.mark.parametrize(("per_subblock", "per_block"), [(4, 8), (16, 64), (32, 512)])
+async def test_five_thousand_hosts_fit_a_large_terminal(per_subblock: int, per_block: int) -> None:
+    nodes = [
+        structs.replace(a4(number), block=f"blk-{number // per_block}", subblock=f"sub-{number // per_subblock}")
+        for number in range(5000)
+    ]
+    async with console(FakeSession(fleet_of(*nodes)), size=(200, 50)) as (app, pilot, _):
+        await pilot.pause()
+        floor = app.screen.query_one(FloorMap)
+        assert floor.virtual_size.height <= floor.size.height
+        shown = {Zoom.HOSTS: 5000, Zoom.SUBBLOCKS: -(-5000 // per_subblock)}[floor.zoom]
+        assert "".join(text_of(floor).splitlines()[1:]).count("·") == shown
+
+
+async def test_a_subblock_is_a_mark_that_tells_the_worst_of_it_and_enter_zooms_in() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("tab", "minus", "minus", "down", "right")
+        floor = app.screen.query_one(FloorMap)
+        lines = text_of(floor).splitlines()
+        assert lines[1].split() == ["blk-0", "▒■", "blk-1", "⚠✗"]
+        assert lines[3].split() == ["blk-9", "✗"]
+        await pilot.press("up", "left", "right", "right", "right")
+        await until(pilot, lambda: "sub-3 of blk-1  4 hosts  32 GPUs - 16 out of use = 16 free" in screen_text(app))
+        assert "✗ 1 faulty" in screen_text(app)
+        await pilot.press("enter")
+        assert str(floor.zoom) == "host"
+        assert floor.host is not None
+        assert floor.host.node.name == "gke-train-a4-pool-0012"
+        assert any("sub-3 ·✗‖·" in line for line in text_of(floor).splitlines())
+        await pilot.press("plus")
+        assert floor.host.node.name == "gke-train-a4-pool-0012"
+        assert "0012  ········" in text_of(floor)
 
 
 @pytest.mark.parametrize(
