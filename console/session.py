@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from console.errors import BadKubeconfig
+from console.errors import BadKubeconfig, NotAllowed
 from console.kube.store import FIELDS
 from console.kube.watched_cluster import WatchedCluster
 from console.settings import YOU
@@ -46,6 +46,7 @@ class _Remembers(Protocol):
         """Called after a switch to another cluster."""
 
 
+UNASKED = 2  # jobs that are inspected at the same time without anybody having asked
 _PartT = TypeVar("_PartT", bound=_Remembers)
 
 
@@ -63,6 +64,7 @@ class Session:
         self, settings: Settings, kubeconfig: Kubeconfig, kinds: Collection[str], *, brief: bool = False
     ) -> None:
         self.watch = WatchedCluster(settings, kubeconfig, kinds, brief=brief)
+        self._unasked = asyncio.Semaphore(UNASKED)
         beside = self.watch.beside
         if not brief and len(kinds) > 1:
             beside["chart"] = lambda: self.launch.load()
@@ -238,9 +240,14 @@ class Session:
         return self.alarms.history_of(namespace, name, since) if self.alarms_enabled else ()
 
     async def _inspect_own(self, key: tuple[str, str]) -> None:
-        """Make a hang report of a job that this account launched; never for others' jobs or in read-only mode."""
+        """Make a hang report of a job that this account launched; NotAllowed of others' jobs and in read-only mode."""
         jobset = self.watch.fleet.jobsets.get(key)
-        if jobset is not None and not self.watch.read_only and self.watch.whose(jobset.owner) == YOU:
+        if jobset is None:
+            return
+        owner = self.watch.whose(jobset.owner)
+        if owner != YOU:
+            raise NotAllowed(f"{owner or 'somebody else'} launched it")
+        async with self._unasked:
             await self.xray.job(*key)
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:

@@ -48,7 +48,8 @@ def has_changed(app: ConsoleApp, line: JobLine) -> bool:
     if not app.connected or not app.session.alarms_enabled:
         return bool(line.alarms or line.late)
     alarms, key = app.session.alarms, line.jobset.key
-    return alarms.of(*key) != line.alarms or alarms.late(*key) != line.late
+    now = alarms.of(*key), alarms.late(*key), alarms.verdict(*key)
+    return now != (line.alarms, line.late, line.verdict)
 
 
 def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:

@@ -48,6 +48,7 @@ class FakeAlarms:
         self.watched: dict[tuple[str, str], JobMonitor] = {}
         self.late_steps: dict[tuple[str, str], str] = {}
         """That the next step of a job is late, in words."""
+        self.verdicts: dict[tuple[str, str], str] = {}
         self._news: list[Alarm] = []
 
     def sound(self, namespace: str, job: str, kind: AlarmKind, words: str, *, over: float = 0.0) -> Alarm:
@@ -70,6 +71,9 @@ class FakeAlarms:
 
     def late(self, namespace: str, name: str) -> str:
         return self.late_steps.get((namespace, name), "")
+
+    def verdict(self, namespace: str, name: str) -> str:
+        return self.verdicts.get((namespace, name), "")
 
     def follows_steps(self, namespace: str, name: str) -> bool:
         return (namespace, name) in self.late_steps
@@ -116,6 +120,7 @@ class FakeXray:
         self._session = session
         self.report = HangReport("job", (), ())
         self.slow_report = SlowReport()
+        self.reports: dict[tuple[str, str], HangReport] = {}
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
 
     async def slow(

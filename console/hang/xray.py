@@ -230,9 +230,11 @@ class HangProbe:
         self._run = run or self._exec
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
+        self._looks: dict[tuple[str, str], asyncio.Lock] = {}  # one look at a time at a job
 
     def on_context_changed(self) -> None:
         self.reports.clear()
+        self._looks.clear()
         self.slow_reports.clear()
 
     async def _exec(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
@@ -248,11 +250,17 @@ class HangProbe:
     async def job(
         self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
     ) -> HangReport:
-        """Inspect every process of a job. `answered` is called with (answered pods, all pods).
+        """Inspect every process of a job, or wait for who does. `answered` is called with (answered pods, all pods).
 
         NotFound if there is no such job or nothing of it runs; NotAllowed in read-only mode, and Refused and its kin
         where every pod refuses. What fails in one pod is in the report.
         """
+        asked = time.time()
+        async with self._looks.setdefault((namespace, name), asyncio.Lock()):
+            last = self.reports.get((namespace, name))
+            return last if last is not None and last.at > asked else await self._look(namespace, name, answered)
+
+    async def _look(self, namespace: str, name: str, answered: Callable[[int, int], None]) -> HangReport:
         every = self._running(namespace, name)
         self._cluster.connection_for_change(f"inspect {name}")
         room, done, together = asyncio.Semaphore(AT_ONCE), 0, 0

@@ -25,6 +25,8 @@ from console.launch.run_record import (
     with_final_outcome,
 )
 from console.launch.schema import without_secrets
+from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm_watch import INSPECTED
 from console.metrics.training.steps import run_position
 from console.scheduling.ranks import ranks
 
@@ -168,6 +170,15 @@ class Runs:
         for number in wanted:
             self._open.pop(number, None)
         return await self.history.forget(wanted)
+
+    async def verdicts(self) -> dict[tuple[str, str], tuple[str, float]]:
+        """For whom the ranks of open runs wait, as a console has found out, and when their stall was noticed."""
+        return {
+            run.key: (alarm.more.removeprefix(INSPECTED), alarm.time)
+            for run in await self._following()
+            for alarm in run.active_alarms(0.0)
+            if alarm.kind is AlarmKind.STALL and alarm.more.startswith(INSPECTED)
+        }
 
     async def any_open(self) -> bool:
         """Whether a run on this cluster has not ended."""

@@ -20,6 +20,7 @@ SETTLES = 10.0  # seconds at first in which lines come that were printed before 
 OLD_WITHIN = 1.0  # seconds after an old line in which the next one may come
 MAX_READING = 60.0  # seconds that a log may take to be read once more; a run that restarted never comes to where it was
 MOST = 200  # alarms that are kept
+INSPECTED = "inspected: "  # before what a look at the processes found
 _PAUSE = re.compile(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
     r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
@@ -67,6 +68,7 @@ class AlarmWatch:
         self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
         self.heard_any = False
         self.late = ""  # that the next step is late, in words; empty: it is not
+        self.verdict = ""  # for whom the ranks wait, as a look since the last step told; empty: it goes on, or no look
         self.unproved = False  # whether the log tells of an alarm, and no line has had time to come yet
         self._begun = self._listens = now
         self._old_line_at = 0.0  # when a line was read last that had been printed long before
@@ -119,7 +121,7 @@ class AlarmWatch:
                 ended = "the job failed" if look.failed else STOPPED
                 for alarm in self._open.values():
                     self._change(alarm, replace(alarm, over=now, ended=ended))
-                self._open, self.late = {}, ""
+                self._open, self.late, self.verdict = {}, "", ""
             return []
         if self._catches_up(now, look):
             return []
@@ -182,6 +184,7 @@ class AlarmWatch:
             behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
         saved = f"last checkpoint before: {look.saved}" if look.saved else ""
         blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - self._settles) else ""
+        self.verdict = blamed.removeprefix(INSPECTED) if blamed.startswith(INSPECTED) and (stalled or self.late) else ""
         for kind, words, beside, began in (
             (AlarmKind.STALL, stalled, blamed, since), (AlarmKind.BEHIND, behind, "", 0.0),
             (AlarmKind.NAN, look.nan, saved, look.nan_at), (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),

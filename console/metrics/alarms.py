@@ -162,6 +162,11 @@ class Alarms:
         watch = self._watch_of((namespace, name))
         return watch.late if watch else ""
 
+    def verdict(self, namespace: str, name: str) -> str:
+        """For whom the ranks of a late job wait, in words; empty if not late or not inspected."""
+        watch = self._watch_of((namespace, name))
+        return watch.verdict if watch else ""
+
     def follows_steps(self, namespace: str, name: str) -> bool:
         """Whether the job's steps are read live, so that lateness need not be estimated from timestamps."""
         watch = self._watch_of((namespace, name))

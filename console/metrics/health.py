@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from console.kube.objects.jobset import JobState
 from console.metrics.alarm_rules import AlarmKind
@@ -34,6 +34,7 @@ class Health(Struct, frozen=True):
     level: Level
     words: str = ""  # what is wrong, or why it waits, as a phrase; empty: nothing
     alarmed: bool = False  # whether an alarm tells it
+    verdict: str = ""  # of a job that makes no steps: for whom its ranks wait, if that was looked at
 
 
 _WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}
@@ -52,11 +53,12 @@ def job_health(
     heard: bool = False,
     glance: JobProgress | None = None,
     faults: Sequence[str] = (),
+    verdict: str = "",
 ) -> Health:
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
     `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
-    are not needed; `faults`: what else was found wrong with it, as by an X-ray.
+    are not needed; `faults`: what else was found wrong with it, as by an X-ray; `verdict`: for whom its ranks wait.
     """
     state, reason = jobset.state, why_jobset(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:
@@ -71,7 +73,7 @@ def job_health(
         if found is None and faults:
             found = Health(state, Level.BAD, faults[0])
         if found is not None:
-            return found
+            return structs.replace(found, verdict=verdict) if found.state in NO_STEPS else found
     if state is JobState.SUCCEEDED:
         return Health(state, Level.WELL)
     return Health(state, Level.WAITS, why) if why or state is not JobState.RUNNING else Health(state, Level.WELL)

@@ -18,7 +18,7 @@ from console.kube.objects.jobset import JobState
 from console.logs.line import RankLine
 from console.logs.line_splitter import text_of
 from console.metrics.alarm_rules import AlarmKind
-from console.metrics.alarm_watch import AlarmWatch, JobSample
+from console.metrics.alarm_watch import INSPECTED, AlarmWatch, JobSample
 from console.metrics.gpu_metrics import DCGM
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import progress_of_measures
@@ -86,7 +86,7 @@ def sample_job(
         pace=track.pace() if track else None,
         trained=bool(track and track.finished),
         rhythm=track.cadence() if track else None,
-        blamed=f"inspected: {report.short.rstrip('.')}" if report is not None and report.alarming else "",
+        blamed=f"{INSPECTED}{report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,
         nan="" if measures.seeking else where.nan_words,
         nan_at=max(
@@ -167,6 +167,7 @@ class JobMonitor:
         self._asking: asyncio.Task[None] | None = None
         self._asked = 0.0
         self._inspecting: asyncio.Task[None] | None = None
+        self._looked = 0.0  # when that began
         self._uninspected = ("", 0.0)  # why the last X-ray by itself told nothing, and when
 
     @property
@@ -204,10 +205,14 @@ class JobMonitor:
         return replace(found, blamed=f"not inspected: {why}", blamed_at=at) if at > found.blamed_at else found
 
     def _evaluate(self, now: float, look: JobSample) -> None:
-        """Evaluate the alarms; on a new stall, make a hang report to find the rank the others wait for."""
-        new = self.watch.evaluate(now, look)
-        stalled = self._thresholds.inspect and any(each.kind is AlarmKind.STALL for each in new)
-        if stalled and self._sources.inspect is not None and (self._inspecting is None or self._inspecting.done()):
+        """Evaluate the alarms; look at a job that is late, and once more when it is an alarm and nobody is blamed."""
+        self.watch.evaluate(now, look)
+        stall = next((each for each in self.watch.active if each.kind is AlarmKind.STALL), None)
+        since = stall.time if stall is not None else self.watch.step_at if self.watch.late else 0.0
+        if self._looked >= since or self.watch.verdict or not self._thresholds.inspect:
+            return
+        if self._sources.inspect is not None and (self._inspecting is None or self._inspecting.done()):
+            self._looked = now
             self._inspecting = asyncio.create_task(self._inspect(self._sources.inspect), name=f"xray:{self.key[1]}")
 
     async def _inspect(self, inspect: Callable[[tuple[str, str]], Awaitable[None]]) -> None:

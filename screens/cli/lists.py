@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from console.metrics.job_progress import JobProgress
     from console.session import Session
     from screens.columns.column import Layout
+    from screens.columns.jobs import JobLine
     from screens.columns.queues import WorkloadLine
 
 LISTS = ("pools", "nodes", "queues", "workloads", "jobs", "pods")
@@ -84,6 +85,7 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
         rows: list[Any] = [
             line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
         ]
+        rows = await _with_verdicts(session, rows)
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
         if options.command == "workloads" and fleet.workloads:
@@ -95,6 +97,20 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
     if not some and namespace:
         await session.watch.require_namespace(namespace)
     return rows
+
+
+async def _with_verdicts(session: Session, rows: list[JobLine]) -> list[JobLine]:
+    """The rows of jobs; of one that makes no steps with what a console found since its last one."""
+    from console.metrics.health import NO_STEPS
+
+    if not any(row.health.state in NO_STEPS and row.owner == YOU for row in rows):
+        return rows
+    known = await session.launch.runs.verdicts()
+    found = []
+    for row in rows:
+        verdict, at = known.get(row.jobset.key, ("", 0.0))
+        found.append(replace(row, verdict=verdict) if row.glance is not None and at > row.glance.stepped else row)
+    return found
 
 
 async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine]) -> list[WorkloadLine]:

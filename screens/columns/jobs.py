@@ -48,6 +48,7 @@ class JobLine:
     alarms: tuple[Alarm, ...] = ()  # what is wrong with it now, if it is watched
     late: str = ""  # that its next step is late, if somebody hears its steps
     heard: bool = False  # whether somebody does
+    verdict: str = ""  # for whom its ranks wait, if it is late and was inspected
     faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
     owner: str = ""  # who launched it; "you" for whoever looks
     may_stop: bool = True  # whether this session may change the cluster
@@ -67,7 +68,7 @@ class JobLine:
     def health(self) -> Health:
         return job_health(
             self.jobset, self.fleet, alarms=self.alarms, late=self.late, heard=self.heard, glance=self.glance,
-            faults=self.faults,
+            faults=self.faults, verdict=self.verdict,
         )  # fmt: skip
 
     @property
@@ -145,7 +146,7 @@ def reasons(line: JobLine) -> tuple[str, str]:
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
-    sick = Span(wording.sentence(health.words), "bad" if health.level is Level.BAD else "waits")
+    sick = Span(wording.sentence(health.verdict or health.words), "bad" if health.level is Level.BAD else "waits")
     if state is JobState.SUCCEEDED:
         took = line.jobset.finished_at - line.jobset.created
         done = Span(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
@@ -285,7 +286,8 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     sentence, own = reasons(line)
     if sentence and first is None and not line.health.alarmed:
         ink = {Level.BAD: "bad", Level.LATE: "waits"}.get(line.health.level, "")
-        runs.append(Span(f"{sentence} ", ink))
+        found = line.health.verdict
+        runs.append(Span(f"{sentence}. {found}. " if found else f"{sentence} ", ink))
     if own:
         runs.append(Span(own, "dim"))
     if not runs:
@@ -459,6 +461,8 @@ JOBS: Layout[JobLine] = Layout(
                lambda line: list(line.glance.trend) if line.glance else [], width=8, drop=8),
         Column("STATUS", last_cell, "why", "why it does not run, or what is wrong with it, in one sentence",
                lambda line: line.health.words or line.why.sentence, fill=True),
+        fact("verdict", "for whom the ranks of a late or stalled job wait, if a console has looked; else empty",
+             lambda line: line.health.verdict),
         fact("category", "what kind of thing it waits for", lambda line: line.why.category),
         fact("next", "what to do about it, where that is known", lambda line: line.why.next),
         fact("removed", "when it goes by itself, seconds since the epoch; null while it runs, or if it stays",

@@ -32,7 +32,10 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     if not session.alarms_enabled:
         return line
     alarms = session.alarms
-    return replace(line, alarms=alarms.of(*key), late=alarms.late(*key), heard=alarms.follows_steps(*key))
+    return replace(
+        line, alarms=alarms.of(*key), late=alarms.late(*key), heard=alarms.follows_steps(*key),
+        verdict=alarms.verdict(*key),
+    )  # fmt: skip
 
 
 STEP = 5

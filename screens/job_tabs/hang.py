@@ -124,7 +124,11 @@ class HangTab(JobTab):
     def opened(self) -> None:
         if not self._asked:
             self._asked = True
-            self.action_look()
+            made = self.live.session.xray.reports.get(self.key)
+            if made is not None and self.line is not None and self.line.verdict:  # made since its last step
+                self._take(made)
+            else:
+                self.action_look()
 
     def offers(self) -> dict[str, object]:
         process = self._process()
@@ -163,11 +167,14 @@ class HangTab(JobTab):
             else:
                 self._tell("bad", "✗ ", str(error))
             return
+        self._take(report)
+        if report.without_py_spy and not self.live.app.settings.read_only:
+            await self._ask_to_install(report)
+
+    def _take(self, report: HangReport) -> None:
         self.report = report
         self._show(report)
         self.refresh_bindings()
-        if report.without_py_spy and not self.live.app.settings.read_only:
-            await self._ask_to_install(report)
 
     def draw(self, line: JobLine | None, fleet: Fleet) -> None:
         """Update the text on how the job ended, which may become known late."""

@@ -18,9 +18,13 @@ from console.kube.store import FIELDS
 from console.session import Session
 from console.settings import Settings
 from tests.apiserver import ApiServer, eventually, forbidden, named, status
+from tests.fakes import fleet_of
+from tests.screens import scene
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from console.kube.objects.pod import Pod
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
@@ -51,6 +55,34 @@ async def test_everything_is_watched_and_the_version_known(tmp_path: Path) -> No
             assert fleet.links["workloads"].version == "kueue.x-k8s.io/v1beta2"
             assert list(fleet.pods) == [("default", "a")]
             await eventually(lambda: session.watch.server_version == "v1.36.4-test")
+
+
+@pytest.mark.parametrize(
+    ("owner", "read_only", "why"),
+    [("ada", False, "ada launched it"), ("", False, "somebody else launched it"), ("you", True, "read-only"),
+     ("you", False, "")],
+)  # fmt: skip
+async def test_nothing_runs_unasked_in_a_job_of_others_nor_in_read_only_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str, why: str, *, read_only: bool
+) -> None:
+    ran: list[str] = []
+
+    async def run(pod: Pod, *_: object) -> int:
+        ran.append(pod.name)
+        raise Unreachable("gone")
+
+    job = scene.jobset("train", 1)
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"], read_only=read_only) as session:
+        monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
+        monkeypatch.setattr(session.watch, "whose", lambda _: owner)
+        monkeypatch.setattr(session.xray, "_run", run)
+        if not why:
+            await session._inspect_own(job.key)
+            assert ran
+            return
+        with pytest.raises(NotAllowed, match=why):
+            await session._inspect_own(job.key)
+        assert ran == []
 
 
 async def test_only_what_is_asked_for_is_watched(tmp_path: Path) -> None:

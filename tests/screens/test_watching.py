@@ -107,6 +107,26 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         assert session.called("record")[0][0] == 9
 
 
+async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_tab_without_a_key() -> None:
+    key, found = (
+        ("default", "nccl-0412"),
+        "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait in all_reduce",
+    )
+    async with console(size=(160, 45)) as (app, pilot, session):
+        session.alarms.late_steps[key] = "no step for 40 s after step 9"
+        session.alarms.verdicts[key] = found
+        session.xray.reports[key] = report()
+        await pilot.press("3")
+        await until(pilot, lambda: "Rank 9 (pod 1, GPU 1) is in the" in screen_text(app))
+        await open_tab(app, pilot, "r")
+        await until(pilot, lambda: f"no step for 40 s after step 9. {found}." in screen_text(app).replace("\n", " "))
+        await pilot.press("H")
+        await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
+        assert session.called("xray") == [], "nothing is asked that is known"
+        await pilot.press("H")
+        await until(pilot, lambda: len(session.called("xray")) == 1)
+
+
 def nccl_test() -> HangReport:
     ranks = tuple(TracedProcess(each, each // 8, f"p{each // 8}", "n", 1201, each % 8, "./all_reduce_perf -g 1", "R",
                          where=compiled("all_reduce_perf", "R"), program="all_reduce_perf", cpu=99.6, threads=11)

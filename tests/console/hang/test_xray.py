@@ -297,6 +297,24 @@ async def test_a_pod_all_of_whose_processes_are_gone_is_named_first() -> None:
     assert report.short == "Ranks 2-3 (pod 1) have no process any more while 2 others are in step."
 
 
+async def test_who_asks_during_a_look_gets_the_answer_of_that_look() -> None:
+    begun: list[str] = []
+
+    async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+        if argv[-1] != "ras":
+            begun.append(pod.name)
+        await asyncio.sleep(0)
+        take(1, answer(0, 1))
+        return 0
+
+    probe = xray(Cluster(), run)
+    first, second = await asyncio.gather(probe.job("default", "hung"), probe.job("default", "hung"))
+    assert second is first
+    alone = len(begun)
+    assert await probe.job("default", "hung") is not first
+    assert len(begun) == 2 * alone
+
+
 async def test_a_stopped_process_is_told_as_such() -> None:
     error = "Error: Failed to get stack traces\n1: unexpected waitpid result PtraceEvent(Pid(5), SIGSTOP, 128) to 5"
     stopped = {"pid": 5, "local_rank": 1, "state": "T", "dump": "Process 5: python -u train.py\n", "error": error}

@@ -90,6 +90,21 @@ def test_the_rank_that_an_x_ray_found_is_told_with_the_stall() -> None:
     assert alarm.next_step("you", may_stop=False) == hang
 
 
+def test_the_verdict_on_a_late_job_holds_until_its_next_step() -> None:
+    watched, found = watch(), "Rank 9 is in the data loader while 15 others wait in all_reduce"
+    watched.evaluate(0, WELL)
+    blamed = replace(WELL, blamed=f"inspected: {found}", blamed_at=33.0)
+    watched.evaluate(35, blamed)
+    assert (watched.active, watched.verdict) == ((), found)
+    watched.evaluate(90, blamed)
+    assert watched.verdict == found
+    assert watched.active[0].more == f"inspected: {found}"
+    watched.evaluate(91, replace(blamed, step=101, steps=101))
+    assert watched.verdict == ""
+    watched.evaluate(130, replace(WELL, step=101, steps=101, blamed="not inspected: ada launched it", blamed_at=125.0))
+    assert (watched.late != "", watched.verdict) == (True, "")
+
+
 def test_a_log_that_is_read_from_long_ago_tells_how_long_it_has_been_quiet() -> None:
     watched = AlarmWatch(("default", "job"), Thresholds(), 10_000.0)
     for moment, step in ((10_000, 40), (10_002, 80), (10_004, 100)):

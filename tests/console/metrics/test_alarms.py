@@ -254,6 +254,27 @@ async def test_a_job_that_has_stalled_is_inspected_once_by_itself() -> None:
     await patrol.close()
 
 
+async def test_a_job_that_is_late_is_inspected_before_that_is_an_alarm_and_once_more_if_nobody_is_blamed() -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def inspect(key: tuple[str, str]) -> None:
+        asked.append(key)
+
+    patrol = await stalled(Cluster("a"), inspect, stall=2 * 86_400, silent=2 * 86_400)
+    assert patrol.alarms() == []
+    (job,) = patrol.jobs.values()
+    assert job.watch.late.startswith("no step for ")
+    await rounds(patrol)
+    assert len(asked) == 1, "one look for each time that it is late"
+    for name in ("_begun", "_listens", "step_at", "line_at"):
+        setattr(job.watch, name, getattr(job.watch, name) - 2 * 86_400)
+    await rounds(patrol)
+    assert [each.kind for each in patrol.alarms()] == [AlarmKind.STALL]
+    await rounds(patrol)
+    assert len(asked) == 2
+    await patrol.close()
+
+
 async def test_why_it_could_not_be_inspected_stands_beside_the_alarm() -> None:
     async def inspect(key: tuple[str, str]) -> None:
         raise NotAllowed("pods/exec is forbidden.")

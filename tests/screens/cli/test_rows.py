@@ -20,13 +20,16 @@ from console.kube.objects.node import Node
 from console.kube.objects.pod import Container, Pod
 from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.objects.workload import PodSet, Workload
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.launch.run_record import Outcome, RunRecord
+from console.launch.runs import Runs
+from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.scheduling.expected_starts import ExpectedStart
+from console.settings import YOU
 from screens.cli.launch import wait_for_end
-from screens.cli.lists import LISTS, layout_of, print_rows
+from screens.cli.lists import LISTS, _with_verdicts, layout_of, print_rows
 from screens.columns.column import as_json
 from screens.columns.jobs import JOBS, JobLine
 from screens.wording import BAD, OK, Span, bar, plain_text
@@ -35,6 +38,33 @@ from tests.fakes_watch import monitor
 
 if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
+
+
+class KnownRuns:
+    """Runs of whose stalls a console has told."""
+
+    def __init__(self, *known: RunRecord) -> None:
+        self._known = known
+
+    async def _following(self) -> tuple[RunRecord, ...]:
+        return self._known
+
+
+async def test_a_job_that_makes_no_steps_is_listed_with_what_a_console_found() -> None:
+    stall = Alarm(
+        AlarmKind.STALL, "no step for 90 s", 1_300.0, "default", "one", more="inspected: Rank 9 has no process"
+    )
+    known = RunRecord("own-script", "one", "default", outcome=Outcome.RUNNING, alarms=(stall,))
+    session = FakeSession()
+    session.launch.runs.verdicts = Runs.verdicts.__get__(KnownRuns(known))  # type: ignore[attr-defined]
+    progress = JobProgress(step=9, total=90, pace=1.0, rhythm=StepCadence(1.0), stepped=1_200.0, at=1_320.0)
+    running = JobSet("default", "one", uid="u1", groups=(ReplicatedJob("w", pods_per_job=1, ready=1),))
+    line = JobLine(running, fleet_of(running), progress, owner=YOU)
+    assert line.health.state == "stalled"
+    rows = await _with_verdicts(session, [line])  # type: ignore[arg-type]
+    assert as_json(JOBS.columns, rows)[0]["verdict"] == "Rank 9 has no process"
+    moved = replace(line, glance=structs.replace(progress, stepped=1_310.0, at=1_400.0))
+    assert [row.verdict for row in await _with_verdicts(session, [moved])] == [""], "it has made steps since"  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -63,7 +93,7 @@ def fleet() -> Fleet:
 KEYS = {
     "jobs": (
         "category created expected_start finished gpus health max_restarts mine name namespace next owner phase pods "
-        "progress queue ranks recipe removed restarts seconds_left state trend why"
+        "progress queue ranks recipe removed restarts seconds_left state trend verdict why"
     ),
     "nodes": (
         "block cordoned created fault_reports faults free gpus host jobs last_busbw machine_type "
