@@ -43,7 +43,10 @@ async def checkpoints(options: CheckpointsOptions) -> int:
                 hint = f"Name the folder: a4 checkpoints {place.job}:0:/PATH, or gs://BUCKET/FOLDER."
                 told = f"The log of {place.job} says that it saves to {place.path}, and pod 0 has no such folder."
                 raise NotFound(told, hint) from error
-        return _print(found, options, now, _running_gpus(session, place.job))
+        # GPUs that the job holds now; 0 if it does not run.
+        jobset = session.fleet.jobsets.get((session.namespace, place.job))
+        pods = session.fleet.pods_by_jobset.get(jobset.uid, []) if jobset else []
+        return _print(found, options, now, sum(pod.holds_gpus for pod in pods))
 
 
 async def _told_by_log(session: Session, job: str) -> RemotePath:
@@ -65,13 +68,6 @@ async def _told_by_log(session: Session, job: str) -> RemotePath:
             f"Name the folder: a4 checkpoints {job}:0:/PATH, or gs://BUCKET/FOLDER.",
         )
     return RemotePath(job, "0", place)
-
-
-def _running_gpus(session: Session, job: str) -> int:
-    """GPUs that the job holds now; 0 if it does not run."""
-    jobset = session.fleet.jobsets.get((session.namespace, job))
-    pods = session.fleet.pods_by_jobset.get(jobset.uid, []) if jobset else []
-    return sum(pod.holds_gpus for pod in pods)
 
 
 def _print(found: Survey, options: CheckpointsOptions, now: float, gpus: int) -> int:

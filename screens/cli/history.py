@@ -121,17 +121,6 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
     values = yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True).strip() if run.values else ""
     print_line(f"{run.name}: {run.recipe}, run {run.number}, {run.how}")
     print_line(f"launched {wording.clock(run.launched)} by {who} {where}")
-    for line in (*figures(run), values or "(defaults)"):
-        print_line(line)
-    if run.left_out:
-        print_line(f"# not kept, because secret: {', '.join(run.left_out)}")
-    if before:
-        print_line()
-        show_difference(before, run, as_json=False)
-    return 0
-
-
-def figures(run: RunRecord) -> list[str]:
     found = []
     if run.peak_busbw is not None:
         average = f", average {run.average_busbw:.1f}" if run.average_busbw is not None else ""
@@ -140,7 +129,15 @@ def figures(run: RunRecord) -> list[str]:
         found.append(f"last {'good ' if run.nan else ''}loss {loss_words(run)}")
     if run.step is not None:
         found.append(f"last step {run.step:,}")
-    return [*found, *(f"{GLYPH} {alarm_words(alarm, run)}" for alarm in run.alarms)]
+    alarms = (f"{GLYPH} {alarm_words(alarm, run)}" for alarm in run.alarms)
+    for line in (*found, *alarms, values or "(defaults)"):
+        print_line(line)
+    if run.left_out:
+        print_line(f"# not kept, because secret: {', '.join(run.left_out)}")
+    if before:
+        print_line()
+        show_difference(before, run, as_json=False)
+    return 0
 
 
 def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> int:

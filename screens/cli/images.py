@@ -24,7 +24,7 @@ from screens.columns.google import BUILDS, IMAGES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.google.builds import Build, BuildPlan
+    from console.google.builds import Build
     from console.google.images import Images
 
 _TIME = re.compile(r"^(\d+)([smh]?)$")
@@ -40,7 +40,13 @@ def project_of(projects: Sequence[str]) -> str:
 async def images(options: ImagesOptions) -> int:
     async with google_of(options) as google:
         if options.action == "create":
-            return await _create(google.images, options)
+            images = google.images
+            if not options.name:
+                raise BadInput("Which repository?", "a4 images create NAME")
+            made = await images.create_repository(
+                *await images.where(project_of(options.projects), options.region), options.name
+            )
+            return print_result(options.json, {**asdict(made), "address": made.address}, f"{made.address} is there.")
         contexts = await google.images.contexts()
         found = await google.images.registry(project_of(options.projects), options.region)
     if options.json:
@@ -64,15 +70,6 @@ async def images(options: ImagesOptions) -> int:
     return 0
 
 
-async def _create(images: Images, options: ImagesOptions) -> int:
-    if not options.name:
-        raise BadInput("Which repository?", "a4 images create NAME")
-    made = await images.create_repository(
-        *await images.where(project_of(options.projects), options.region), options.name
-    )
-    return print_result(options.json, {**asdict(made), "address": made.address}, f"{made.address} is there.")
-
-
 def seconds_of(text: str) -> int:
     found = _TIME.match(text.strip())
     if found is None:
@@ -80,35 +77,29 @@ def seconds_of(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-async def plan_of(images: Images, options: BuildOptions) -> BuildPlan:
-    """The build plan for the options; BadInput if it cannot be built."""
-    if bool(options.name) == bool(options.file):
-        raise BadInput("What is to be built?", "Name a context of a4 images, or a folder with --file.")
-    context = await (images.context(options.name) if options.name else images.own_context(Path(options.file)))
-    plan = await images.begin(context, project_of(options.projects), options.region)
-    given = {}
-    for each in options.set:
-        name, cut, value = each.partition("=")
-        if not cut:
-            raise BadInput(f"{each} is not a substitution.", "Write --set _IMAGE_TAG=25.06-py3.")
-        given[name] = value
-    plan = replace(
-        plan,
-        substitutions={**plan.substitutions, **given},
-        machine=options.machine or MACHINES[0],
-        time_out=seconds_of(options.time_out) if options.time_out else plan.time_out,
-    )
-    if wrong := images.problems(plan):
-        raise BadInput(
-            " ".join(words for _, words in wrong), "a4 images lists repositories; --set _NAME=VALUE sets one."
-        )
-    return plan
-
-
 async def build(options: BuildOptions) -> int:
     async with google_of(options) as google:
         images = google.images
-        plan = await plan_of(images, options)
+        if bool(options.name) == bool(options.file):
+            raise BadInput("What is to be built?", "Name a context of a4 images, or a folder with --file.")
+        context = await (images.context(options.name) if options.name else images.own_context(Path(options.file)))
+        plan = await images.begin(context, project_of(options.projects), options.region)
+        given = {}
+        for each in options.set:
+            name, cut, value = each.partition("=")
+            if not cut:
+                raise BadInput(f"{each} is not a substitution.", "Write --set _IMAGE_TAG=25.06-py3.")
+            given[name] = value
+        plan = replace(
+            plan,
+            substitutions={**plan.substitutions, **given},
+            machine=options.machine or MACHINES[0],
+            time_out=seconds_of(options.time_out) if options.time_out else plan.time_out,
+        )
+        if wrong := images.problems(plan):
+            raise BadInput(
+                " ".join(words for _, words in wrong), "a4 images lists repositories; --set _NAME=VALUE sets one."
+            )
         if options.dry_run:
             print_json({"image": plan.image, "project": plan.project, "location": plan.location,
                       "folder": str(plan.context.folder), "build": await images.described(plan)})  # fmt: skip

@@ -175,7 +175,9 @@ class AgreedPrinter:
         self._any = self._any or bool(came)
         if self._any and not self._caught_up and self._is_caught_up(came):
             self._caught_up = True
-            self._date_by_timestamps()
+            # Date the earlier lines by their timestamps instead of their arrival.
+            ago = time.time() - time.monotonic()
+            self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
         self._print(time.monotonic() - SETTLES)
 
     def _is_caught_up(self, came: list[RankLine]) -> bool:
@@ -183,11 +185,6 @@ class AgreedPrinter:
         if time.monotonic() > self._until:
             return all(line.time >= self._began for line in came)
         return not came and not self._log.coverage.waiting and not self._log.coverage.reconnecting
-
-    def _date_by_timestamps(self) -> None:
-        """Date the earlier lines by their timestamps instead of their arrival."""
-        ago = time.time() - time.monotonic()
-        self._held = sorted(((min(came, line.time - ago), line) for came, line in self._held), key=itemgetter(0))
 
     def end(self) -> None:
         self._print(float("inf"))

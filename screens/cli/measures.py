@@ -73,7 +73,7 @@ async def nccl(options: NcclOptions) -> int:
         other = _test_to_compare(options.compare, kept, job.tests[-1]) if options.compare else None
         await _print_tests(job.tests, kept, other, line, options)
         _unreadable(job, "nccl")
-        failed = any(_print_verdict(each, line) is NcclResult.FAILED for each in job.tests)
+        failed = any(judge_test(each.test, line, each.accelerator).passing is NcclResult.FAILED for each in job.tests)
     return int(failed) or _unread(job)
 
 
@@ -135,10 +135,6 @@ def _unreadable(job: JobMeasures, what: str) -> None:
 
 
 # tests
-
-
-def _print_verdict(test: MeasuredTest, line: float) -> NcclResult:
-    return judge_test(test.test, line, test.accelerator).passing
 
 
 def _test_to_compare(word: str, kept: Sequence[MeasuredTest], shown: MeasuredTest) -> MeasuredTest:

@@ -33,7 +33,22 @@ async def preflight(options: PreflightOptions) -> int:
             raise BadInput("; ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         plan = await with_queue(session, plan) if plan is not None else None
         if options.mend:
-            return await _check_and_fix(session, plan, options)
+            # Check one requirement, fix it after confirmation, and check again.
+            check = (await _looked(session, plan, options, (options.mend,)))[0]
+            if check.result is Result.OK:
+                _say_mended(options, "", check, f"{check.title}: nothing to fix. {check.evidence}")
+                return 0
+            if check.repair is None:
+                raise ConsoleError(f"{check.title} cannot be fixed from here. {check.reason}", check.fix)
+            hint = "Add --yes to do it without confirmation."
+            if not options.yes and not await confirm(check.repair.consequences, f"{check.repair.words}?", hint):
+                warn("Cancelled; nothing was changed.")
+                return 1
+            engine = session.preflight
+            done = await engine.repair(check.repair)
+            again = await engine.settled(engine.wish(plan, bucket=options.bucket, registry=options.registry), check.id)
+            _say_mended(options, done, again, f"{done}\n{again.title}: {again.result}. {again.evidence}")
+            return 0 if again.result is not Result.FAIL else 1
         checks = await _looked(session, plan, options, options.checks)
         namespace, name = (plan.namespace, plan.name) if plan else (session.namespace, "")
     found = tally(checks)
@@ -81,25 +96,6 @@ def _print(checks: Sequence[Check], options: PreflightOptions) -> None:
                 print_line(f"{space}$ {each.command}")
         for look in each.looks if options.looks else ():
             print_line(f"{space}[{look.at}, {look.seconds:.2f} s] {look.what}: {look.outcome}")
-
-
-async def _check_and_fix(session: Session, plan: LaunchPlan | None, options: PreflightOptions) -> int:
-    """Check one requirement, fix it after confirmation, and check again."""
-    check = (await _looked(session, plan, options, (options.mend,)))[0]
-    if check.result is Result.OK:
-        _say_mended(options, "", check, f"{check.title}: nothing to fix. {check.evidence}")
-        return 0
-    if check.repair is None:
-        raise ConsoleError(f"{check.title} cannot be fixed from here. {check.reason}", check.fix)
-    hint = "Add --yes to do it without confirmation."
-    if not options.yes and not await confirm(check.repair.consequences, f"{check.repair.words}?", hint):
-        warn("Cancelled; nothing was changed.")
-        return 1
-    engine = session.preflight
-    done = await engine.repair(check.repair)
-    again = await engine.settled(engine.wish(plan, bucket=options.bucket, registry=options.registry), check.id)
-    _say_mended(options, done, again, f"{done}\n{again.title}: {again.result}. {again.evidence}")
-    return 0 if again.result is not Result.FAIL else 1
 
 
 def _say_mended(options: PreflightOptions, done: str, check: Check, words: str) -> None:

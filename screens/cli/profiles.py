@@ -23,7 +23,14 @@ async def profiles(options: ProfilesOptions) -> int:
         if options.by_default is False:
             await kept.make_default("")
             return 0
-        return await show_all(kept, as_json=options.json)
+        as_json = options.json
+        default, names = await kept.default(), await kept.names()
+        if names and not as_json:
+            rows = [(name, "yes" if name == default else "") for name in names]
+            print_table(("PROFILE", "DEFAULT"), rows, (False, False))
+            return 0
+        told = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
+        return print_result(as_json, told, f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4")
     if options.delete:
         await kept.delete(options.name)
         print_line(f"Removed profile {options.name}.")
@@ -33,16 +40,6 @@ async def profiles(options: ProfilesOptions) -> int:
     if options.by_default is not None:
         await kept.make_default(options.name if options.by_default else "")
     return await show(kept, options.name, as_json=options.json)
-
-
-async def show_all(kept: Profiles, *, as_json: bool) -> int:
-    default, names = await kept.default(), await kept.names()
-    if names and not as_json:
-        rows = [(name, "yes" if name == default else "") for name in names]
-        print_table(("PROFILE", "DEFAULT"), rows, (False, False))
-        return 0
-    told = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
-    return print_result(as_json, told, f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4")
 
 
 async def show(kept: Profiles, name: str, *, as_json: bool) -> int:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from console.logs.failure_kinds import LogFailure
     from console.logs.pyspy import ProcessStacks
     from console.metrics.log_results import EvalScore
-    from console.metrics.nccl.parser import GrowingTest
     from console.metrics.nccl.results import Row
     from console.metrics.training.reader import RunReader
 
@@ -302,30 +301,28 @@ class ReadingPrinter:
         """Print what is new; a step whose number may still be corrected waits, unless `ended`."""
         tests = reading.growing_tests
         for at in range(self._first, len(tests)):
-            self._test(at, tests[at])
+            test = tests[at]
+            told = self._rows.get(at, 0)
+            over = (test.finished or test.error) and at not in self._done
+            begins = at not in self._rows and (test.rows or over)
+            known = test.test(with_rows=False) if begins or over else NcclTest()
+            if begins:
+                print_line(_test_title(known))
+            if len(test.rows) > told:
+                if not told:
+                    print_line(_ROW_TITLES)
+                for piece in test.rows.chunks(told):
+                    print_line("\n".join(_rows(piece)))
+            if test.rows or over:
+                self._rows[at] = len(test.rows)
+            if over:
+                self._done.add(at)
+                print_line(_test_end(known, len(test.rows)))
         while self._first < len(tests) - _MIXED and self._first in self._done:
             self._first += 1
         for at, run in enumerate(reading.training):
             self._run(at, run, ended=ended)
         sys.stdout.flush()
-
-    def _test(self, at: int, test: GrowingTest) -> None:
-        told = self._rows.get(at, 0)
-        over = (test.finished or test.error) and at not in self._done
-        begins = at not in self._rows and (test.rows or over)
-        known = test.test(with_rows=False) if begins or over else NcclTest()
-        if begins:
-            print_line(_test_title(known))
-        if len(test.rows) > told:
-            if not told:
-                print_line(_ROW_TITLES)
-            for piece in test.rows.chunks(told):
-                print_line("\n".join(_rows(piece)))
-        if test.rows or over:
-            self._rows[at] = len(test.rows)
-        if over:
-            self._done.add(at)
-            print_line(_test_end(known, len(test.rows)))
 
     def _run(self, at: int, run: RunReader, *, ended: bool) -> None:
         if at == len(self._steps):

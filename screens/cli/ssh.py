@@ -31,7 +31,7 @@ from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
-    from console.attach.ssh.editors import Editor, SshHost, SshPlan, Step
+    from console.attach.ssh.editors import SshHost, Step
     from console.session import Session
 
 BEGINS = 6  # seconds until an SSH server has said who it is
@@ -41,7 +41,23 @@ MARKS = {StepState.OK: "●", StepState.WARNING: "⚠", StepState.FAILED: "✗",
 async def ssh(options: SshOptions) -> int:
     """Set up SSH to a rank and run ssh; or write, list or remove host entries."""
     if options.undo or options.forget or not (options.jobs or options.write_config):
-        return await without_cluster(options)
+        # Remove everything that a4 wrote for ssh, or these jobs' hosts; else list the hosts.
+        from console.attach.ssh.access import SshAccess
+
+        if options.undo:
+            done = await SshAccess.undo()
+            return print_result(options.json, {"done": done}, *done)
+        if options.forget:
+            if not options.jobs:
+                raise BadInput("Name the jobs to forget.", "a4 ssh --undo removes everything.")
+            gone: list[str] = []
+            for job in options.jobs:
+                gone += await SshAccess.forget_named(job, context=options.context, namespace=options.namespace)
+            return print_result(options.json, {"forgotten": gone}, *(gone or ["There were no such hosts."]))
+        hosts = await SshAccess.hosts()
+        lines = [f"{host.host:32}  {host.namespace}/{host.job} pod {host.rank}" for host in hosts]
+        none = "There are no hosts yet: a4 ssh JOB POD makes them."
+        return print_result(options.json, {"kind": "hosts", "items": hosts}, *(lines or [none]))
     if options.write_config:
         return await write_hosts(options)
     jobs = options.jobs
@@ -66,26 +82,6 @@ def exec_program(command: list[str]) -> NoReturn:
         os.execvp(command[0], command)
     except FileNotFoundError as error:
         raise BadInput(f"`{command[0]}` is not installed.", "Install OpenSSH's client.") from error
-
-
-async def without_cluster(options: SshOptions) -> int:
-    """Remove everything that a4 wrote for ssh, or these jobs' hosts; else list the hosts."""
-    from console.attach.ssh.access import SshAccess
-
-    if options.undo:
-        done = await SshAccess.undo()
-        return print_result(options.json, {"done": done}, *done)
-    if options.forget:
-        if not options.jobs:
-            raise BadInput("Name the jobs to forget.", "a4 ssh --undo removes everything.")
-        gone: list[str] = []
-        for job in options.jobs:
-            gone += await SshAccess.forget_named(job, context=options.context, namespace=options.namespace)
-        return print_result(options.json, {"forgotten": gone}, *(gone or ["There were no such hosts."]))
-    hosts = await SshAccess.hosts()
-    lines = [f"{host.host:32}  {host.namespace}/{host.job} pod {host.rank}" for host in hosts]
-    none = "There are no hosts yet: a4 ssh JOB POD makes them."
-    return print_result(options.json, {"kind": "hosts", "items": hosts}, *(lines or [none]))
 
 
 async def write_hosts(options: SshOptions) -> int:
@@ -118,24 +114,22 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
     attach = session.attach
     plan = await attach.plan(session.namespace, job, number, identity=options.identity, say=warn)
     if plan.adds_key and not options.yes:
-        await agree(plan)
+        # Ask whether to put the key into the pod; NotAllowed if declined.
+        what = f"Pod {plan.pod} does not know your key. Put {plan.key} into it, for {plan.user}?"
+        if plan.ranks > 1:
+            what += f" The other pods of {plan.job} get it when you connect to them."
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise NotAllowed(
+                what.partition("?")[0].replace(". Put", ", and nobody was asked to put") + ".", "Add --yes."
+            )
+        if await ask_line(f"{what} [y/N] ") not in {"y", "yes"}:
+            raise NotAllowed(f"Nothing was changed: {plan.pod} lacks your key.")
     share = options.share if isinstance(options, SshOptions) else None
     host = await attach.set_up(plan, identity=options.identity, share=share)
     if not options.quiet:
         for note in host.notes:
             warn(note)
     return host
-
-
-async def agree(plan: SshPlan) -> None:
-    """Ask whether to put the key into the pod; NotAllowed if declined."""
-    what = f"Pod {plan.pod} does not know your key. Put {plan.key} into it, for {plan.user}?"
-    if plan.ranks > 1:
-        what += f" The other pods of {plan.job} get it when you connect to them."
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise NotAllowed(what.partition("?")[0].replace(". Put", ", and nobody was asked to put") + ".", "Add --yes.")
-    if await ask_line(f"{what} [y/N] ") not in {"y", "yes"}:
-        raise NotAllowed(f"Nothing was changed: {plan.pod} lacks your key.")
 
 
 async def code(options: CodeOptions) -> int:
@@ -156,20 +150,16 @@ async def code(options: CodeOptions) -> int:
     elif opened:
         print_line(f"{editor.title} opens {host.host}.")
     else:
-        show_by_hand(editor, host)
+        # Print the editor's link, clickable if possible, and the manual steps.
+        if editor.link:
+            if sys.stdout.isatty():
+                write_to_terminal(sys.stdout, clickable(for_terminal(editor.link)) + "\n")
+            else:
+                print_line(editor.link)
+        for number, step in enumerate(editor.steps, 1):
+            print_line(f"{number}. {step}")
+        print_line(f"In a terminal: {' '.join(host.command)}")
     return 0
-
-
-def show_by_hand(editor: Editor, host: SshHost) -> None:
-    """Print the editor's link, clickable if possible, and the manual steps."""
-    if editor.link:
-        if sys.stdout.isatty():
-            write_to_terminal(sys.stdout, clickable(for_terminal(editor.link)) + "\n")
-        else:
-            print_line(editor.link)
-    for number, step in enumerate(editor.steps, 1):
-        print_line(f"{number}. {step}")
-    print_line(f"In a terminal: {' '.join(host.command)}")
 
 
 def clickable(link: str) -> str:

@@ -32,8 +32,31 @@ async def forward(options: ForwardOptions) -> int:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else options.kubeconfig
         order = await _order(options, kubeconfig)
         if options.background:
-            return await _detach(order, as_json=options.json)
-        return await _run_in_foreground(order, kubeconfig, as_json=options.json)
+            from console.attach.tunnel.background import detach
+
+            tunnel, notes = await detach(order)
+            for note in notes:
+                warn(note)
+            ends = f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it."
+            return print_result(options.json, tunnel, *_open_lines(tunnel), ends)
+        from console.attach.tunnel.background import start
+        from console.attach.tunnel.relay import login
+
+        running = await start(await asyncio.to_thread(login, kubeconfig, order.context), order, kept=False)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, running.stop)
+        try:
+            for note in running.forwarding.notes:
+                warn(note)
+            print_result(options.json, running.tunnel, *_open_lines(running.tunnel))
+            if running.tunnel.words:
+                warn(running.tunnel.words)
+            running.forwarding.tell = _teller(running.tunnel)
+            await running.over()
+        finally:
+            await running.close()
+        return 0
 
 
 async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequest:
@@ -53,7 +76,11 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
         words: tuple[str, ...] = tuple(filter(None, (saved.job, saved.rank, *saved.ports)))
     else:
         words = options.words
-    job, rank, ports = split(words)
+    # Split the arguments into job, rank and ports; pod/NAME has no rank.
+    used = 1 if words and words[0].startswith("pod/") else 2
+    if len(words) <= used:
+        raise BadInput("Name a job, a pod and one or more ports.", "Such as: a4 forward train-1 0 8888 6006")
+    job, rank, ports = (words[0], words[1] if used == 2 else "", words[used:])
     context = "" if options.demo else options.context
     target = (await asyncio.to_thread(login, kubeconfig, context)).target
     address = RankAddress.parse(options.namespace or target.namespace, job, rank)
@@ -68,48 +95,9 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
     return TunnelRequest(address.namespace, job, rank, ports, target.context, place)
 
 
-def split(words: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
-    """Split the arguments into job, rank and ports; pod/NAME has no rank."""
-    used = 1 if words and words[0].startswith("pod/") else 2
-    if len(words) <= used:
-        raise BadInput("Name a job, a pod and one or more ports.", "Such as: a4 forward train-1 0 8888 6006")
-    return words[0], words[1] if used == 2 else "", words[used:]
-
-
-async def _detach(order: TunnelRequest, *, as_json: bool) -> int:
-    from console.attach.tunnel.background import detach
-
-    tunnel, notes = await detach(order)
-    for note in notes:
-        warn(note)
-    ends = f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it."
-    return print_result(as_json, tunnel, *_open_lines(tunnel), ends)
-
-
 def _open_lines(tunnel: Tunnel) -> list[str]:
     pod = f" (pod {tunnel.pod})" if tunnel.pod else ""
     return [f"{each} of {tunnel.address}{pod}." for each in tunnel.listeners]
-
-
-async def _run_in_foreground(order: TunnelRequest, kubeconfig: Path | None, *, as_json: bool) -> int:
-    from console.attach.tunnel.background import start
-    from console.attach.tunnel.relay import login
-
-    running = await start(await asyncio.to_thread(login, kubeconfig, order.context), order, kept=False)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, running.stop)
-    try:
-        for note in running.forwarding.notes:
-            warn(note)
-        print_result(as_json, running.tunnel, *_open_lines(running.tunnel))
-        if running.tunnel.words:
-            warn(running.tunnel.words)
-        running.forwarding.tell = _teller(running.tunnel)
-        await running.over()
-    finally:
-        await running.close()
-    return 0
 
 
 def _teller(first: Tunnel) -> Callable[[Tunnel], None]:

@@ -109,7 +109,14 @@ async def wait(options: WaitOptions) -> int:
         if (session.namespace, options.job) not in session.fleet.jobsets:
             await session.watch.require_namespace(session.namespace)
         warn_of_settings()
-        thresholds = _thresholds(session, options)
+        given = {
+            name: value
+            for name in ("silent", "stall", "behind", "busbw")
+            if (value := getattr(options, name)) is not None
+        }
+        if options.without:
+            given["off"] = tuple(options.without.split(","))
+        thresholds = with_thresholds(session.alarms.thresholds, given)
         replay = _Replay()
         async with session.alarms.job(session.namespace, options.job, thresholds) as watched:
             try:
@@ -131,15 +138,6 @@ def warn_of_settings() -> None:
     for each in loaded.problems:
         if each.path[:1] == ("alarms",):
             warn(f"{loaded.path}:{each.line}: {each.text}")
-
-
-def _thresholds(session: Session, options: WaitOptions) -> Thresholds:
-    given = {
-        name: value for name in ("silent", "stall", "behind", "busbw") if (value := getattr(options, name)) is not None
-    }
-    if options.without:
-        given["off"] = tuple(options.without.split(","))
-    return with_thresholds(session.alarms.thresholds, given)
 
 
 def _texts(wanted: tuple[Condition, ...]) -> str:

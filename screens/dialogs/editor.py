@@ -137,19 +137,14 @@ async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> 
     host = await attach.set_up(plan, wait=WAIT)
     chosen = await screen.app.push_screen_wait(EditorDialog(host, await attach.editors(host)))
     if chosen is not None:
-        await open_in(screen, chosen, host)
-
-
-async def open_in(screen: LiveScreen, editor: Editor, host: SshHost) -> None:
-    """Start the editor; if it is not installed, copy its link or the host name instead."""
-    if editor.command:
-        await screen.session.attach.start(editor)
-        screen.notify(f"{editor.title} opens {host.host}.", timeout=4, markup=False)
-        return
-    screen.app.copy_to_clipboard(editor.link or host.host)
-    what = "Its link" if editor.link else f"The host {host.host}"
-    words = f"{what} is copied. {' '.join(editor.steps)}"
-    screen.notify(words, title=f"{editor.title} is not on this machine", timeout=12, markup=False)
+        if chosen.command:
+            await screen.session.attach.start(chosen)
+            screen.notify(f"{chosen.title} opens {host.host}.", timeout=4, markup=False)
+            return
+        screen.app.copy_to_clipboard(chosen.link or host.host)
+        what = "Its link" if chosen.link else f"The host {host.host}"
+        words = f"{what} is copied. {' '.join(chosen.steps)}"
+        screen.notify(words, title=f"{chosen.title} is not on this machine", timeout=12, markup=False)
 
 
 async def diagnose_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from console.kube.snapshot import Fleet
-    from console.metrics.job_measures import JobMeasures
     from screens.columns.jobs import JobLine
 
 
@@ -73,18 +72,15 @@ class NcclTab(JobTab):
             self.panel.pass_line = measures.pass_line
             async with measures.job(*self.key) as job, aclosing(job.changes()) as changes:
                 async for now in changes:
-                    self._show(now)
+                    panel = self.panel
+                    panel.kept = self.live.session.measures.test_history.tests
+                    panel.measured = now.tests
+                    panel.unreadable = now.unreadable.get("nccl")
+                    peak = panel.test.peak_busbw if panel.test else None
+                    self.note = f"{peak:,.0f} GB/s" if peak is not None and not now.reading else ""
+                    self.refresh_bindings()
         except ConsoleError as error:
             self.panel.waiting = f"The tables cannot be read: {error}"
-
-    def _show(self, job: JobMeasures) -> None:
-        panel = self.panel
-        panel.kept = self.live.session.measures.test_history.tests
-        panel.measured = job.tests
-        panel.unreadable = job.unreadable.get("nccl")
-        peak = panel.test.peak_busbw if panel.test else None
-        self.note = f"{peak:,.0f} GB/s" if peak is not None and not job.reading else ""
-        self.refresh_bindings()
 
     # what can be done with it
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.attach.files.entries import CopyProgress
-    from console.google.storage import Listing, StoredObject
+    from console.google.storage import StoredObject
 
 
 def name_cell(stored: StoredObject) -> Cell:
@@ -103,11 +103,6 @@ class BucketScreen(InGoogleScreen):
             self.table.show_trouble(error_notice(error))
             self.summary.runs = (Span(f"{place}   ", "strong"), *error_runs(error.message))
             return
-        self._show(found)
-        if back_to:
-            self.table.move_to((back_to,))
-
-    def _show(self, found: Listing) -> None:
         self.table.show_trouble(ObjectTable.EMPTY)
         self.table.show_rows({(each.name,): each for each in found.objects})
         files = [each for each in found.objects if not each.is_folder]
@@ -118,6 +113,8 @@ class BucketScreen(InGoogleScreen):
         room = max(20, self.size.width - len(words) - 4)
         self.summary.runs = (Span(ended(str(found.place), room), "strong"), Span(words, "dim"), *more)
         self.told.runs = (Span(found.note),) if found.note else ()
+        if back_to:
+            self.table.move_to((back_to,))
 
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:

@@ -111,7 +111,11 @@ class BuildScreen(InGoogleScreen):
         try:
             async with aclosing(self.app.google.images.log(number, project=project, location=location)) as lines:
                 async for line in lines:
-                    self._show(line, known)
+                    if known[line]:
+                        known[line] -= 1
+                    else:
+                        self._given[line] += 1
+                        self.view.lines.append([(line.time, line.text)])
         except ConsoleError as error:
             now = self.app.connection
             lost = not self.app.without_cluster and (now is None or now is not self._connection)
@@ -121,13 +125,6 @@ class BuildScreen(InGoogleScreen):
         self._read_all = True
         self.view.over, self.view.status = "○ the build is over", ""
         self.look()
-
-    def _show(self, line: BuildLine, known: Counter[BuildLine]) -> None:
-        if known[line]:
-            known[line] -= 1
-        else:
-            self._given[line] += 1
-            self.view.lines.append([(line.time, line.text)])
 
     def offers(self) -> dict[str, object]:
         build = self.build

@@ -40,27 +40,6 @@ class ClusterTable(ResourceTable[ClusterRow]):
         return f"{row.project} {place}"
 
 
-def sentence_of(row: ClusterRow, *, may_enable: bool = False) -> list[Span]:
-    """Details of a row; `may_enable`: a key can enable a missing API of the project."""
-    if row.error is not None:
-        hint = "E enables it." if may_enable and isinstance(row.error, ApiDisabled) else row.error.hint
-        return [Span(f"{row.project}: ", "strong"), Span(row.error.message), Span(f" {hint}", "dim")]
-    cluster = row.cluster
-    assert cluster is not None
-    pools = ", ".join(f"{each.name} ({each.machine_type})" for each in cluster.pools) or "no pools"
-    ways = [f"IP {cluster.endpoint}" if cluster.endpoint else "", cluster.dns_endpoint]
-    inside = cluster.private and not cluster.dns_endpoint
-    return [
-        Span(f"{cluster.path}  ", "strong"),
-        Span("you are here, Enter shows its node pools  " if row.here else "", "accent"),
-        Span(f"{sentence(cluster.message)}  " if cluster.message else "", "bad"),
-        Span(pools, "text"),
-        Span(f"   {', '.join(filter(None, ways)) or 'no address'}", "dim"),
-        Span("   only from inside its network" if inside else "", "waits"),
-        Span(f"   maintenance: {cluster.maintenance}" if cluster.maintenance else "", "dim"),
-    ]
-
-
 AGAIN = 60.0  # seconds between two looks while this is shown; each that failed doubles them
 LONGEST = 600.0
 
@@ -162,7 +141,24 @@ class ClustersScreen(AskingScreen):
         self.refresh_bindings()
 
     def _about(self, row: ClusterRow) -> list[Span]:
-        return sentence_of(row, may_enable=not self.session.watch.read_only if self.app.connected else True)
+        may_enable = not self.session.watch.read_only if self.app.connected else True
+        if row.error is not None:
+            hint = "E enables it." if may_enable and isinstance(row.error, ApiDisabled) else row.error.hint
+            return [Span(f"{row.project}: ", "strong"), Span(row.error.message), Span(f" {hint}", "dim")]
+        cluster = row.cluster
+        assert cluster is not None
+        pools = ", ".join(f"{each.name} ({each.machine_type})" for each in cluster.pools) or "no pools"
+        ways = [f"IP {cluster.endpoint}" if cluster.endpoint else "", cluster.dns_endpoint]
+        inside = cluster.private and not cluster.dns_endpoint
+        return [
+            Span(f"{cluster.path}  ", "strong"),
+            Span("you are here, Enter shows its node pools  " if row.here else "", "accent"),
+            Span(f"{sentence(cluster.message)}  " if cluster.message else "", "bad"),
+            Span(pools, "text"),
+            Span(f"   {', '.join(filter(None, ways)) or 'no address'}", "dim"),
+            Span("   only from inside its network" if inside else "", "waits"),
+            Span(f"   maintenance: {cluster.maintenance}" if cluster.maintenance else "", "dim"),
+        ]
 
     def offers(self) -> dict[str, object]:
         row = self.table.row

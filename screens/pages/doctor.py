@@ -25,10 +25,6 @@ INKS = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: 
 Row = tuple[str, Step | None]  # name of a step, and how it ended; None while it has not
 
 
-def glyph(row: Row) -> Span:
-    return GLYPHS[row[1].state] if row[1] else WAITS
-
-
 def milliseconds(row: Row) -> str:
     step = row[1]
     return f"{1000 * step.seconds:,.0f}" if step and step.state is not StepState.SKIPPED else ""
@@ -43,7 +39,7 @@ class StepTable(ResourceTable[Row]):
     NOUN = "step"
     EMPTY = Notice("No steps.")
     COLUMNS: ClassVar = (
-        Column("", glyph, width=1),
+        Column("", lambda row: GLYPHS[row[1].state] if row[1] else WAITS, width=1),
         Column("STEP", lambda row: STEPS[row[0]], least=16),
         Column("MS", milliseconds, right=True, least=6),
         Column("FOUND", said, fill=True, least=20),

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from console.attach.files.copies import ContainerCopies
-    from console.attach.files.pod_files import PodFolder
 
 FULL = 0.9  # share of a disk from which it is told as nearly full
 
@@ -103,11 +102,6 @@ class FolderScreen(LiveScreen):
             self.summary.runs = (Span(f"{self.path}   ", "strong"), *error_runs(error.message))
             return
         self.path = found.path
-        self._show(found)
-        if back_to:
-            self.table.move_to((back_to,))
-
-    def _show(self, found: PodFolder) -> None:
         self.table.show_trouble(EntryTable.EMPTY)
         self.table.show_rows({(each.path,): each for each in found.entries})
         runs = [Span(f"{wording.one_line(found.path)}  ", "strong")]
@@ -118,6 +112,8 @@ class FolderScreen(LiveScreen):
             runs += [*bar(found.used, held, 12), Span(f"{' ⚠' if full else ''}{words}", "waits" if full else "")]
         runs += [Span(f"   ✗ {sentence(each)}", "bad") for each in found.complaints[:1]]
         self.summary.runs = tuple(runs)
+        if back_to:
+            self.table.move_to((back_to,))
 
     @on(ResourceTable.Opened)
     def _open(self, event: ResourceTable.Opened) -> None:

@@ -130,7 +130,13 @@ class LaunchScreen(LiveScreen):
             self._relist()
         self._offer()
         self._tell_fit()
-        self._take_wish()
+        # Fill in the launch that another screen requested, once the recipes are loaded.
+        wish = self.app.launch_wish
+        if wish is None or not self.recipes.listing.rows:
+            return
+        self.app.launch_wish = None
+        self.take_recipe()
+        begin_from(self, wish)
 
     @work(group="forms", exclusive=True)
     async def _read_forms(self, recipes: list[str]) -> None:
@@ -379,15 +385,6 @@ class LaunchScreen(LiveScreen):
         if draft is not self.draft:
             self.show_draft(draft)
         return draft
-
-    def _take_wish(self) -> None:
-        """Fill in the launch that another screen requested, once the recipes are loaded."""
-        wish = self.app.launch_wish
-        if wish is None or not self.recipes.listing.rows:
-            return
-        self.app.launch_wish = None
-        self.take_recipe()
-        begin_from(self, wish)
 
     # off
 

@@ -102,7 +102,23 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             return
         self.google.runs = facts_runs(facts, self.pools)
         reports = [failed_row(node) for node in self.app.fleet.nodes.values() if node.pool == self._pool and node.fault]
-        self.progress.show([*rows_of(facts, self.pools, now), *reports])
+        # Rows for operations on this pool, then on the whole cluster, then the last failures.
+        picture = self.pools
+        name = facts.pool.name
+        rows = [
+            operation_row(each, operation_sentence(each, name, facts.nodes).removeprefix(f"{name}: "), now)
+            for each in facts.operations
+        ]
+        rows += [
+            operation_row(each, sentence(operation_words(each)), now)
+            for each in picture.operations
+            if not each.over and not each.pool
+        ]
+        if facts.failed is not None:
+            rows.append(operation_row(facts.failed, f"{kind_words(facts.failed.kind)} failed:", now))
+        if facts.pool.queued or facts.pool.flex_start:
+            rows += [request_row(each, now) for each in picture.requests]
+        self.progress.show([*rows, *reports])
 
     def tick(self) -> None:
         super().tick()
@@ -218,25 +234,6 @@ def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
     runs.append(Span(" · ".join(part for part in parts if part), "dim"))
     runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
     return tuple(runs)
-
-
-def rows_of(facts: PoolStatus, picture: PoolsSnapshot, now: float) -> list[tuple[Span, ...]]:
-    """Rows for operations on this pool, then on the whole cluster, then the last failures."""
-    name = facts.pool.name
-    rows = [
-        operation_row(each, operation_sentence(each, name, facts.nodes).removeprefix(f"{name}: "), now)
-        for each in facts.operations
-    ]
-    rows += [
-        operation_row(each, sentence(operation_words(each)), now)
-        for each in picture.operations
-        if not each.over and not each.pool
-    ]
-    if facts.failed is not None:
-        rows.append(operation_row(facts.failed, f"{kind_words(facts.failed.kind)} failed:", now))
-    if facts.pool.queued or facts.pool.flex_start:
-        rows += [request_row(each, now) for each in picture.requests]
-    return rows
 
 
 REPAIRS = {

@@ -39,10 +39,6 @@ SHOWN = {
 """Glyph and short word of each result: what is found has the room."""
 
 
-def glyph(check: Check) -> Span:
-    return SHOWN[check.result][0] if check.over else WAITS
-
-
 def result_cell(check: Check) -> Span:
     return SHOWN[check.result][1] if check.over else Span("looking", "dim")
 
@@ -60,7 +56,7 @@ class CheckTable(ResourceTable["Check"]):
     NOUN = "check"
     EMPTY = Notice("No checks.")
     COLUMNS: ClassVar = (
-        Column("", glyph, width=1),
+        Column("", lambda check: SHOWN[check.result][0] if check.over else WAITS, width=1),
         Column("CHECK", lambda check: Span(check.title, "strong"), least=14, most=30, sort=lambda check: check.title),
         Column("RESULT", result_cell, least=7, most=19, sort=lambda check: WORST_FIRST.index(check.result)),
         Column("FIX", lambda check: Span("f", "accent") if check.repair else "", width=3, drop=6),

@@ -168,17 +168,6 @@ TALLEST = 12  # lines of the table of revisions, its titles too
 _INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 
-def change_lines(change: ReleaseChange) -> list[str]:
-    """The changed objects as diff lines, each with a heading."""
-    lines: list[str] = []
-    for each in change.objects:
-        if each.fate in {ObjectFate.SAME, ObjectFate.KEPT}:
-            continue
-        lines.append(f"== {each.kind} {each.name} {each.fate}{', but must not' if each.refused else ''}")
-        lines += [line if line[:1] in "+-@" else f" {line[1:]}" for line in each.lines]
-    return lines
-
-
 def change_words(change: ReleaseChange) -> list[Span]:
     """The change of a release as one sentence."""
     if change.idle:
@@ -203,7 +192,14 @@ class ChangeText(YamlText):
         return [Span(text, ink)] if ink else yaml_runs(text)
 
     def show_change(self, change: ReleaseChange) -> None:
-        self.show("\n".join(change_lines(change)))
+        # The changed objects as diff lines, each with a heading.
+        lines: list[str] = []
+        for each in change.objects:
+            if each.fate in {ObjectFate.SAME, ObjectFate.KEPT}:
+                continue
+            lines.append(f"== {each.kind} {each.name} {each.fate}{', but must not' if each.refused else ''}")
+            lines += [line if line[:1] in "+-@" else f" {line[1:]}" for line in each.lines]
+        self.show("\n".join(lines))
 
 
 class RevisionTable(ResourceTable["Release"]):

@@ -173,7 +173,20 @@ class RunScreen(LiveScreen):
         if text != self._yaml:
             self._yaml = text
             self.values.show(text)
-        self._draw_differences(run)
+        other = self.other
+        for widget in (self.against, self.table):
+            widget.set_class(other is None, "-none")
+        if other is None:
+            return
+        how = "compared with" if self._other_number else "compared with the last that succeeded:"
+        self.against.runs = (
+            Span("── ", "faint"), Span(f"{how} ", "head"), Span(spoken(other, time.time()), "head"),
+        )  # fmt: skip
+        if self._named != (other.number, run.number):
+            self._named = other.number, run.number
+            self.table.name_runs(other, run)
+        rows: dict[RowKey, Difference] = {(each.path,): each for each in differences(other, run)}
+        self.table.show_rows(rows)
 
     @work(group="log", exclusive=True)
     async def _read_log(self, run: RunRecord) -> None:
@@ -232,22 +245,6 @@ class RunScreen(LiveScreen):
     @work(group="actions")
     async def save(self, event: LogView.Saved) -> None:
         await save_log(self, event.text, self.crumb)
-
-    def _draw_differences(self, run: RunRecord) -> None:
-        other = self.other
-        for widget in (self.against, self.table):
-            widget.set_class(other is None, "-none")
-        if other is None:
-            return
-        how = "compared with" if self._other_number else "compared with the last that succeeded:"
-        self.against.runs = (
-            Span("── ", "faint"), Span(f"{how} ", "head"), Span(spoken(other, time.time()), "head"),
-        )  # fmt: skip
-        if self._named != (other.number, run.number):
-            self._named = other.number, run.number
-            self.table.name_runs(other, run)
-        rows: dict[RowKey, Difference] = {(each.path,): each for each in differences(other, run)}
-        self.table.show_rows(rows)
 
     def action_again(self) -> None:
         if self.run is not None:

@@ -170,22 +170,19 @@ class TunnelsScreen(LiveScreen):
                 address = RankAddress.parse(found.namespace, found.job, found.rank)
                 await open_ports(self, address, found.ports, keep=False)
             else:
-                await self._ask_new()
+                from screens.dialogs.forward import ask_and_open
+
+                namespace = self.app.only_namespace or self.session.namespace
+                typed = await self.app.push_screen_wait(
+                    Prompt(
+                        f"Which pod, in namespace {namespace}?",
+                        hint="JOB POD, such as train-1 0 or train-1 workers/3; pod/NAME.",
+                    )
+                )
+                if typed:
+                    job, _, rank = typed.partition(" ")
+                    await ask_and_open(self, RankAddress.parse(namespace, job, rank.strip()))
         self.read()
-
-    async def _ask_new(self) -> None:
-        from screens.dialogs.forward import ask_and_open
-
-        namespace = self.app.only_namespace or self.session.namespace
-        typed = await self.app.push_screen_wait(
-            Prompt(
-                f"Which pod, in namespace {namespace}?",
-                hint="JOB POD, such as train-1 0 or train-1 workers/3; pod/NAME.",
-            )
-        )
-        if typed:
-            job, _, rank = typed.partition(" ")
-            await ask_and_open(self, RankAddress.parse(namespace, job, rank.strip()))
 
 
 OTHER = "another"

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from console.metrics.nccl.history import UsualBandwidth
     from console.metrics.nccl.results import NcclTest
     from screens.widgets.table.listing import RowKey
 
@@ -160,17 +159,21 @@ class NcclPanel(MeasuresPanel):
         about += f", pod {shown.rank}" if shown.rank else ""
         self.sentence.runs = (*self.which("test", about), *summary(test, held), Span("  "), *self.not_read())
         self.curve.band = reference_band(max((row.size for row in test.rows), default=0)) if compared else ()
-        self.curve.overlays = self._overlays(own)
+        found = []
+        if own is not None:
+            points = tuple((size, middle) for size, (_, middle, _) in own.sizes.items())
+            found.append(Overlay(f"usual ({wording.count(own.tests, 'test')})", "·", "dim", points))
+        if self.against is not None:
+            points = tuple(
+                (row.size, row.best_busbw) for row in self.against.test.rows if row.size > 0 and row.best_busbw
+            )
+            found.append(Overlay(self.against.job or "earlier", "△", "text", points))
+        self.curve.overlays = tuple(found)
         self.curve.points = tuple(
             Point(row.size, *(half.busbw if half else None for half in (row.out_of_place, row.in_place)))
             for row in test.rows
             if row.size > 0
         )
-        self._show_rows(test, compared, own)
-        self._mark()
-        self.refresh_bindings()
-
-    def _show_rows(self, test: NcclTest, compared: bool, own: UsualBandwidth | None) -> None:
         other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
         rows: dict[RowKey, Line] = {
@@ -181,18 +184,8 @@ class NcclPanel(MeasuresPanel):
         self.table.show_rows(rows, _READ)
         if at_end and rows:
             self.table.move_to(list(rows)[-1])
-
-    def _overlays(self, own: UsualBandwidth | None) -> tuple[Overlay, ...]:
-        found = []
-        if own is not None:
-            points = tuple((size, middle) for size, (_, middle, _) in own.sizes.items())
-            found.append(Overlay(f"usual ({wording.count(own.tests, 'test')})", "·", "dim", points))
-        if self.against is not None:
-            points = tuple(
-                (row.size, row.best_busbw) for row in self.against.test.rows if row.size > 0 and row.best_busbw
-            )
-            found.append(Overlay(self.against.job or "earlier", "△", "text", points))
-        return tuple(found)
+        self._mark()
+        self.refresh_bindings()
 
     @on(ResourceTable.Highlighted)
     def _follow_cursor(self, event: ResourceTable.Highlighted) -> None:

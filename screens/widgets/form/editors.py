@@ -144,13 +144,6 @@ class Line(Input, Inked, inherit_bindings=False):
         at = self._words.index(self.value) if self.value in self._words else -1
         self.typed = self._words[(at + step) % len(self._words)]
 
-    def _begin_with(self, letter: str) -> None:
-        names = ("yes", "no") if self._words == YES_OR_NO else self._words
-        at = self._words.index(self.value) + 1 if self.value in self._words else 0
-        order = [*range(at, len(names)), *range(at)]
-        found = (self._words[place] for place in order if names[place].lower().startswith(letter))
-        self.typed = next(found, self.value)
-
     def on_key(self, event: events.Key) -> None:
         """On lines without text, letters choose a word and are not commands."""
         if not (self._words or self.is_handle) or (event.key not in EDITS and not event.is_printable):
@@ -165,7 +158,12 @@ class Line(Input, Inked, inherit_bindings=False):
         elif event.key == "space" or event.key in EDITS:
             self.turn(-1 if event.key.endswith("left") else 1)
         elif event.character and event.is_printable:
-            self._begin_with(event.character.lower())
+            letter = event.character.lower()
+            names = ("yes", "no") if self._words == YES_OR_NO else self._words
+            at = self._words.index(self.value) + 1 if self.value in self._words else 0
+            order = [*range(at, len(names)), *range(at)]
+            found = (self._words[place] for place in order if names[place].lower().startswith(letter))
+            self.typed = next(found, self.value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if (self._words or self.is_handle) and action.startswith(("delete_", "cut", "copy", "paste")):

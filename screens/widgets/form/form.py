@@ -228,7 +228,20 @@ class Form(Vertical):
             page.model.open_rest(row.path)
             self.settle(next((path for path in page.model.shown() if path not in seen), ""))
         elif row.kind is RowKind.ENTRY:
-            self._enter_entry(row)
+            model = self.page.model
+            if model.text_at(row).strip():
+                self.action_add()
+            elif self.page.offer is not None and not self.page.offer_was_shown:
+                self.open_choices()
+            elif len(model.entries(row.path)) > 1:
+                model.remove_entry(row)
+                self.settle(row.path)
+                self.changed(row.path)
+                rows = model.rows
+                last = max(at for at, each in enumerate(rows) if each.path == row.path)
+                self.go_to(next(each for each in rows[last + 1 :] + rows if each.takes_keys))
+            else:
+                self.action_skip(1)
         elif page.offer is not None and row.kind is RowKind.FIELD:
             self.open_choices()
         else:
@@ -239,22 +252,6 @@ class Form(Vertical):
         model.toggle_section(row.path)
         at = model.rows.index(Row(RowKind.SECTION, row.path))
         self.settle(next(each.path for each in model.rows[at:] if each.takes_keys))
-
-    def _enter_entry(self, row: Row) -> None:
-        model = self.page.model
-        if model.text_at(row).strip():
-            self.action_add()
-        elif self.page.offer is not None and not self.page.offer_was_shown:
-            self.open_choices()
-        elif len(model.entries(row.path)) > 1:
-            model.remove_entry(row)
-            self.settle(row.path)
-            self.changed(row.path)
-            rows = model.rows
-            last = max(at for at, each in enumerate(rows) if each.path == row.path)
-            self.go_to(next(each for each in rows[last + 1 :] + rows if each.takes_keys))
-        else:
-            self.action_skip(1)
 
     # choices
 

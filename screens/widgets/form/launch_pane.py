@@ -162,11 +162,6 @@ class LaunchPane(Vertical):
         strip.here = view
         self.query_one(ContentSwitcher).current = view
 
-    def show_yaml(self, text: str, *, anew: bool = False) -> None:
-        """Show the form's values as YAML; `anew` starts a new document for another recipe."""
-        self._shown = text
-        (self.yaml.begin if anew else self.yaml.show)(text)
-
     def say_remarks(self, remarks: Sequence[Remark]) -> None:
         """Mark the faulty lines of the YAML and list the problems; without problems, describe the text."""
         self.yaml.mark({remark.line for remark in remarks})
@@ -183,7 +178,17 @@ class LaunchPane(Vertical):
         text = self.yaml.text
         if text != self._shown:
             self._shown = text
-            self._read_yaml(text)
+            # Copy the YAML into the form if it is valid; else show its problems and leave the form unchanged.
+            planned, draft = self._launch.plan(), self._launch.draft
+            if planned is None or draft is None or self._anew:
+                return
+            draft.yaml = text
+            kept: Mapping[str, Value] = planned[0].values
+            read = self._launch.session.launch.drafting.read_yaml(draft.recipe.id, text, kept=kept)
+            self.remarks = read.problems
+            self.say_remarks(read.problems)
+            if read.sound:
+                self._launch.form.put_texts(draft.texts_for(read.values))
 
     def begin(self) -> None:
         self._anew, self.remarks = True, ()
@@ -298,22 +303,10 @@ class LaunchPane(Vertical):
             return
         drafting = self._launch.session.launch.drafting
         draft.yaml = drafting.write_yaml(plan, draft.yaml)
-        self.show_yaml(draft.yaml, anew=self._anew)
+        self._shown = draft.yaml
+        (self.yaml.begin if self._anew else self.yaml.show)(draft.yaml)
         self._anew = False
         self.say_remarks(drafting.read_yaml(draft.recipe.id, draft.yaml, kept=plan.values).problems)
-
-    def _read_yaml(self, text: str) -> None:
-        """Copy the YAML into the form if it is valid; else show its problems and leave the form unchanged."""
-        planned, draft = self._launch.plan(), self._launch.draft
-        if planned is None or draft is None or self._anew:
-            return
-        draft.yaml = text
-        kept: Mapping[str, Value] = planned[0].values
-        read = self._launch.session.launch.drafting.read_yaml(draft.recipe.id, text, kept=kept)
-        self.remarks = read.problems
-        self.say_remarks(read.problems)
-        if read.sound:
-            self._launch.form.put_texts(draft.texts_for(read.values))
 
     def forget_yaml(self) -> None:
         """Replace invalid YAML by the form's values when the form is edited (ctrl+z restores it)."""

@@ -97,7 +97,20 @@ def row_runs(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], wid
     if row.kind is RowKind.GAP:
         return []
     if row.kind is RowKind.SECTION:
-        return section_runs(model, row, width)
+        if row.path == MENTIONS:
+            words = ", ".join(f"“{word}”" for word in model.wanted.split())
+            return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]
+        changed = sum(model.is_changed(field.path) for field in model.of(row.path))
+        said = f"{changed} changed" if changed else ""
+        wrong = sum(field.path in model.problems for field in model.of(row.path))
+        bad = [Span(f" ✗ {wrong} ", "bad")] if wrong else []
+        if row.folded:
+            count = wording.count(len(model.of(row.path)), "field")
+            more = [Span(f", {said}", "accent")] if said else []
+            return [Span(" ▸ ", "accent"), Span(row.path, "head"), Span(f"  {count}", "dim"), *more, *bad]
+        rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(said) - 9 - sum(len(run.text) for run in bad))
+        end = [Span(f" {said} ", "accent"), *bad, Span("──", "faint")] if said else bad
+        return [Span(" ── ", "faint"), Span(f"{row.path} ", "head"), Span(rule, "faint"), *end]
     if row.kind is RowKind.MORE:
         return [Span(" " * 3), Span(f"+ {wording.count(row.number, 'more field')}", "dim"), Span("  ⏎", "faint")]
     field, columns = model.by_path[row.path], Columns(width)
@@ -113,23 +126,6 @@ def row_runs(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], wid
     return [*runs, Span("  "), Span(fit(note.text, left), note.ink)] if note.text and left > 0 else runs
 
 
-def section_runs(model: FormModel, row: Row, width: int) -> list[Span]:
-    if row.path == MENTIONS:
-        words = ", ".join(f"“{word}”" for word in model.wanted.split())
-        return [Span(" ── ", "faint"), Span(f"{MENTIONS}: {words}", "head")]
-    changed = sum(model.is_changed(field.path) for field in model.of(row.path))
-    said = f"{changed} changed" if changed else ""
-    wrong = sum(field.path in model.problems for field in model.of(row.path))
-    bad = [Span(f" ✗ {wrong} ", "bad")] if wrong else []
-    if row.folded:
-        count = wording.count(len(model.of(row.path)), "field")
-        more = [Span(f", {said}", "accent")] if said else []
-        return [Span(" ▸ ", "accent"), Span(row.path, "head"), Span(f"  {count}", "dim"), *more, *bad]
-    rule = "─" * max(0, min(width, 120) - cell_len(row.path) - len(said) - 9 - sum(len(run.text) for run in bad))
-    end = [Span(f" {said} ", "accent"), *bad, Span("──", "faint")] if said else bad
-    return [Span(" ── ", "faint"), Span(f"{row.path} ", "head"), Span(rule, "faint"), *end]
-
-
 def _title_runs(model: FormModel, row: Row, columns: Columns, *, here: bool) -> list[Span]:
     problem, changed = model.problems.get(row.path), model.is_changed(row.path)
     cursor = Span("▸" if here else " ", "accent")
@@ -143,22 +139,18 @@ def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Spa
         pieces = picked_pieces(model.texts[row.path], field.choices or YES_OR_NO, room)
         return [Span(run.text, run.ink or ("strong" if model.is_changed(row.path) else "dim")) for run in pieces]
     if row.kind is RowKind.TEXT:
-        return _text_runs(model, row)
+        lines = model.texts[row.path].split("\n")
+        if row.number == TALLEST - 1 and len(lines) > TALLEST:
+            return [Span(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "faint")]
+        if not model.texts[row.path]:
+            return [Span(placeholder(model.by_path[row.path]), "faint")]
+        return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
     text = model.text_at(row)
     if not text:
         return [Span(placeholder(field), "faint")]
     had = model.defaults[row.path].split("\n")
     differs = text not in had if row.kind is RowKind.ENTRY else model.is_changed(row.path)
     return [Span(shown_text(field, text), "strong" if differs else "dim")]
-
-
-def _text_runs(model: FormModel, row: Row) -> list[Span]:
-    lines = model.texts[row.path].split("\n")
-    if row.number == TALLEST - 1 and len(lines) > TALLEST:
-        return [Span(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "faint")]
-    if not model.texts[row.path]:
-        return [Span(placeholder(model.by_path[row.path]), "faint")]
-    return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
 
 
 def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:

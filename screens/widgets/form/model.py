@@ -172,7 +172,7 @@ class FormModel:
         self.lay_out(path)
 
     def toggle_section(self, group: str, keep: str = "") -> None:
-        if self.is_folded(group):
+        if group in self._folded or not any(self._shown(field, "") for field in self.of(group)):
             self._folded.discard(group)
             if not any(self._shown(field, "", opened=False) for field in self.of(group)):
                 self._opened.add(group)
@@ -196,9 +196,6 @@ class FormModel:
         """Show only fields whose title, path, section or help contain all these words; empty shows all."""
         self.wanted = wanted.strip().lower()
         self.lay_out(keep)
-
-    def is_folded(self, group: str) -> bool:
-        return group in self._folded or not any(self._shown(field, "") for field in self.of(group))
 
     def of(self, group: str) -> list[Field]:
         return [field for field in self.fields if field.group == group]

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from console.kube.snapshot import WatchStatus
 
 
-def _type(event: Event) -> Span:
-    return Span("⚠", "waits") if event.type == "Warning" else Span("·", "dim")
-
-
 class EventTable(ResourceTable[Event]):
     """The events of one job or of all objects; Enter shows the whole message as a toast."""
 
@@ -31,7 +27,7 @@ class EventTable(ResourceTable[Event]):
     EMPTY = Notice("No events.", "The API server forgets them after an hour.")
     COLUMNS: ClassVar = (
         since("AGO", lambda event: event.last),
-        Column("", _type, width=1),
+        Column("", lambda event: Span("⚠", "waits") if event.type == "Warning" else Span("·", "dim"), width=1),
         Column("REASON", lambda event: event.reason, least=8, most=28, sort=lambda event: event.reason),
         Column("OBJECT", lambda event: Span(f"{event.kind} {event.object_name}", "dim"), least=8, most=40, drop=2,
                cut="middle"),

@@ -41,7 +41,7 @@ def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> l
     kept = list(zip(columns, wants, strict=True))
     while kept:
         last = max(kept, key=lambda pair: pair[0].drop)
-        enough = _wanted if last[0].drop >= EXTRA else _least
+        enough = _wanted if last[0].drop >= EXTRA else lambda column, want: column.floor
         if not last[0].drop or sum(enough(*pair) + GAP for pair in kept) - GAP <= room:
             break
         kept.remove(last)
@@ -62,10 +62,6 @@ def _width_order(pair: tuple[Column[RowT], int]) -> int:
     """The order in which columns get width: cuttable text first, then fill columns, then bars."""
     column, _ = pair
     return 2 if column.drawn else 1 if column.fill else 0
-
-
-def _least(column: Column[RowT], want: int) -> int:
-    return column.floor
 
 
 def _wanted(column: Column[RowT], want: int) -> int:

@@ -386,17 +386,14 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         key = rows[index] if rows else None
         before = self._cursor
         old_y, self._cursor_index, self._cursor = self._cursor_index, index, key
-        self._bring_into_view(index)
-        for row in {old_y, index}:
-            self.refresh(Region(0, row + 1 - self.scroll_offset.y, self.size.width, 1))
-        if key != before:
-            self.moved()
-            self.post_message(self.Highlighted(self, key))
-
-    def _bring_into_view(self, index: int) -> None:
         height = max(1, self.size.height - 1)
         top = self.scroll_offset.y
         if index < top:
             self.scroll_to(y=index, animate=False, immediate=True, force=True)
         elif index >= top + height:
             self.scroll_to(y=index - height + 1, animate=False, immediate=True, force=True)
+        for row in {old_y, index}:
+            self.refresh(Region(0, row + 1 - self.scroll_offset.y, self.size.width, 1))
+        if key != before:
+            self.moved()
+            self.post_message(self.Highlighted(self, key))
