@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from console.metrics.alarm_rules import GLYPH, AlarmKind, full_text, next_step
+from console.kube.objects.jobset import JobSet
+from console.kube.snapshot import Fleet
+from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind, full_text, next_step
 from console.metrics.notify import Outbox
+from screens.columns.jobs import JobLine
 from screens.widgets.log.view import LogView, Told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
     from console.launch.run_record import RunRecord
-    from console.metrics.alarm_rules import Alarm
     from screens.app import ConsoleApp
-    from screens.columns.jobs import JobLine
 
 OFF = "A4_NOTIFY"
 """Variable that turns the terminal's notification off by "0", "no", "off" or "false", as the settings can."""

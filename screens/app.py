@@ -18,11 +18,13 @@ from textual import events, work
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.reactive import reactive
+from textual.screen import Screen
 
-from console.config import FASTEST, Loaded, config_time, load_config
+from console.config import FASTEST, Loaded, OwnCommand, config_time, load_config
 from console.errors import BadKubeconfig, ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH
+from console.settings import Settings
 from screens.alarm_notices import LOW, AlarmNotifier, notify_new_alarms
 from screens.base import ALL_NAMESPACES, LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
@@ -35,12 +37,9 @@ from screens.wording import JobColors
 
 if TYPE_CHECKING:
     from textual.notifications import Notification
-    from textual.screen import Screen
 
-    from console.config import OwnCommand
     from console.google.services import Google
     from console.session import Session
-    from console.settings import Settings
     from practice.child import PracticeProcess
     from screens.widgets.form.model import LaunchRequest
 

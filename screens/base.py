@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events, on
+from textual import events, getters, on
+from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import Horizontal
 from textual.css.query import NoMatches
 from textual.screen import Screen
+from textual.widget import AwaitMount, Widget
 from textual.widgets import Input, Static
 
 from console.config import ListConfig
 from console.errors import ConsoleError
-from console.kube.snapshot import Fleet, WatchState
+from console.kube.snapshot import Fleet, WatchState, WatchStatus
+from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
 from screens.widgets.bars import READING, KeyBar, KeyHint, Title, TitleBar
 from screens.widgets.base import Abstract
@@ -28,17 +32,9 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import MINE, Span, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from textual import getters
-    from textual.app import ComposeResult
-    from textual.widget import AwaitMount, Widget
-
-    from console.kube.snapshot import WatchStatus
     from console.metrics.nccl.history import NodeBandwidth
     from console.session import Session
     from screens.app import ConsoleApp
-    from screens.columns.column import RowT
 
 Key = tuple[str, str]
 ALL_NAMESPACES = "all namespaces"

@@ -11,6 +11,7 @@ import json
 import pkgutil
 import re
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,6 @@ from screens.cli.output import print_json, print_line, print_table
 from screens.widgets.line import DARK, LIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from screens.base import LiveScreen
     from screens.cli.command_line import ConfigOptions
 

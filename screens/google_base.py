@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from textual import getters, work
+from textual import events, getters, work
 from textual.binding import Binding, BindingType
 
 from console.errors import ApiDisabled, BadInput, ConsoleError
+from console.google.account import Cloud
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm, Prompt
 from screens.widgets.sentence_line import SummaryLine
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual import events
-
-    from console.google.account import Cloud
 
 ASKING = (Span("◐ ", "waits"), Span("asking Google …", "dim"))
 

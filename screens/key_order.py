@@ -11,24 +11,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events
 from textual.command import CommandPalette
+from textual.message_pump import MessagePump
 from textual.widgets import Input, TextArea
-from textual.worker import active_worker
+from textual.worker import Worker, active_worker
 
 from screens.widgets.base import SanitizingApp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.await_complete import AwaitComplete
-    from textual.message_pump import MessagePump
     from textual.screen import Screen
-    from textual.worker import Worker
 
 ASKING = "actions"
 """Group of the workers that may ask something; others only read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -20,8 +21,6 @@ from textual.widgets import Input
 from console.errors import ConsoleError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
-
     from textual.dom import DOMNode
 
     from console.launch.recipes import Recipe

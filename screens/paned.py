@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events, getters
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.widget import Widget
 
 from screens.base import LiveScreen
-from screens.widgets.pane import Pane
+from screens.widgets.pane import Lines, Pane
 from screens.widgets.table.table import ResourceTable
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from screens.widgets.pane import Lines
 
 RIGHT, BELOW = 130, 40
 """Columns and lines of a terminal from which on the pane is right of the list, or below it."""

@@ -7,15 +7,18 @@ the job ran and its table was read.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, ProgramFailed
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
 from console.metrics.nccl.reference import judge_test
+from console.metrics.nccl.results import NcclTest
 from console.scheduling.ranks import ranks
 from console.settings import Settings
 from practice.child import PracticeProcess
@@ -34,13 +37,8 @@ from screens.pages.runs import RunsScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.pilot import Pilot
 
-    from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
-    from console.metrics.nccl.results import NcclTest
 
 SIZE = 140, 42
 PATIENCE = 60.0  # seconds a step may take on a slow machine before the tour gives up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from math import isclose
 from pathlib import Path
@@ -14,8 +15,6 @@ from zlib import crc32
 from console.settings import YOU
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from console.launch.run_record import RunRecord
     from console.metrics.alarm_rules import Alarm
     from console.scheduling.why_answer import Why

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.metrics.alarm_rules import GLYPH, AlarmKind, full_text, next_step
-from console.metrics.health import Level
+from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind, full_text, next_step
+from console.metrics.health import Health, Level
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
-    from console.metrics.alarm_rules import Alarm
-    from console.metrics.health import Health
     from console.metrics.job_monitor import JobMonitor
     from console.session import Session
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from console.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
 
 EXIT_CODES = (
     "exit codes: 0 ok, 1 it failed or what was named is not there, 2 usage, 3 not allowed, 4 cannot reach the cluster; "

@@ -8,12 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Sequence
 
 from console.errors import BadInput
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
 
 _PIECE = 1 << 16
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from console.attach.files.entries import RemotePath, parse_remote_path
-from console.checkpoints.judge import CheckpointState
+from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.sources import survey_bucket, survey_container
 from console.errors import BadInput, NotFound
 from console.google.storage import gcs_place
@@ -20,7 +20,6 @@ from screens.cli.measures import KINDS
 from screens.cli.output import print_json, print_line
 
 if TYPE_CHECKING:
-    from console.checkpoints.judge import Checkpoint, Survey
     from console.session import Session
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,6 @@ from screens.columns.column import as_text
 from screens.columns.google import CLUSTERS, NODE_POOLS, OPERATIONS, ClusterRow, operation_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from console.google.node_pools import PoolsSnapshot, PoolStatus
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from screens.cli.arguments import (
     ALL_EXIT_CODES,
@@ -20,9 +21,6 @@ from screens.cli.arguments import (
     word,
 )
 from screens.cli.output import Parser, print_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HELP = {
     "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",

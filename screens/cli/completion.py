@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,9 +19,6 @@ from console.session import catalog
 from screens.cli.arguments import Command, Commands, Options, word
 from screens.cli.command_line import CommandParser, whole_parser
 from screens.cli.output import print_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 PATIENCE = 0.5
 """Seconds for which names of the cluster are waited for."""

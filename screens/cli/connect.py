@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from console.errors import BadKubeconfig, ConsoleError, NotFound
 from screens.cli.output import MessageStyle, warn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterator
-
     from console.google.services import Google
     from console.session import Session
     from practice.child import PracticeProcess

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from console.attach.container_facts import FactState
 from console.attach.exec_many import OutputGroup, RankOutput, group_outputs, worst_exit_code
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.scheduling.ranks import PodFate, pod_fate
+from console.kube.objects.pod import Pod
+from console.scheduling.ranks import PodFate, Rank, pod_fate
 from screens.cli.arguments import (
     Command,
     Commands,
@@ -35,8 +36,6 @@ from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
-    from console.kube.objects.pod import Pod
-    from console.scheduling.ranks import Rank
     from console.session import Session
 
 

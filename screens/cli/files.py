@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from console.attach.files.entries import CopyMethod, CopyProgress, CopyReport, EntryKind, RemotePath, parse_remote_path
 from console.errors import BadInput, ConsoleError
+from console.kube.snapshot import Fleet
+from console.scheduling.ranks import Rank
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
 from screens.cli.ask import confirm
@@ -23,11 +26,7 @@ from screens.cli.terminal_guard import unguarded
 from screens.wording import one_line, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from console.attach.files.copies import ContainerCopies
-    from console.kube.snapshot import Fleet
-    from console.scheduling.ranks import Rank
     from console.session import Session
 
     Listener = Callable[[CopyProgress], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ from msgspec import structs
 from console.errors import NotFound
 from console.kube.find_job import find_job
 from console.kube.objects.meta import short_name
+from console.kube.objects.workload import Workload
 from console.launch.run_record import Outcome
-from console.scheduling.forecast_record import score
+from console.scheduling.forecast_record import Promise, score
 from console.scheduling.kueue_snapshot import queue_position
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.start_windows import PastRun, with_windows
@@ -25,10 +27,6 @@ from screens.columns.jobs import start_words
 from screens.wording import clock, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from console.kube.objects.workload import Workload
-    from console.scheduling.forecast_record import Promise
     from console.session import Session
 
 KINDS = (*WAIT_KINDS, "topologies")

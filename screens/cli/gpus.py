@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-from console.metrics.gpu_metrics import DCGM, METRICS, SMI, metric
+from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, metric
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn
 from screens.cli.ranks import KINDS
-
-if TYPE_CHECKING:
-    from console.metrics.gpu_metrics import GpuBoard, Source
 
 _TITLES = (
     "POD", "GPU", "UTIL %", "MEM MiB", "OF MiB", "W", "OF W", "°C", "MHz", "NVLINK IN", "OUT GB/s", "ECC", "NODE",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import NotFound, NotThere
-from console.hang.report import member_lines, pod_lines
+from console.hang.report import HangReport, PodTrace, TracedProcess, member_lines, pod_lines
+from console.hang.slow_ranks import SlowReport
 from console.hang.xray import seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
@@ -21,8 +22,6 @@ from screens.cli.output import print_line, print_result, show_progress, warn
 from screens.cli.ranks import KINDS
 
 if TYPE_CHECKING:
-    from console.hang.report import HangReport, PodTrace, TracedProcess
-    from console.hang.slow_ranks import SlowReport
     from console.session import Session
 
 

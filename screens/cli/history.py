@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from console.errors import BadKubeconfig, ConsoleError, NotThere
-from console.launch.run_record import differences, find_run, last_success
+from console.launch.run_record import RunRecord, differences, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
 from console.session import Session, catalog
 from console.settings import login_name
@@ -23,10 +24,7 @@ from screens.columns.runs import RUNS
 from screens.wording import alarm_words, loss_words
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from console.launch.run_database import History
-    from console.launch.run_record import RunRecord
 
 
 async def history(options: HistoryOptions) -> int:

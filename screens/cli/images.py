@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from console.errors import BadInput
-from console.google.builds import MACHINES
+from console.google.builds import MACHINES, Build
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, flag, json_flag, option, positive, word
 from screens.cli.ask import confirm
@@ -22,9 +23,6 @@ from screens.columns.column import as_text
 from screens.columns.google import BUILDS, IMAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from console.google.builds import Build
     from console.google.images import Images
 
 _TIME = re.compile(r"^(\d+)([smh]?)$")

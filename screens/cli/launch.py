@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
-from console.kube.nested_values import overlay_values
-from console.kube.objects.jobset import JobState
+from console.kube.nested_values import Value, overlay_values
+from console.kube.objects.jobset import JobSet, JobState
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import DiffKind, unified
 from console.metrics.alarm_rules import AlarmKind
@@ -20,7 +20,7 @@ from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import CHECK, PAST, QUEUE_KINDS, choose_queue, forecast
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
-from console.session import catalog
+from console.session import Session, catalog
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
 from screens.cli.alarm_words import ALARM, alarm_json, print_alarms
@@ -38,13 +38,6 @@ from screens.cli.arguments import (
 from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.output import print_hint, print_json, print_line, print_result, print_table, warn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from console.kube.nested_values import Value
-    from console.kube.objects.jobset import JobSet
-    from console.session import Session
 
 FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "cohorts", "nodes", "pods", "jobsets")
 """What a forecast is made of."""

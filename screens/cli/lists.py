@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotAllowed, NotFound
-from console.kube.objects.jobset import JobState
-from console.kube.snapshot import WatchState
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.snapshot import Fleet, WatchState
 from console.settings import YOU
 from screens.cli.arguments import EXIT_CODES, Command, Commands, Options, flag, json_flag
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn
-from screens.columns.column import COMMAND, as_json, as_text
+from screens.columns.column import COMMAND, Layout, as_json, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
     from console.metrics.job_progress import JobProgress
     from console.session import Session
-    from screens.columns.column import Layout
     from screens.columns.jobs import JobLine
     from screens.columns.queues import WorkloadLine
 

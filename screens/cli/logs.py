@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -27,8 +28,9 @@ import msgspec
 
 from console.errors import BadInput, NotFound, NotThere
 from console.kube.find_job import find_job, require_jobs
+from console.kube.objects.pod import Pod
 from console.logs.consensus import AgreedLine, Consensus
-from console.logs.line import LEVELS, has_severity
+from console.logs.line import LEVELS, Gap, RankLine, has_severity
 from console.scheduling.ranks import first_failure, format_pods, ranks
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, word
 from screens.cli.connect import open_session
@@ -38,12 +40,8 @@ from screens.cli.terminal_guard import pass_raw, write_to_terminal
 from screens.wording import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
-
-    from console.kube.objects.pod import Pod
     from console.logs.follow import PreviousLogs
     from console.logs.job_log import JobLog
-    from console.logs.line import Gap, RankLine
     from console.session import Session
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from console.attach.exec_many import QuickTest
 from console.errors import BadInput, ConsoleError, NotFound, Unreadable
 from console.kube.find_job import find_job
 from console.metrics.export import curve_svg, nccl_json, rows_csv, track_csv, track_json, track_svg
-from console.metrics.health import job_health
+from console.metrics.health import Health, job_health
 from console.metrics.job_progress import progress_of_runs
 from console.metrics.log_results import LogReading
-from console.metrics.nccl.history import comparable, compare, mean_speedup, usual_bandwidth
+from console.metrics.nccl.history import MeasuredTest, NodeBandwidth, comparable, compare, mean_speedup, usual_bandwidth
 from console.metrics.nccl.reference import NcclResult, expected_busbw, is_comparable, judge_test
+from console.metrics.nccl.results import NcclTest
+from console.metrics.training.run import TrainingRun
 from screens import wording
 from screens.cli.alarm_words import ALARM, health_code
 from screens.cli.arguments import (
@@ -45,13 +48,7 @@ from screens.cli.read import ReadingPrinter, is_well, say_reading
 from screens.columns.jobs import health_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from console.metrics.health import Health
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.nccl.history import MeasuredTest, NodeBandwidth
-    from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.run import TrainingRun
     from console.session import Session
 
 

@@ -9,19 +9,17 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from console.errors import BadInput
+from console.errors import BadInput, ConsoleError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from _typeshed import SupportsWrite
 
-    from console.errors import ConsoleError
     from screens.columns.column import Column
 
 

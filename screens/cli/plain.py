@@ -5,30 +5,27 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.scheduling.topology import pools
+from console.kube.snapshot import Fleet
+from console.metrics.alarm_rules import Alarm
+from console.scheduling.topology import Pool, pools
 from screens import wording
 from screens.cli.alarm_words import alarm_line
+from screens.cli.arguments import Options
 from screens.cli.connect import open_session
 from screens.cli.lists import glances, unread
 from screens.cli.output import print_line, warn
 from screens.cli.wait import warn_of_settings
-from screens.columns.jobs import JOBS, last_cell, progress_cell, reasons, start_words
+from screens.columns.jobs import JOBS, JobLine, last_cell, progress_cell, reasons, start_words
 from screens.columns.live import freshness_runs, live_line
 from screens.columns.nodes import POOLS, node_state, pool_state
 from screens.columns.queues import QUEUES, QueueLine, queue_line, queue_state
+from screens.wording import Cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from console.kube.snapshot import Fleet
-    from console.metrics.alarm_rules import Alarm
-    from console.scheduling.topology import Pool
     from console.session import Session
-    from screens.cli.arguments import Options
-    from screens.columns.jobs import JobLine
-    from screens.wording import Cell
 
 KINDS = tuple(dict.fromkeys(kind for each in (JOBS, QUEUES, POOLS) for kind in (each.kind, *each.uses)))
 EVERY = 1.0  # seconds between two looks for changes

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from console.errors import BadInput, ConsoleError
-from console.preflight.check import Result, nothing_allowed, tally
+from console.launch.recipes import LaunchPlan
+from console.preflight.check import Check, Result, nothing_allowed, tally
+from console.session import Session
 from screens.cli.arguments import Command, Commands, confirmed, flag, json_flag, option, word
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
 from screens.cli.launch import PlanOptions, make_plan, with_queue
 from screens.cli.output import print_hint, print_json, print_line, print_result, warn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from console.launch.recipes import LaunchPlan
-    from console.preflight.check import Check
-    from console.session import Session
 
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """What the checks see of the cluster by its watch."""

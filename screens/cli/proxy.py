@@ -9,14 +9,11 @@ import asyncio
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from console.errors import BadInput, ConsoleError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HELP = """usage: a4 proxy [-n N] [--context C] [--kubeconfig FILE] [--port PORT] [--wait SECONDS] JOB POD
 

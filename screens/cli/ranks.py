@@ -5,20 +5,16 @@ One job by its name, and what it is made of: shared by the commands on jobs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.attach.exec_many import parse_ranks
 from console.errors import NotFound, NotThere
 from console.kube.find_job import find_job
-from console.kube.objects.pod import AFTER_THE_END
+from console.kube.objects.pod import AFTER_THE_END, Pod
 from console.kube.rank_address import RankAddress
+from console.kube.snapshot import Fleet
 from console.scheduling.ranks import Rank, ranks
 from screens.cli.output import warn
-
-if TYPE_CHECKING:
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
-
 
 KINDS = ("jobsets", "jobs", "pods")
 

@@ -12,34 +12,27 @@ import os
 import select
 import stat
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from math import isfinite
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
 from console.errors import BadInput
-from console.logs.failure_kinds import group_sentences
+from console.logs.failure_kinds import LogFailure, group_sentences
+from console.logs.pyspy import ProcessStacks
 from console.metrics.export import nccl_json, step_json
-from console.metrics.log_results import LogReading
-from console.metrics.nccl.results import NcclTest, PackedRows
+from console.metrics.log_results import EvalScore, LogReading
+from console.metrics.nccl.results import NcclTest, PackedRows, Row
+from console.metrics.training.reader import RunReader
 from console.metrics.training.steps import PackedSteps, Step
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options, flag, json_flag, word
 from screens.cli.output import print_error, print_line, warn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from console.logs.failure_kinds import LogFailure
-    from console.logs.pyspy import ProcessStacks
-    from console.metrics.log_results import EvalScore
-    from console.metrics.nccl.results import Row
-    from console.metrics.training.reader import RunReader
-
 
 _AT_ONCE = 2000
 """Steps or rows that are made into text at once."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from console.launch.releases import ObjectFate
+from console.launch.releases import ObjectFate, ReleaseChange
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, positive, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_listing, print_result
 from screens.columns.runs import REVISIONS
-
-if TYPE_CHECKING:
-    from console.launch.releases import ReleaseChange
 
 
 async def releases(options: ReleasesOptions) -> int:

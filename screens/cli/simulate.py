@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from console.errors import BadInput
 from console.scheduling.scenario import read_scenario
+from console.scheduling.simulation import SimulationResult
 from console.scheduling.simulation import simulate as run_scenario
 from screens.cli.arguments import Command, Commands, Options, json_flag, option, word
 from screens.cli.output import print_json, print_line, print_table
 from screens.wording import age, duration
-
-if TYPE_CHECKING:
-    from console.scheduling.simulation import SimulationResult
 
 LARGEST = 1 << 20  # bytes of a scenario
 _BARS = " ▁▂▃▄▅▆▇█"

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from console.attach.ssh.editors import EDITORS, StepState
+from console.attach.ssh.editors import EDITORS, SshHost, Step, StepState
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
 from screens.cli.arguments import (
@@ -31,7 +31,6 @@ from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
-    from console.attach.ssh.editors import SshHost, Step
     from console.session import Session
 
 BEGINS = 6  # seconds until an SSH server has said who it is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
@@ -16,8 +17,6 @@ from screens.cli.output import print_error, print_json, print_line, print_listin
 from screens.columns.runs import LEFTOVERS, launched_by_others, stop_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from console.launch.stop import Leftover, StopPlan
     from console.session import Session
 

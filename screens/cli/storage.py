@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
 from console.attach.files.entries import parse_remote_path
 from console.errors import BadInput, NotThere
-from console.google.storage import gcs_place
+from console.google.storage import FilestoreInstance, LustreInstance, gcs_place
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
 from screens.cli.connect import google_of, open_session
@@ -20,11 +20,6 @@ from screens.cli.images import project_of, projects_option
 from screens.cli.output import print_json, print_line, print_listing, print_result, warn
 from screens.cli.ranks import KINDS
 from screens.columns.google import PLACES, of_bucket, of_filestore, of_lustre
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from console.google.storage import FilestoreInstance, LustreInstance
 
 
 async def buckets(options: BucketsOptions) -> int:

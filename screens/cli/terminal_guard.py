@@ -6,13 +6,11 @@ A pipe or a file gets every text as it is. Bytes (`exec`, `shell`, `logs --raw`)
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
 from screens.wording import for_terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class GuardedStream:

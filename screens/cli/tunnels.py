@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import BadInput
@@ -17,9 +19,6 @@ from screens.cli.output import print_listing, print_result, warn
 from screens.columns.tunnels import PROFILES, TUNNELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from console.attach.tunnel.background import TunnelRequest
     from console.attach.tunnel.published import Tunnel
 

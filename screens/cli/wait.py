@@ -9,6 +9,7 @@ import asyncio
 import operator
 import re
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ import msgspec
 from console.config import Thresholds, config_in_force, with_thresholds
 from console.errors import BadInput
 from console.kube.find_job import find_job, require_jobs
-from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import full_text
+from console.kube.objects.jobset import JobSet, JobState
+from console.metrics.alarm_rules import Alarm, Coverage, full_text
 from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, alarm_json, alarm_line
@@ -42,10 +43,6 @@ from screens.columns.jobs import ALARMS
 from screens.wording import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from console.kube.objects.jobset import JobSet
-    from console.metrics.alarm_rules import Alarm, Coverage
     from console.metrics.job_measures import JobMeasures
     from console.metrics.job_monitor import JobMonitor
     from console.session import Session

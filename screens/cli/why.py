@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,11 @@ from msgspec.structs import asdict
 
 from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_jobs
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobSet, JobState
 from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import Alarm, AlarmReport, next_step
-from console.metrics.health import health_kind, job_health
-from console.scheduling.why_answer import WAIT_KINDS, Category
+from console.metrics.health import Health, health_kind, job_health
+from console.scheduling.why_answer import WAIT_KINDS, Category, Why
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import alarm_json, health_code
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
@@ -23,11 +24,6 @@ from screens.cli.connect import open_session
 from screens.cli.output import print_hint, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from console.kube.objects.jobset import JobSet
-    from console.metrics.health import Health
-    from console.scheduling.why_answer import Why
     from console.session import Session
 
 

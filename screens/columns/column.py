@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from screens.wording import Span, age, plain_text
+from screens.wording import Cell, Span, age, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from console.kube.snapshot import Fleet
-    from screens.wording import Cell
 
 RowT = TypeVar("RowT")
 PAGE: Literal["page"] = "page"

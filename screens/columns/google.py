@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.errors import ApiDisabled
+from console.errors import ApiDisabled, ConsoleError
 from screens import wording
 from screens.columns.column import COMMAND, PAGE, Column, since
 from screens.wording import BAD, IDLE, OK, WAITS, Cell, Span, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from console.errors import ConsoleError
     from console.google.builds import Build, Image
     from console.google.clusters import GkeCluster, GkeOperation
     from console.google.node_pools import PoolStatus

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.kube.find_job import with_namespace_option
-from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import GLYPH, AlarmKind
-from console.metrics.health import NO_STEPS, Level, job_health
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet
+from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind
+from console.metrics.health import NO_STEPS, Health, Level, job_health
 from console.metrics.nccl.reference import NcclResult
 from console.scheduling.ranks import Rank, first_failure, ranks
-from console.scheduling.why_answer import WAIT_KINDS
+from console.scheduling.why_answer import WAIT_KINDS, Why
 from console.scheduling.why_job import why_jobset
 from console.settings import YOU
 from screens import wording
 from screens.columns.column import CREATED, PAGE, Column, Layout, fact, since
-from screens.wording import Span, runs_of
+from screens.wording import Cell, Span, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from console.hang.slow_ranks import SlowReport
     from console.kube.objects.event import Event
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
-    from console.metrics.alarm_rules import Alarm
-    from console.metrics.health import Health
     from console.metrics.job_progress import JobProgress
     from console.scheduling.expected_starts import ExpectedStart
-    from console.scheduling.why_answer import Why
     from screens.widgets.table.listing import RowKey
-    from screens.wording import Cell
 
 
 @dataclass(frozen=True)

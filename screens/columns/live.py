@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.kube.snapshot import WatchState
+from console.kube.objects.jobset import JobSet
+from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.jobs import JobLine
 from screens.wording import Span, duration, freshness, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet, WatchStatus
     from console.session import Session
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from console.scheduling.topology import GpuState, host
+from console.kube.objects.node import Node
+from console.kube.snapshot import Fleet
+from console.scheduling.topology import GpuState, Host, Pool, host
 from screens.columns.column import COMMAND, CREATED, PAGE, Column, Layout, fact, since
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span, count, duration, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from console.kube.objects.node import Node
-    from console.kube.snapshot import Fleet
     from console.metrics.nccl.history import NodeBandwidth
-    from console.scheduling.topology import Host, Pool
 
 FALLEN = 0.1  # a bandwidth that fell by more than this share is bad
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from screens.columns.column import COMMAND, CREATED, Column, Layout, fact, since
 from screens.wording import Cell, Span, pod_glyph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from console.kube.objects.pod import Pod
     from console.kube.snapshot import Fleet
 

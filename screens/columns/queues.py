@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,27 +11,21 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from console.kube.objects.meta import GPU
-from console.kube.objects.workload import WorkloadState
-from console.metrics.health import Level
+from console.kube.objects.queue import ClusterQueue, LocalQueue
+from console.kube.objects.workload import Workload, WorkloadState
+from console.kube.snapshot import Fleet
+from console.metrics.health import Health, Level
 from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order
-from console.scheduling.quota_accounts import account, queue_account
+from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder, account, queue_account
 from console.scheduling.why import why
+from console.scheduling.why_answer import Why
 from screens import wording
 from screens.columns.column import COMMAND, Column, Layout, as_json, fact
 from screens.columns.jobs import health_runs
-from screens.wording import Span
+from screens.wording import Cell, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
-
-    from console.kube.objects.queue import ClusterQueue, LocalQueue
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
-    from console.metrics.health import Health
-    from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
-    from console.scheduling.why_answer import Why
-    from screens.wording import Cell
 
 
 OWN, BORROWED, FREE = "█", "▓", "░"

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from console.launch.run_record import STALLED, Outcome
+from console.launch.run_record import STALLED, Outcome, RunRecord
 from console.metrics.alarm_rules import GLYPH
 from console.metrics.training.steps import nan_since
 from console.settings import YOU
 from screens import wording
 from screens.columns.column import COMMAND, Column, since
 from screens.columns.jobs import health_runs
-from screens.wording import Span, alarm_words, loss_words
+from screens.wording import Cell, Span, alarm_words, loss_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from console.launch.recipes import Release
-    from console.launch.run_record import RunRecord
     from console.launch.stop import Leftover, StopPlan
     from screens.widgets.pane import Fact
-    from screens.wording import Cell
 
 _ALARM = Span(GLYPH, "bad")
 _GLYPHS = {

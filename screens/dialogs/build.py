@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
 from console.errors import BadInput
-from console.google.builds import MACHINES, BuildPlan
+from console.google.builds import MACHINES, Build, BuildContext, BuildPlan
+from screens.base import LiveScreen
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt, Question
 from screens.widgets.form.model import LaunchRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from textual.app import ComposeResult
-
-    from console.google.builds import Build, BuildContext
-    from screens.base import LiveScreen
-
     Judge = Callable[[BuildPlan], tuple[tuple[str, str], ...]]
 
 MACHINE, TIME = "machine", "time-out"

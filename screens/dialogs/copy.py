@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
+from console.attach.files.entries import CopyProgress, CopyReport
 from console.errors import ConsoleError
+from console.scheduling.ranks import Rank
+from screens.base import LiveScreen
+from screens.columns.jobs import JobLine
 from screens.dialogs.question import WorkDialog
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span, bar, count, duration, percent, size
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from textual.app import ComposeResult
-
-    from console.attach.files.entries import CopyProgress, CopyReport
-    from console.scheduling.ranks import Rank
-    from screens.base import LiveScreen
-    from screens.columns.jobs import JobLine
-
     Listener = Callable[[CopyProgress], None]
     Perform = Callable[[str, str, Listener], Awaitable[CopyReport]]
 

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
-from textual import getters, on
+from textual import events, getters, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from console.attach.ssh.editors import Editor
+from console.attach.ssh.editors import Editor, SshHost, SshPlan
+from console.scheduling.ranks import Rank
+from screens.base import LiveScreen
 from screens.columns.column import Column
+from screens.columns.jobs import JobLine
 from screens.dialogs.question import Confirm, Question
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import IDLE, OK, Span
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual import events
-    from textual.app import ComposeResult
-
-    from console.attach.ssh.editors import SshHost, SshPlan
-    from console.scheduling.ranks import Rank
-    from screens.base import LiveScreen
-    from screens.columns.jobs import JobLine
 
 
 class EditorTable(ResourceTable[Editor]):

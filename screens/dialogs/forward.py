@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from textual import on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, Static
 
 from console.attach.tunnel.published import USUAL_PORTS
 from console.errors import BadInput
+from console.kube.objects.pod import Pod
 from console.kube.rank_address import PortPair, RankAddress
-from console.scheduling.ranks import ranks
+from console.scheduling.ranks import Rank, ranks
+from screens.base import LiveScreen
+from screens.columns.jobs import JobLine
 from screens.dialogs.question import Question
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.app import ComposeResult
-
-    from console.kube.objects.pod import Pod
-    from console.scheduling.ranks import Rank
-    from screens.base import LiveScreen
-    from screens.columns.jobs import JobLine
-
 
 Answer = tuple[tuple[str, ...], bool]
 USUAL = "   ".join(f"{port} {name}" for port, name in USUAL_PORTS.items())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
@@ -13,33 +15,25 @@ from textual.widgets import Static, TextArea
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
 from console.kube.nested_values import overlay_values
+from console.kube.objects.jobset import JobSet
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
-from console.launch.recipes import joined
-from console.launch.run_record import flatten_values
-from console.preflight.check import tally, unseen
+from console.launch.recipes import LaunchPlan, Manifest, joined
+from console.launch.run_record import RunRecord, flatten_values
+from console.preflight.check import Check, tally, unseen
+from console.session import Session
 from screens import wording
+from screens.base import LiveScreen
 from screens.columns.jobs import tab_of
 from screens.columns.runs import spoken
 from screens.dialogs.question import Choice, Confirm, Pick, Question
 from screens.widgets.form.launch_words import alternative_words, fit_words, paste_words, plan_words
-from screens.widgets.form.model import NAME, LaunchRequest
+from screens.widgets.form.model import NAME, LaunchDraft, LaunchRequest
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import YamlText
 from screens.wording import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from textual.app import ComposeResult
-
-    from console.kube.objects.jobset import JobSet
-    from console.launch.recipes import LaunchPlan, Manifest
-    from console.launch.run_record import RunRecord
-    from console.preflight.check import Check
-    from console.session import Session
-    from screens.base import LiveScreen
     from screens.pages.launch import LaunchScreen
-    from screens.widgets.form.model import LaunchDraft
 
 
 class LaunchLook(Question[bool]):

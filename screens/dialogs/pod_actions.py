@@ -6,25 +6,21 @@ import sys
 from abc import abstractmethod
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import work
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError, Unreachable
-from console.kube.objects.pod import AFTER_THE_END
-from console.scheduling.ranks import PodFate, pod_fate, ranks, successor
+from console.kube.objects.pod import AFTER_THE_END, Pod
+from console.scheduling.ranks import PodFate, Rank, pod_fate, ranks, successor
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, rank_waits
 from screens.dialogs.copy import copy_files
 from screens.dialogs.forward import forward_pod
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.wording import count
-
-if TYPE_CHECKING:
-    from console.kube.objects.pod import Pod
-    from console.scheduling.ranks import Rank
 
 AFTER_THE_END_BY_KEY = f"{AFTER_THE_END} Here the keys are l and u."
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import work
 from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError
+from console.google.clusters import GkeOperation
+from console.google.node_pools import PoolsSnapshot, PoolStatus
+from console.kube.objects.node import Node
+from console.session import Session
 from screens.base import LiveScreen
 from screens.dialogs.question import Confirm, Prompt
 from screens.wording import count
-
-if TYPE_CHECKING:
-    from console.google.clusters import GkeOperation
-    from console.google.node_pools import PoolsSnapshot, PoolStatus
-    from console.kube.objects.node import Node
-    from console.session import Session
 
 
 class NodeActions(LiveScreen):

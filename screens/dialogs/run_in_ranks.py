@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -14,7 +16,10 @@ from textual.widgets import Input, Static
 from console.attach.exec_many import OutputGroup, QuickTest, RankOutput, group_outputs, parse_ranks, worst_exit_code
 from console.errors import ConsoleError
 from console.metrics.nccl.history import MeasuredTest
-from console.scheduling.ranks import format_ranges, ranks
+from console.metrics.nccl.results import NcclTest
+from console.scheduling.ranks import Rank, format_ranges, ranks
+from screens.base import LiveScreen
+from screens.columns.jobs import JobLine
 from screens.dialogs.question import WorkDialog
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.sentence_line import SentenceLine
@@ -22,15 +27,6 @@ from screens.widgets.yaml import RULE, OutputText
 from screens.wording import count, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from textual.app import ComposeResult
-
-    from console.metrics.nccl.results import NcclTest
-    from console.scheduling.ranks import Rank
-    from screens.base import LiveScreen
-    from screens.columns.jobs import JobLine
-
     Perform = Callable[[Sequence[int], Sequence[str], Callable[[RankOutput], None]], Awaitable[object]]
     RunTest = Callable[[Callable[[MeasuredTest], None], Callable[[str], None]], Awaitable[None]]
 

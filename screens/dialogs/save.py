@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from console.errors import BadInput
+from console.logs.text import Text
+from screens.base import LiveScreen
 from screens.dialogs.question import Prompt
 from screens.wording import count, whole_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from console.logs.text import Text
-    from screens.base import LiveScreen
-
 
 PAGE = 5000
 

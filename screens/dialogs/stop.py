@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from console.errors import Conflict, ConsoleError, ReleaseFailed
+from console.kube.objects.jobset import JobSet
+from console.launch.stop import StopPlan
+from screens.base import LiveScreen
 from screens.columns.runs import launched_by_others, stop_lines
 from screens.dialogs.question import Confirm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from console.kube.objects.jobset import JobSet
-    from console.launch.stop import StopPlan
-    from screens.base import LiveScreen
-
     Key = tuple[str, str]
 
 MOST = 4  # jobs of which all is said; of more, what goes with each, in a line

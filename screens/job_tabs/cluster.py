@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual import getters, work
+from textual.app import ComposeResult
+from textual.widget import Widget
 
-from screens.columns.jobs import events_of
+from console.kube.snapshot import Fleet
+from screens.columns.jobs import JobLine, events_of
 from screens.job_tabs.tab import JobTab
 from screens.widgets.table.events import EventTable
 from screens.widgets.yaml import YamlText
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from console.kube.snapshot import Fleet
-    from screens.columns.jobs import JobLine
 
 
 class EventsTab(JobTab):

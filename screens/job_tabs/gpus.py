@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
-from console.metrics.gpu_metrics import DCGM, METRICS, SMI, STALE, GpuBoard, OutlierOrder, sum_rates
+from console.kube.snapshot import Fleet
+from console.metrics.gpu_metrics import (
+    DCGM,
+    METRICS,
+    SMI,
+    STALE,
+    Gpu,
+    GpuBoard,
+    GpuMetric,
+    OutlierOrder,
+    RankGpus,
+    Source,
+    sum_rates,
+)
 from console.metrics.job_monitor import faults
 from screens.columns.column import Column
+from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from console.kube.snapshot import Fleet
-    from console.metrics.gpu_metrics import Gpu, GpuMetric, RankGpus, Source
-    from screens.columns.jobs import JobLine
-    from screens.widgets.table.listing import RowKey
-    from screens.wording import Cell
-
+from screens.wording import Cell, Span
 
 BARS = "▁▂▃▄▅▆▇█"
 USUAL = 8  # columns of GPUs at least: an A4 machine has eight

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
 from console.errors import ConsoleError
-from console.hang.report import STACKS, member_lines, pod_lines
+from console.hang.report import STACKS, HangGroup, HangReport, TracedProcess, member_lines, pod_lines
 from console.hang.xray import seconds_to_ask
+from console.kube.snapshot import Fleet
 from console.scheduling.ranks import format_processes, format_ranges
 from screens import wording
 from screens.columns.column import Column
+from screens.columns.jobs import JobLine
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import EXTRA, Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from console.hang.report import HangGroup, HangReport, TracedProcess
-    from console.kube.snapshot import Fleet
-    from screens.columns.jobs import JobLine
-    from screens.widgets.table.listing import RowKey
 
 FLAME = 10.0  # seconds of a flame graph
 

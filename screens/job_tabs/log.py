@@ -5,31 +5,26 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
+from console.kube.snapshot import Fleet
 from console.logs.consensus import Consensus
+from console.logs.job_log import JobLog
 from console.logs.line import FIRST_ERROR
+from console.logs.segment import LogSegment
 from console.logs.text import AgreedText
-from console.metrics.log_search import first_matches, location_of
+from console.metrics.alarm_rules import Alarm
+from console.metrics.log_search import LogLocation, PodLine, first_matches, location_of
 from console.scheduling.ranks import first_failure, format_pods
-from screens.columns.jobs import rank_waits
+from screens.columns.jobs import JobLine, rank_waits
 from screens.dialogs.save import save_log
 from screens.job_tabs.tab import JobTab
 from screens.widgets.log.view import WAITING, LogView
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from console.kube.snapshot import Fleet
-    from console.logs.job_log import JobLog
-    from console.logs.segment import LogSegment
-    from console.metrics.alarm_rules import Alarm
-    from console.metrics.log_search import LogLocation, PodLine
-    from screens.columns.jobs import JobLine
 
 BUDGET, LEAST = 2_000_000, 2_000
 """Lines that are fetched of all pods together, and at least of each, when a log is first opened: of a job with many

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
 from console.errors import ConsoleError
+from console.kube.snapshot import Fleet
 from console.metrics.export import export_tests
 from console.metrics.nccl.reference import is_comparable
-from screens.columns.jobs import nccl_waits, rank_waits
+from screens.columns.jobs import JobLine, nccl_waits, rank_waits
 from screens.dialogs.question import Choice, Pick
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.wording import clock
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from console.kube.snapshot import Fleet
-    from screens.columns.jobs import JobLine
 
 
 class NcclTab(JobTab):

@@ -6,42 +6,35 @@ import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.segment import Segment
-from textual import getters, on, work
+from textual import events, getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Static
 
-from console.scheduling.failure import rank_failures
+from console.kube.snapshot import Fleet
+from console.metrics.job_measures import RankProgress
+from console.scheduling.failure import FailureCard, rank_failures
 from console.scheduling.ranks import Rank
 from screens import wording
 from screens.columns.column import Column, since
-from screens.columns.jobs import events_of
+from screens.columns.jobs import JobLine, events_of
 from screens.job_tabs.tab import JobTab
 from screens.widgets.line import Inked, wrap
 from screens.widgets.log.lines import printable
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.events import EventTable
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual import events
-    from textual.app import ComposeResult
-    from textual.geometry import Size
-    from textual.widget import Widget
-
-    from console.kube.snapshot import Fleet
-    from console.metrics.job_measures import RankProgress
-    from console.scheduling.failure import FailureCard
-    from screens.columns.jobs import JobLine
-    from screens.widgets.table.listing import RowKey
-    from screens.wording import Cell
+from screens.wording import Cell, Span
 
 
 def rank_glyph(rank: Rank) -> Span:

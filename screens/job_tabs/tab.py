@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import on
 from textual.containers import Vertical
 from textual.message import Message
 from textual.reactive import reactive
+from textual.widget import Widget
 
+from console.kube.snapshot import Fleet
+from screens.base import LiveScreen
+from screens.columns.jobs import JobLine
 from screens.widgets.base import Abstract
 from screens.widgets.table.table import ResourceTable
-
-if TYPE_CHECKING:
-    from textual.widget import Widget
-
-    from console.kube.snapshot import Fleet
-    from screens.base import LiveScreen
-    from screens.columns.jobs import JobLine
 
 
 class JobTab(Vertical, metaclass=Abstract):

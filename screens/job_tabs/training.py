@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
+from console.kube.snapshot import Fleet
 from console.metrics.export import export_tracks
 from console.metrics.health import NO_STEPS
+from console.metrics.job_measures import JobMeasures
 from screens import wording
-from screens.columns.jobs import training_waits
+from screens.columns.jobs import JobLine, training_waits
 from screens.dialogs.save import save_export
 from screens.job_tabs.tab import JobTab
 from screens.widgets.charts.training_panel import TrainingPanel
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from console.kube.snapshot import Fleet
-    from console.metrics.job_measures import JobMeasures
-    from screens.columns.jobs import JobLine
 
 
 class TrainingTab(JobTab):

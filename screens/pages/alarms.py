@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on
+from textual.app import ComposeResult
 
+from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH, Alarm, full_text
 from screens.base import LiveScreen
 from screens.columns.jobs import ALARMS
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
-    from screens.widgets.table.listing import RowKey
-
 
 TABS = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "restart": "pods"}  # by kind of alarm
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.attach.files.entries import CopyProgress
 from console.errors import Conflict, ConsoleError
-from console.google.storage import GcsPlace, gcs_place
+from console.google.storage import GcsPlace, StoredObject, gcs_place
 from screens import wording
 from screens.base import error_notice, error_runs
 from screens.columns.column import Column, since
@@ -20,12 +22,6 @@ from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.attach.files.entries import CopyProgress
-    from console.google.storage import StoredObject
 
 
 def name_cell(stored: StoredObject) -> Cell:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import aclosing
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
+from console.google.builds import Build, BuildLine
+from console.kube.snapshot import Fleet
 from screens import wording
 from screens.base import error_runs
 from screens.columns.google import BUILD_GLYPHS
@@ -20,12 +23,6 @@ from screens.google_base import InGoogleScreen
 from screens.widgets.log.view import WAITING, LogView
 from screens.widgets.sentence_line import SummaryLine
 from screens.wording import WAITS, Span, sentence
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.google.builds import Build, BuildLine
-    from console.kube.snapshot import Fleet
 
 AGAIN = 3.0  # seconds between two looks at how far it is
 

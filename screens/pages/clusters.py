@@ -5,29 +5,26 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import ApiDisabled, ConsoleError
+from console.google.account import Cloud
+from console.google.clusters import Clusters, GkeCluster
+from console.google.services import Google
+from console.kube.snapshot import Fleet
 from screens.base import error_notice, error_runs
 from screens.columns.google import CLUSTERS, ClusterRow
 from screens.dialogs.question import Prompt
 from screens.google_base import AskingScreen, enable_service
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, count, sentence
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.google.account import Cloud
-    from console.google.clusters import Clusters, GkeCluster
-    from console.google.services import Google
-    from console.kube.snapshot import Fleet
-    from screens.widgets.table.listing import RowKey
 
 
 class ClusterTable(ResourceTable[ClusterRow]):

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.attach.container_facts import ContainerFact, FactState, pending_facts
+from console.kube.snapshot import Fleet
+from console.scheduling.ranks import Rank
 from screens.base import LiveScreen
+from screens.columns.jobs import JobLine
 from screens.dialogs.question import Prompt
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import RULE, OutputText
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
-    from console.scheduling.ranks import Rank
-    from screens.columns.jobs import JobLine
 
 GLYPHS = {FactState.ASKED: "◐", FactState.KNOWN: "●", FactState.ABSENT: "○", FactState.FAILED: "✗"}
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.attach.ssh.editors import STEPS, Step, StepState
+from console.kube.snapshot import Fleet
 from screens.base import LiveScreen
 from screens.columns.column import Column
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
 
 GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
 INKS = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "faint"}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from textual import getters, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.errors import ConsoleError
 from console.google.node_pools import with_google
-from console.kube.snapshot import WatchState
+from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.ranks import ranks
-from console.scheduling.topology import Floor, Pool, format_gpu_sum, pools
+from console.scheduling.topology import Floor, Holder, Host, Pool, format_gpu_sum, pools
 from screens.columns.nodes import POOLS, busbw_words, node_state
 from screens.dialogs.pool_actions import PoolsScreen
 from screens.widgets.floor_map import PARTLY, FloorMap, Zoom
@@ -20,15 +23,6 @@ from screens.widgets.line import CutLines, as_last_known
 from screens.widgets.table.row_painter import Notice, cell_width
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, count
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.app import ComposeResult
-
-    from console.errors import ConsoleError
-    from console.kube.snapshot import Fleet
-    from console.scheduling.topology import Holder, Host
 
 
 class PoolTable(ResourceTable[Pool]):

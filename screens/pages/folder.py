@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.attach.files.copies import ContainerCopies
 from console.attach.files.entries import EntryKind, FileEntry
 from console.errors import ConsoleError
 from screens import wording
@@ -18,11 +20,6 @@ from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Cell, Span, bar, sentence
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.attach.files.copies import ContainerCopies
 
 FULL = 0.9  # share of a disk from which it is told as nearly full
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rich.table import Column, Table
 from rich.text import Text
-from textual.app import App
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.dom import DOMNode
+from textual.screen import Screen
 from textual.widgets import Input, Static, TextArea
 
 from screens.dialogs.question import Question
 from screens.widgets.table.table import ResourceTable
 from screens.wording import begun_small
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.app import ComposeResult
-    from textual.dom import DOMNode
-    from textual.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError
+from console.google.builds import Build, Image
 from screens import wording
 from screens.base import error_notice, error_runs
 from screens.columns.google import BUILDS, IMAGES
@@ -19,11 +21,6 @@ from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, sentence
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.google.builds import Build, Image
 
 SOON, LATER = 3.0, 30.0  # seconds between two looks while a build is under way, and while none is
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from textual import getters, on, work
+from textual import events, getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher
 
-from console.kube.snapshot import WatchState
-from console.scheduling.ranks import first_failure
+from console.kube.snapshot import Fleet, WatchState
+from console.scheduling.ranks import Rank, first_failure
 from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
-from screens.columns.jobs import first_tab, head, told
+from screens.columns.jobs import JobLine, first_tab, head, told
 from screens.dialogs.launch import launch_like_job, open_release
-from screens.dialogs.pod_actions import RANK_ACTIONS
+from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction
 from screens.dialogs.stop import stop_jobs
 from screens.job_tabs.cluster import EventsTab, YamlTab
 from screens.job_tabs.gpus import GpusTab
@@ -28,16 +29,6 @@ from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.sentence_line import SentenceLine
-
-if TYPE_CHECKING:
-    from textual import events
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
-    from console.scheduling.ranks import Rank
-    from screens.columns.jobs import JobLine
-    from screens.dialogs.pod_actions import RankAction
-
 
 TABS: tuple[type[JobTab], ...] = (RanksTab, LogTab, NcclTab, TrainingTab, GpusTab, HangTab, EventsTab, YamlTab)
 BY_NAME = {action.name: action for action in RANK_ACTIONS}

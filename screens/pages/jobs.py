@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from msgspec.structs import replace
-from textual import getters, on, work
+from textual import events, getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import Unreachable
+from console.kube.snapshot import Fleet
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import ONLY_MINE
@@ -20,18 +22,12 @@ from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
 from screens.dialogs.stop import stop_jobs
 from screens.paned import PanedScreen
 from screens.widgets.job_pane import job_lines
+from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, show_whole
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, runs_of
-
-if TYPE_CHECKING:
-    from textual import events
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
-    from screens.widgets.pane import Lines
-    from screens.widgets.table.listing import RowKey
 
 TABS = (
     ("b", "nccl", "NCCL"),

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
-from textual import getters, on, work
+from textual import events, getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.timer import Timer
 
-from console.scheduling.launch_forecast import choose_queue
+from console.kube.snapshot import Fleet
+from console.launch.choices import FieldChoices
+from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
+from console.scheduling.launch_forecast import LaunchDemand, choose_queue
 from screens.base import LiveScreen
 from screens.dialogs.launch import (
     GoogleOffers,
@@ -35,21 +41,9 @@ from screens.widgets.form.launch_words import (
 )
 from screens.widgets.form.model import NAME, LaunchDraft
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.table import ResourceTable
 from screens.wording import count
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from textual import events
-    from textual.app import ComposeResult
-    from textual.timer import Timer
-
-    from console.kube.snapshot import Fleet
-    from console.launch.choices import FieldChoices
-    from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
-    from console.scheduling.launch_forecast import LaunchDemand
-    from screens.widgets.table.listing import RowKey
 
 SETTLE = 0.25  # seconds without a key after which the views of a launch are made anew
 RELIST = 30.0  # seconds after which claims, Secrets and such are listed again while a form is open

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
+from console.launch.stop import Leftover
 from screens import wording
 from screens.base import LiveScreen
 from screens.columns.runs import LEFTOVERS
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.launch.stop import Leftover
-    from screens.widgets.table.listing import RowKey
 
 
 class LeftoverTable(ResourceTable["Leftover"]):

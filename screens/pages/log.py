@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from console.errors import ConsoleError
+from console.kube.snapshot import Fleet
 from console.logs.container_log import ResumeCursor
 from console.logs.text import FileText
 from screens.base import LiveScreen
@@ -20,12 +22,6 @@ from screens.dialogs.save import save_log, write_lines
 from screens.key_order import KeyOrderedApp
 from screens.widgets.log.view import WAITING, LogView
 from screens.wording import count, sentence, size
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
-
 
 TAIL = 10_000  # lines read at first
 

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.kube.objects.event import Event
+from console.kube.objects.node import Node, NodeFault
+from console.kube.snapshot import Fleet
+from console.metrics.nccl.history import NodeBandwidth
 from console.scheduling.topology import host
 from screens.columns.nodes import busbw_words, maintenance_words, node_state
-from screens.dialogs.pod_actions import PodActions
+from screens.dialogs.pod_actions import Key, PodActions
 from screens.dialogs.pool_actions import NodeActions
 from screens.pages.pods import PodTable
 from screens.widgets.pane import Fact, Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.wording import Span, clock, duration, moment, sentence
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.kube.objects.event import Event
-    from console.kube.objects.node import Node, NodeFault
-    from console.kube.snapshot import Fleet
-    from console.metrics.nccl.history import NodeBandwidth
-    from screens.dialogs.pod_actions import Key
 
 
 def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | None = None) -> tuple[Fact, ...]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from textual import getters, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.google.node_pools import PoolStatus, kind_words, operation_sentence
+from console.errors import ConsoleError
+from console.google.clusters import GkeOperation
+from console.google.node_pools import PoolStatus, ProvisioningRequest, kind_words, operation_sentence
+from console.kube.snapshot import Fleet
 from screens.base import error_notice, error_runs
 from screens.columns.google import NODE_POOLS
 from screens.dialogs.pool_actions import PoolSizes
@@ -18,17 +23,6 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, DONE, WAITS, Span, age, sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.app import ComposeResult
-
-    from console.errors import ConsoleError
-    from console.google.clusters import GkeOperation
-    from console.google.node_pools import ProvisioningRequest
-    from console.kube.snapshot import Fleet
-
 
 BAR = 16  # columns of a bar
 MOST = 6  # rows that are shown

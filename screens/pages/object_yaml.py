@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from screens.base import LiveScreen
 from screens.widgets.yaml import YamlText
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
 
 
 class ObjectYamlScreen(LiveScreen):

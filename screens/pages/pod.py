@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.kube.objects.pod import Container
+from console.kube.objects.pod import Container, Pod
+from console.kube.snapshot import Fleet
 from screens.columns.column import Column, since
 from screens.columns.pods import status_cell
-from screens.dialogs.pod_actions import PodActions
+from screens.dialogs.pod_actions import Key, PodActions
 from screens.widgets.pane import Fact, Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, DONE, OK, WAITS, Cell, Span, clock, duration, moment, sentence
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
-    from screens.dialogs.pod_actions import Key
 
 
 def container_cell(container: Container) -> Cell:

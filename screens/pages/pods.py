@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable
+from typing import ClassVar
 
 from textual import getters
+from textual.app import ComposeResult
 
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet
 from console.yielding import keys_soon
 from screens.columns.pods import PODS
-from screens.dialogs.pod_actions import PodActions
+from screens.dialogs.pod_actions import Key, PodActions
 from screens.pages.pod import container_cell, exit_cell, pod_facts
 from screens.paned import PanedScreen
-from screens.widgets.pane import event_lines, fact_lines
+from screens.widgets.pane import Lines, event_lines, fact_lines
 from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span, count, pod_glyph, runs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from textual.app import ComposeResult
-
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
-    from screens.dialogs.pod_actions import Key
-    from screens.widgets.pane import Lines
 
 AT_ONCE, AT_ONCE_AMONG_KEYS = 4_000, 2_000
 """New pods that one picture takes, and while keys are likely, which may have to wait for it."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError, NotFound
-from console.google.node_pools import kind_words, operation_sentence, operation_words
-from console.scheduling.topology import format_gpu_sum, host, pools
+from console.google.node_pools import PoolsSnapshot, PoolStatus, kind_words, operation_sentence, operation_words
+from console.kube.objects.node import Node
+from console.kube.snapshot import Fleet
+from console.scheduling.topology import Pool, format_gpu_sum, host, pools
 from screens.columns.google import POOL_GLYPHS
 from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.columns.pods import status_cell
@@ -19,20 +22,11 @@ from screens.dialogs.question import Choice, Pick, Prompt
 from screens.pages.node import events_of_node, node_facts
 from screens.pages.nodepools import ProgressRows, operation_row, request_row
 from screens.paned import PanedScreen
-from screens.widgets.pane import event_lines, fact_lines
+from screens.widgets.pane import Lines, event_lines, fact_lines
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, OK, WAITS, Span, count, runs_of, sentence
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.google.node_pools import PoolsSnapshot, PoolStatus
-    from console.kube.objects.node import Node
-    from console.kube.snapshot import Fleet
-    from console.scheduling.topology import Pool
-    from screens.widgets.pane import Lines
 
 
 class NodeTable(ResourceTable[NodeRow]):

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.preflight.check import WORST_FIRST, Result, tally
+from console.kube.snapshot import Fleet
+from console.launch.recipes import LaunchPlan
+from console.preflight.check import WORST_FIRST, Check, Result, tally
 from screens import wording
 from screens.base import LiveScreen
 from screens.columns.column import Column
 from screens.dialogs.question import Confirm
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
-    from console.launch.recipes import LaunchPlan
-    from console.preflight.check import Check
-    from screens.widgets.table.listing import RowKey
 
 SHOWN = {
     Result.OK: (OK, Span("ok")),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from msgspec import structs
-from textual import getters, on
+from textual import events, getters, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.kube.objects.queue import LocalQueue
-from console.kube.objects.workload import WorkloadState
+from console.kube.objects.workload import Workload, WorkloadState
+from console.kube.snapshot import Fleet
 from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import line_of
@@ -27,22 +30,12 @@ from screens.columns.queues import (
 )
 from screens.paned import PanedScreen
 from screens.widgets.job_pane import job_lines, waiting_lines
+from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs, show_whole
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from textual import events
-    from textual.app import ComposeResult
-
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
-    from screens.widgets.pane import Lines
-    from screens.widgets.table.listing import RowKey
-
 
 ROOMY = 130  # screen columns from which bars are long
 

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from console.errors import ConsoleError
-from console.launch.recipes import LaunchPlan
-from console.launch.releases import ObjectFate
+from console.kube.snapshot import Fleet
+from console.launch.recipes import LaunchPlan, Release, Remark
+from console.launch.releases import ObjectFate, ReleaseChange
 from screens import wording
 from screens.base import LiveScreen
 from screens.columns.runs import REVISIONS
 from screens.dialogs.question import Question
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
 from screens.wording import Span, sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
-    from console.launch.recipes import Release, Remark
-    from console.launch.releases import ReleaseChange
-    from screens.widgets.table.listing import RowKey
 
 
 class ChangeLook(Question[bool]):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from textual import getters, on, work
+from textual import events, getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.kube.objects.meta import short_name
-from console.launch.run_record import differences, find_run, last_success
+from console.kube.snapshot import Fleet
+from console.launch.run_record import Difference, RunRecord, differences, find_run, last_success
 from console.settings import YOU
 from screens import wording
 from screens.alarm_notices import with_jobs
@@ -24,18 +26,11 @@ from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView
 from screens.widgets.pane import Facts
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual import events
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
-    from console.launch.run_record import Difference, RunRecord
-    from screens.widgets.table.listing import RowKey
 
 
 def value_run(text: str | None) -> Span:

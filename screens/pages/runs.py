@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from textual import getters, on, work
+from textual import events, getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.launch.run_record import differences, last_success
+from console.kube.snapshot import Fleet
+from console.launch.run_record import RunRecord, differences, last_success
 from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.columns.runs import RUNS, run_facts, run_sentence
 from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Confirm
 from screens.paned import PanedScreen
-from screens.widgets.pane import fact_lines
+from screens.widgets.pane import Lines, fact_lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual import events
-    from textual.app import ComposeResult
-
-    from console.kube.snapshot import Fleet
-    from console.launch.run_record import RunRecord
-    from screens.widgets.pane import Lines
-    from screens.widgets.table.listing import RowKey
-
 
 ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that need a run
 

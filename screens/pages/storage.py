@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import BadInput, ConsoleError
@@ -14,14 +15,10 @@ from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, Place, of_
 from screens.google_base import AskingScreen, PlacedScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from screens.widgets.table.listing import RowKey
 
 
 class PlaceTable(ResourceTable[Place]):

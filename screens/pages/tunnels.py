@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import getters, on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.attach.tunnel.published import Profile
+from console.attach.tunnel.published import Profile, Tunnel
 from console.kube.rank_address import RankAddress
+from console.kube.snapshot import Fleet
 from screens import wording
 from screens.base import LiveScreen
 from screens.columns.tunnels import TUNNELS, open_now, ports_cell
 from screens.dialogs.forward import open_ports
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from console.attach.tunnel.published import Tunnel
-    from console.kube.snapshot import Fleet
-    from screens.widgets.table.listing import RowKey
 
 AGAIN = 1.0  # seconds between two looks: bytes run while one watches
 

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from console.kube.snapshot import WatchState
+from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.live import freshness_runs
 from screens.widgets.line import Inked, fit_runs
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from textual import events
-
-    from console.kube.snapshot import WatchStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABCMeta
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import get_character_cell_size
@@ -14,6 +15,7 @@ from rich.segment import Segment
 from rich.text import Text
 from textual.app import App
 from textual.filter import LineFilter
+from textual.geometry import Size
 from textual.message_pump import _MessagePumpMeta
 from textual.scroll_view import ScrollView
 
@@ -22,10 +24,7 @@ from screens.widgets.line import DARK, LIGHT
 from screens.wording import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual.color import Color
-    from textual.geometry import Size
     from textual.notifications import SeverityLevel
 
 

@@ -6,31 +6,25 @@ A mark is a GPU, a host or a subblock: the first of these with which the whole m
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from msgspec import Struct
 from rich.cells import cell_len
 from rich.segment import Segment
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.scheduling.topology import GpuState
+from console.scheduling.topology import Floor, GpuState, Host, HostGpu
 from screens.widgets.line import Inked, changed_columns, fit, fit_runs, joined, line
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from textual import events
-
-    from console.scheduling.topology import Floor, Host, HostGpu
-
 
 FREE = Span("·", "text")
 PARTLY = "▒"

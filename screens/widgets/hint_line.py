@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from textual.widgets import Static
 
 from console.folders import atomic_write, make_private, state_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Hint(NamedTuple):

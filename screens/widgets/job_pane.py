@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from rich.cells import cell_len
 
@@ -10,24 +10,27 @@ from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.logs.redact import redact
 from console.metrics.alarm_rules import GLYPH
+from console.metrics.job_measures import JobMeasures
+from console.metrics.nccl.history import MeasuredTest
 from console.metrics.training.series import METRICS
+from console.scheduling.why_answer import Why
 from screens import wording
-from screens.columns.jobs import attempt_cell, events_of, glance_words, place_words, reasons, start_words, state_cell
+from screens.columns.jobs import (
+    JobLine,
+    attempt_cell,
+    events_of,
+    glance_words,
+    place_words,
+    reasons,
+    start_words,
+    state_cell,
+)
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
 from screens.widgets.charts.training_plot import Chart, View, draw_chart
 from screens.widgets.line import wrap
-from screens.widgets.pane import event_lines
+from screens.widgets.pane import Lines, event_lines
 from screens.widgets.sentence_line import folded_runs
 from screens.wording import Span, runs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from console.metrics.job_measures import JobMeasures
-    from console.metrics.nccl.history import MeasuredTest
-    from console.scheduling.why_answer import Why
-    from screens.columns.jobs import JobLine
-    from screens.widgets.pane import Lines
 
 LOSS = METRICS[0]
 LAST_LEAST = 6

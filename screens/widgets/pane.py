@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 from rich.cells import cell_len
+from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from console.kube.objects.event import Event
 from screens import wording
 from screens.widgets.line import OfSnapshot, as_last_known, dimmed, fit_runs, line
 from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.row_painter import cell_width
 from screens.wording import Cell, Span, runs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from textual.geometry import Size
-
-    from console.kube.objects.event import Event
-
 
 Fact = tuple[str, Cell]
 GAP = 3

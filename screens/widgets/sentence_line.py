@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from textual.geometry import Size
 from textual.reactive import reactive
+from textual.screen import Screen
 from textual.strip import Strip
 
 from screens.widgets.line import OfSnapshot, as_last_known, joined, line
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.geometry import Size
-    from textual.screen import Screen
 
 
 def folded_runs(runs: Sequence[Span], width: int) -> list[list[Span]]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Collection
+from typing import ClassVar
 
 from rich.style import Style
+from rich.text import Text
+from textual.binding import BindingType
 from textual.widgets import TextArea
 
 from console.logs.text import MemoryText
@@ -14,13 +17,6 @@ from screens.widgets.form.editors import kept_bindings
 from screens.widgets.line import Inked
 from screens.widgets.log.lines import LIMIT, LogLines
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from rich.text import Text
-    from textual.binding import BindingType
-
 
 _LINE = re.compile(r"(?P<lead>\s*(?:- )*)(?P<key>[^\s#'\"{}\[\]][^:#]*?:(?=\s|$))?(?P<rest>.*)")
 _PLAIN_WORD = re.compile(r"\s*(?:-?\d[\d.]*|true|false|null)\s*")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import random  # noqa: TC003 - beside the constants below
+import random
 from typing import Any
 
 LONGEST = 200_000

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 DOTS_WIDE = 2
 DOTS_HIGH = 4

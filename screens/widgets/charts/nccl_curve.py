@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log2
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from textual.reactive import reactive
 
 from console.metrics.export import format_message_size
-from console.metrics.nccl.history import mean_speedup
+from console.metrics.nccl.history import MeasuredTest, UsualBandwidth, mean_speedup
 from console.metrics.nccl.reference import (
     PASS_LINE,
     NcclResult,
@@ -20,18 +21,11 @@ from console.metrics.nccl.reference import (
     judge_row,
     judge_test,
 )
+from console.metrics.nccl.results import Half, NcclTest, Row
 from screens import wording
 from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, round_ticks
 from screens.widgets.charts.panel import Plot
-from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from console.metrics.nccl.history import MeasuredTest, UsualBandwidth
-    from console.metrics.nccl.results import Half, NcclTest, Row
-    from screens.wording import Cell
-
+from screens.wording import Cell, Span
 
 OUT, IN, BOTH = "●", "○", "◉"
 OUT_INK, IN_INK = "accent", "waits"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
-from textual import on
+from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.getters import query_one
@@ -14,6 +16,7 @@ from console.kube.snapshot import WatchState, WatchStatus
 from console.metrics.export import BAND
 from console.metrics.nccl.history import MeasuredTest, comparable, usual_bandwidth
 from console.metrics.nccl.reference import PASS_LINE, is_comparable, reference_curve
+from console.metrics.nccl.results import NcclTest
 from screens import wording
 from screens.columns.column import Column
 from screens.widgets.charts.nccl_curve import (
@@ -32,18 +35,10 @@ from screens.widgets.charts.nccl_curve import (
 )
 from screens.widgets.charts.panel import MeasuresPanel
 from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual import events
-    from textual.app import ComposeResult
-
-    from console.metrics.nccl.results import NcclTest
-    from screens.widgets.table.listing import RowKey
 
 _READ = WatchStatus("tests", WatchState.LIVE)  # the table's rows come from a log, not from a watch
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from textual.containers import Container
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from console.logs.line import UnparsedLines
 from screens import wording
 from screens.widgets.base import Abstract
+from screens.widgets.charts.canvas import Canvas
 from screens.widgets.line import Inked
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from console.logs.line import UnparsedLines
-    from screens.widgets.charts.canvas import Canvas
 
 
 class Plot(Inked, metaclass=Abstract):

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from textual import events
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.metrics.gpu_metrics import peak_tflops
-from console.metrics.training.run import RunEventKind
-from console.metrics.training.series import METRICS
+from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
+from console.metrics.training.series import METRICS, StepMetric
 from screens import wording
 from screens.widgets.charts.canvas import Box, Canvas, tick_words
 from screens.widgets.charts.panel import MeasuresPanel, Plot
 from screens.widgets.charts.training_plot import LETTERS, SIGNS, Chart, View, clock_words, draw_chart, reach
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual import events
-    from textual.app import ComposeResult
-
-    from console.metrics.training.run import RunEvent, TrainingRun
-    from console.metrics.training.series import StepMetric
-
 
 BAR = 14
 TOLD = 4  # kinds of marks that are told of

@@ -7,21 +7,16 @@ lost, however many steps there are.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from math import ceil, floor, inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from console.metrics.training.run import RunEventKind
-from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Frame, round_step, tick_words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from console.metrics.training.run import RunEvent, TrainingRun
-    from console.metrics.training.series import MetricColumn, StepMetric
-    from screens.widgets.charts.canvas import Canvas
+from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
+from console.metrics.training.series import MetricColumn, StepMetric
+from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, round_step, tick_words
 
 
 def span_words(seconds: float) -> str:

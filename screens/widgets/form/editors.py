@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, ClassVar
@@ -14,21 +15,17 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.suggester import SuggestFromList
+from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from console.launch.recipes import FieldKind
+from console.launch.choices import FieldChoices
+from console.launch.recipes import Field, FieldKind
 from screens.widgets.form.lines import YES_OR_NO, picked_pieces
 from screens.widgets.line import Inked, fit, line
+from screens.wording import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from textual.widget import Widget
-
-    from console.launch.choices import FieldChoices
-    from console.launch.recipes import Field
     from screens.widgets.form.form import Form
-    from screens.wording import Span
 
 
 EDITS = frozenset({"left", "right", "shift+left", "shift+right"})

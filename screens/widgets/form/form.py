@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 
+from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens.widgets.form.editors import ChoiceList, Edited, Pasted, completed, part_typed
 from screens.widgets.form.lines import FormLines
-from screens.widgets.form.model import COLLECTIONS, PICKED, Row, RowKind
+from screens.widgets.form.model import COLLECTIONS, PICKED, FormModel, Row, RowKind
 from screens.widgets.form.page import FormPage, FormSearch
 from screens.wording import count
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from textual.app import ComposeResult
-
-    from console.launch.choices import FieldChoices
-    from screens.widgets.form.model import FormModel
 
 
 class Form(Vertical):

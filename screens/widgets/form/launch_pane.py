@@ -6,39 +6,34 @@ Text typed as YAML goes into the form. The checks run by themselves when keys re
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import ContentSwitcher, TextArea
 
 from console.errors import ConsoleError
-from console.launch.recipes import joined
-from console.launch.releases import DiffKind
-from console.preflight.check import Result, tally
+from console.kube.nested_values import Value
+from console.launch.helm_command import HelmCommand
+from console.launch.recipes import LaunchPlan, Remark, joined
+from console.launch.releases import DiffKind, ObjectDiff
+from console.preflight.check import Check, Result, tally
+from console.session import Session
 from screens import wording
 from screens.widgets.bars import Tab, TabStrip
+from screens.widgets.form.model import LaunchDraft
 from screens.widgets.line import wrap
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.yaml import YamlEditor, YamlText, yaml_runs
 from screens.wording import BAD, CARE, OK, Span, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from textual.app import ComposeResult
-    from textual.timer import Timer
-    from textual.widget import Widget
-
-    from console.kube.nested_values import Value
-    from console.launch.helm_command import HelmCommand
-    from console.launch.recipes import LaunchPlan, Remark
-    from console.launch.releases import ObjectDiff
-    from console.preflight.check import Check
-    from console.session import Session
     from screens.pages.launch import LaunchScreen
-    from screens.widgets.form.model import LaunchDraft
 
 
 VIEWS = (("preview", "f2", "Preview"), ("yaml", "f3", "YAML"), ("diff", "f4", "Diff"), ("command", "f5", "Command"))

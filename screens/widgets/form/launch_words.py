@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from console.kube.snapshot import WatchState
+from console.kube.objects.node import Node
+from console.kube.snapshot import Fleet, WatchState
 from console.launch.choices import ChoicesState, FieldChoices
-from console.launch.recipes import Field, FieldProblem, LaunchPlan, Recipe, spell
+from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe, spell
 from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast, rank_queues
 from console.scheduling.topology import level_name
 from screens import wording
 from screens.columns.column import Column
+from screens.widgets.form.model import LaunchDraft
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from textual.app import ComposeResult
-
-    from console.kube.objects.node import Node
-    from console.kube.snapshot import Fleet
-    from console.launch.recipes import Draft
-    from screens.widgets.form.model import LaunchDraft
-
 
 A_NODE = 8  # GPUs of one machine
 FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "workloads", "nodes", "pods")

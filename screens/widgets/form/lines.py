@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len
+from rich.style import Style
+from textual import events
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from console.logs.redact import is_confidential
 from screens import wording
@@ -18,16 +22,6 @@ from screens.widgets.base import FixedHeightView
 from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
 from screens.widgets.line import Inked, changed_columns, fit, line
 from screens.wording import Span, sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rich.style import Style
-    from textual import events
-
-    from console.launch.choices import FieldChoices
-    from screens.widgets.form.model import FormModel
-
 
 MASK = "•"
 LEAST = 8  # columns that words beside a value need, to say anything

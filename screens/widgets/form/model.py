@@ -5,20 +5,16 @@ A list or a map is lines of text, one an entry.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Recipe, changed, coerce, spell
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from console.scheduling.launch_forecast import QueueChoice
-
+from console.scheduling.launch_forecast import QueueChoice
 
 PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a few words
 COLLECTIONS = (FieldKind.LIST, FieldKind.MAP)  # kinds made of entries

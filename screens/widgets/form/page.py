@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from console.launch.recipes import FieldKind
+from console.launch.choices import FieldChoices
+from console.launch.recipes import Field, FieldKind
 from screens.widgets.form.editors import ChoiceList, Editor, Line, Lines
 from screens.widgets.form.lines import YES_OR_NO, Columns, FormLines, placeholder, room_for, row_runs
 from screens.widgets.form.model import PICKED, TALLEST, FormModel, Row, RowKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from textual import events
-    from textual.app import ComposeResult
-
-    from console.launch.choices import FieldChoices
-    from console.launch.recipes import Field
     from screens.widgets.form.form import Form
 
 

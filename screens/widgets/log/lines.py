@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
-from textual import work
+from rich.style import Style
+from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.reactive import reactive
@@ -17,19 +19,13 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from console.logs.line import HEAD, level
-from console.logs.text import MemoryText
+from console.logs.text import LineFilter, MemoryText, Text, TextRow
 from console.metrics.training.formats.megatron import shorten_iteration_line
 from screens.widgets.line import Inked
 from screens.wording import Span, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rich.style import Style
-    from textual import events
     from textual.timer import Timer
-
-    from console.logs.text import LineFilter, Text, TextRow
 
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")

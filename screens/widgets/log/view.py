@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual import on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.getters import query_one
@@ -16,15 +17,12 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from console.logs.line import FIRST_ERROR, NOT_A_NUMBER, XID
-from console.logs.text import LineFilter
+from console.logs.text import LineFilter, Text
 from screens import wording
 from screens.widgets.log.lines import LogLines, byte_pattern, printable
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
     from textual.timer import Timer
-
-    from console.logs.text import Text
 
 
 GAP = "  "

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from textual import on
 
 from console.kube.objects.event import Event
+from console.kube.snapshot import WatchStatus
 from screens import wording
 from screens.columns.column import Column, since
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from console.kube.snapshot import WatchStatus
 
 
 class EventTable(ResourceTable[Event]):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import chain, compress, islice
 from operator import is_not
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from screens.columns.column import RowT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 RowKey = tuple[str, ...]  # what a row stays itself by, whatever is shown: usually namespace and name
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from rich.style import Style
 from textual.strip import Strip
 
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowT
-from screens.widgets.line import InkOf, cut_name, fit_runs, joined, line, wrap
+from screens.widgets.line import Inked, InkOf, cut_name, fit_runs, joined, line, wrap
+from screens.widgets.table.listing import RowKey
 from screens.wording import Cell, Span, runs_of, sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.style import Style
-
-    from screens.widgets.line import Inked
-    from screens.widgets.table.listing import RowKey
-
 
 SENTENCE = 40  # columns that a sentence at the end of a line is worth
 GAP = 2

@@ -15,9 +15,11 @@ Redrawing compares each visible line with what is painted, so a picture in which
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -31,11 +33,6 @@ from screens.widgets.line import Inked, changed_columns
 from screens.widgets.table.listing import Listing, RowKey
 from screens.widgets.table.row_painter import GAP, MARGIN, Notice, RowPainter, notice_for
 from screens.wording import runs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from textual import events
 
 _UNWATCHED = WatchStatus("", WatchState.LIVE)  # of rows that no watch brings
 
