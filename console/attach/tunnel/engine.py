@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from console.attach.tunnel import published
 from console.attach.tunnel.published import Listener, Tunnel
-from console.attach.tunnel.relay import AsyncStream, Local, Relay
+from console.attach.tunnel.relay import AsyncStream, Relay
 from console.errors import BadInput, ConsoleError, NotFound, NotLoggedIn, Unreachable
 from console.kube.login import Login
 from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_pipe
@@ -131,10 +131,10 @@ class LocalForward:
             )
             return
 
-    def _arrived(self, door: _LocalPort) -> Local:
+    def _arrived(self, door: _LocalPort) -> Relay:
         splice = Relay(door.count)
         self._start(self._carry(door, splice))
-        return Local(splice)
+        return splice
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -299,7 +299,7 @@ class PortForwarder:
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         relay = Relay()
-        await asyncio.get_running_loop().create_connection(lambda: Local(relay), sock=theirs)
+        await asyncio.get_running_loop().create_connection(lambda: relay, sock=theirs)
         relay.attach(pipe)
         try:
             yield ours, relay

@@ -28,7 +28,7 @@ HELD = 1 << 18  # bytes kept for a reader that awaits them, and for a local conn
 def _nothing(sent: int, received: int) -> None: ...
 
 
-class Relay:
+class Relay(asyncio.Protocol):
     """Copies bytes between a pipe and a local connection (or two one-way ones) until either ends."""
 
     def __init__(self, count: Callable[[int, int], None] = _nothing) -> None:
@@ -40,6 +40,13 @@ class Relay:
         self.why = ""  # why the pod's side ended, in words; empty when it just closed the connection
         self.by_pod = False  # whether it was the pod's side that ended
         self.ended = asyncio.get_running_loop().create_future()  # done when all is over
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        pipe = transport.get_extra_info("pipe")  # standard input or output; None: a socket, which is both
+        if isinstance(transport, asyncio.ReadTransport) and (pipe is None or pipe.readable()):
+            self.source(transport)
+        if isinstance(transport, asyncio.WriteTransport) and (pipe is None or pipe.writable()):
+            self.sink(transport)
 
     def source(self, transport: asyncio.ReadTransport) -> None:
         """Read from this transport and send to the pod; reading pauses until there is a pipe."""
@@ -74,22 +81,28 @@ class Relay:
                 transport.close()
         self._over()
 
-    def read(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         if self._pipe and not self._pipe.closed:
             self._pipe.write(data)
             self._count(len(data), 0)
 
-    def finished(self) -> None:
-        """Signal that the local side will send no more; it may still receive."""
+    def eof_received(self) -> bool:
+        """Called when the local side will send no more; it may still receive."""
         if self._pipe and not self._lingering:
             self._linger()
+        return True
 
-    def slow(self, on: bool) -> None:
+    def pause_writing(self) -> None:
         if self._pipe and not self._pipe.closed:
-            (self._pipe.pause if on else self._pipe.resume)()
+            self._pipe.pause()
 
-    def lost(self) -> None:
-        self._over()
+    def resume_writing(self) -> None:
+        if self._pipe and not self._pipe.closed:
+            self._pipe.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._sink is None or self._sink.is_closing():  # the end of the standard input is not that of the relay
+            self._over()
 
     def data(self, data: bytes) -> None:
         if self._sink and not self._sink.is_closing():
@@ -121,51 +134,6 @@ class Relay:
             self._pipe.close()
         if not self.ended.done():
             self.ended.set_result(None)
-
-
-class Source(asyncio.Protocol):
-    """Protocol of the read side: standard input."""
-
-    def __init__(self, splice: Relay) -> None:
-        self._splice = splice
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.ReadTransport)
-        self._splice.source(transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._splice.read(data)
-
-    def eof_received(self) -> bool:
-        """Called at the end of the input; the connection stays open for the response."""
-        self._splice.finished()
-        return True
-
-
-class Sink(asyncio.BaseProtocol):
-    """Protocol of the write side: standard output."""
-
-    def __init__(self, splice: Relay) -> None:
-        self._splice = splice
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._splice.sink(transport)
-
-    def pause_writing(self) -> None:
-        self._splice.slow(True)
-
-    def resume_writing(self) -> None:
-        self._splice.slow(False)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._splice.lost()
-
-
-class Local(Source, Sink):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        Source.connection_made(self, transport)
-        Sink.connection_made(self, transport)
 
 
 class AsyncStream:
@@ -217,11 +185,11 @@ async def relay_stdio(
     splice = Relay()
     loop = asyncio.get_running_loop()
     if _waits(1):
-        await loop.connect_write_pipe(lambda: Sink(splice), os.fdopen(os.dup(1), "wb", 0))
+        await loop.connect_write_pipe(lambda: splice, os.fdopen(os.dup(1), "wb", 0))
     else:
         splice.sink(_File(1, splice))
     if _waits(0):
-        await loop.connect_read_pipe(lambda: Source(splice), os.fdopen(os.dup(0), "rb", 0))
+        await loop.connect_read_pipe(lambda: splice, os.fdopen(os.dup(0), "rb", 0))
     else:
         splice.source(_Thread(0, splice))
     splice.attach(pipe)
@@ -258,7 +226,7 @@ class _File(asyncio.WriteTransport):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            asyncio.get_running_loop().call_soon(self._splice.lost)
+            asyncio.get_running_loop().call_soon(self._splice.connection_lost, None)
 
     abort = close
 
@@ -280,12 +248,10 @@ class _Thread(asyncio.ReadTransport):
             data = os.read(self._descriptor, _PIECE)
             if self._closed or self._loop.is_closed():
                 return
-            self._loop.call_soon_threadsafe(self._splice.read if data else self._end, data)
             if not data:
+                self._loop.call_soon_threadsafe(self._splice.eof_received)
                 return
-
-    def _end(self, _: bytes) -> None:
-        self._splice.finished()
+            self._loop.call_soon_threadsafe(self._splice.data_received, data)
 
     def pause_reading(self) -> None:
         """Stop reading after the current chunk."""
