@@ -84,9 +84,8 @@ class _Batches:
     async def _all(self, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
         self.left -= sum(wanted.values())
         if self.left < 0:
-            raise Unreadable(
-                f"The headers of these checkpoints have more than {MAX_READ >> 20} MiB.", "Name a folder with fewer."
-            )
+            hint = "Name a folder with fewer."
+            raise Unreadable(f"The headers of these checkpoints have more than {MAX_READ >> 20} MiB.", hint)
         found: dict[str, bytes] = {}
         rest = iter(wanted.items())
         while part := dict(islice(rest, 1)):

@@ -125,10 +125,8 @@ class Cloud:
         except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
             raise Unreadable("The API server's list of nodes cannot be read.") from error
         if named is None:
-            raise NotFound(
-                f"The cluster of context {context} is not a GKE cluster, judging by its nodes.",
-                "Node pools, operations and Google checks need a GKE cluster.",
-            )
+            hint = "Node pools, operations and Google checks need a GKE cluster."
+            raise NotFound(f"The cluster of context {context} is not a GKE cluster, judging by its nodes.", hint)
         server = connection.target.cluster.server.removeprefix("https://").rstrip("/")
         authority = connection.target.cluster.certificate_authority_data
         for each in (await (await self.gke()).clusters_of(named[1])).clusters:
@@ -320,10 +318,8 @@ async def reachable(cluster: GkeCluster, way: str = "") -> str:
     if cluster.private and "dns" not in known:
         raise _private(cluster)
     named = " and ".join(known[each] for each in known if not way or each == way)
-    raise Unreachable(
-        f"Cluster {cluster.name} does not answer at {named}.",
-        "Check that this machine is in its authorized networks, and whether a proxy is in between.",
-    )
+    hint = "Check that this machine is in its authorized networks, and whether a proxy is in between."
+    raise Unreachable(f"Cluster {cluster.name} does not answer at {named}.", hint)
 
 
 def _private(cluster: GkeCluster) -> Unreachable:

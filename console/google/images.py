@@ -52,9 +52,8 @@ class Images:
         except NotFound as error:
             project, location = project or await self._cloud.usual_project(), location or self._cloud.region
             if not (project and location):
-                raise BadInput(
-                    error.message, "Without one, name project and region: --project ID --region us-central1."
-                ) from error
+                hint = "Without one, name project and region: --project ID --region us-central1."
+                raise BadInput(error.message, hint) from error
             return project, location
         return project or place.project, location or place.region
 

@@ -83,9 +83,8 @@ class Client:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ConsoleError(
-                "The connection to this cluster was closed.", "Open the page, or run the command, again."
-            )
+            hint = "Open the page, or run the command, again."
+            raise ConsoleError("The connection to this cluster was closed.", hint)
 
     def url(self, path: str, params: Params | None = None) -> str:
         """Full URL of a path that is already percent-encoded; BadKubeconfig if the result is no valid URL."""

@@ -88,9 +88,8 @@ class Process:
                 self._more.clear()
                 await self._more.wait()
         if not self._status:
-            raise Unreachable(
-                f"Could not {self._doing} to the end: the connection was lost.", "What it did until then remains."
-            )
+            hint = "What it did until then remains."
+            raise Unreachable(f"Could not {self._doing} to the end: the connection was lost.", hint)
         self.code = exit_code(bytes(self._status), self._doing)
 
     def begin(self) -> None:
@@ -260,14 +259,11 @@ async def limit_output(
             yield said
     except TimeoutError as error:
         if said.begun:
-            raise Unreadable(
-                f"Pod {pod} has been printing for {flow:g} s without an end: the command was stopped."
-            ) from error
+            why = f"Pod {pod} has been printing for {flow:g} s without an end: the command was stopped."
+            raise Unreadable(why) from error
         if said.silent:
-            raise Unreachable(
-                f"Pod {pod} did not answer within {begins:g} s: no shell has begun in it.",
-                f"kubectl describe pod {pod}",
-            ) from error
+            why = f"Pod {pod} did not answer within {begins:g} s: no shell has begun in it."
+            raise Unreachable(why, f"kubectl describe pod {pod}") from error
         raise Unreachable(f"Pod {pod} did not answer within {limit:g} s.") from error
 
 

@@ -91,27 +91,20 @@ class Kubeconfig:
         cluster = self.clusters.get(context.cluster)
         if cluster is None or not cluster.server:
             missing = "has no server" if cluster else "is not in it"
-            raise BadKubeconfig(
-                f'The context "{chosen}" of {self.source} names the cluster "{context.cluster}", which {missing}.',
-                "Choose another context, or write the kubeconfig again.",
-            )
+            why = f'The context "{chosen}" of {self.source} names the cluster "{context.cluster}", which {missing}.'
+            raise BadKubeconfig(why, "Choose another context, or write the kubeconfig again.")
         try:
             named = "@" in urlsplit(cluster.server).netloc
         except ValueError:
-            raise BadKubeconfig(
-                f'The server of context "{chosen}" of {self.source} is not a URL.', "Write it as https://HOST:PORT."
-            ) from None
+            hint = "Write it as https://HOST:PORT."
+            raise BadKubeconfig(f'The server of context "{chosen}" of {self.source} is not a URL.', hint) from None
         if named:
-            raise BadKubeconfig(
-                f'The server of context "{chosen}" of {self.source} has a user or a password in its address.',
-                "Write them as username and password of a user of the kubeconfig.",
-            )
+            why = f'The server of context "{chosen}" of {self.source} has a user or a password in its address.'
+            raise BadKubeconfig(why, "Write them as username and password of a user of the kubeconfig.")
         user = self.users.get(context.user or "")
         if user is None and context.user:
-            raise BadKubeconfig(
-                f'The context "{chosen}" of {self.source} names the user "{context.user}", which is not in it.',
-                "Choose another context, or write the kubeconfig again.",
-            )
+            why = f'The context "{chosen}" of {self.source} names the user "{context.user}", which is not in it.'
+            raise BadKubeconfig(why, "Choose another context, or write the kubeconfig again.")
         return Target(chosen, context.user or "", context.namespace or "default", cluster, user or User())
 
 
@@ -137,9 +130,8 @@ def _read(path: Path) -> _File:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise BadKubeconfig(
-            f"The kubeconfig {path} is not valid YAML: {place}{error.problem or 'syntax error'}.", _GET_ONE
-        ) from None
+        why = f"The kubeconfig {path} is not valid YAML: {place}{error.problem or 'syntax error'}."
+        raise BadKubeconfig(why, _GET_ONE) from None
     except yaml.YAMLError:
         raise BadKubeconfig(f"The kubeconfig {path} is not valid YAML.", _GET_ONE) from None
     except msgspec.ValidationError as error:
@@ -241,9 +233,8 @@ def write_entry(path: Path, entry: KubeconfigEntry) -> bool:
         make_private(path.parent)
         atomic_write(path, (edited if edited and same else _dumped(config)).encode())
     except OSError as error:
-        raise BadKubeconfig(
-            f"The kubeconfig {path} cannot be written: {error.strerror}.", "Name another file."
-        ) from None
+        hint = "Name another file."
+        raise BadKubeconfig(f"The kubeconfig {path} cannot be written: {error.strerror}.", hint) from None
     return replaced
 
 
@@ -310,9 +301,8 @@ def _existing(path: Path) -> tuple[str, dict[str, Any]]:
         raise BadKubeconfig(f"The kubeconfig {path} cannot be read: {why}.", "Name another file.") from None
     except yaml.YAMLError:
         # The text may hold secrets, so none of it is repeated.
-        raise BadKubeconfig(
-            f"The kubeconfig {path} is not valid YAML; it was not changed.", "Fix it, or name another file."
-        ) from None
+        hint = "Fix it, or name another file."
+        raise BadKubeconfig(f"The kubeconfig {path} is not valid YAML; it was not changed.", hint) from None
     if config is None:
         config = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
     if not isinstance(config, dict):

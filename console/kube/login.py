@@ -50,9 +50,8 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
         missing = "apiVersion" if program else "command"
         raise NotLoggedIn(f"The kubeconfig's credential plugin has no {missing}.", "Write the kubeconfig again.")
     if spec.get("interactiveMode") == "Always":
-        raise NotLoggedIn(
-            f"The credential plugin {program} needs a terminal of its own (interactiveMode: Always).", AGAIN
-        )
+        why = f"The credential plugin {program} needs a terminal of its own (interactiveMode: Always)."
+        raise NotLoggedIn(why, AGAIN)
     try:
         async with asyncio.timeout(LIMIT):
             code, out, complaint = await _run([program, *map(str, spec.get("args") or ())], _environment(spec, cluster))
@@ -60,9 +59,8 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
         hint = str(spec.get("installHint") or "").strip() or f"Install {program}, or put it on the PATH."
         raise NotLoggedIn(f"The credential plugin {program} of the kubeconfig is not installed.", hint) from error
     except PermissionError as error:
-        raise NotLoggedIn(
-            f"The credential plugin {program} of the kubeconfig cannot be executed (permission denied)."
-        ) from error
+        why = f"The credential plugin {program} of the kubeconfig cannot be executed (permission denied)."
+        raise NotLoggedIn(why) from error
     except TimeoutError as error:
         raise NotLoggedIn(f"The credential plugin {program} did not answer within {LIMIT:.0f} s.", AGAIN) from error
     if code:
@@ -231,10 +229,8 @@ class Login:
         # A line end in a token would end the header, and what is behind it would be another one.
         self._ready = self._authorization.isascii() and self._authorization.isprintable()
         if not self._ready:
-            raise BadKubeconfig(
-                f'The token or password of user "{self.target.user_name}" has a character not allowed in a header.',
-                "Write the kubeconfig again.",
-            )
+            why = f'The token or password of user "{self.target.user_name}" has a character not allowed in a header.'
+            raise BadKubeconfig(why, "Write the kubeconfig again.")
 
     async def _ask_plugin(self, user: User) -> None:
         given: Credential
@@ -258,10 +254,8 @@ class Login:
         cluster = self.target.cluster
         authority = _pem(cluster.certificate_authority_data, cluster.certificate_authority, "certificate authority")
         if authority and cluster.insecure_skip_tls_verify:
-            raise BadKubeconfig(
-                f'Context "{self.target.context}" sets both a certificate authority and insecure-skip-tls-verify.',
-                "Remove one of the two from the kubeconfig.",
-            )
+            why = f'Context "{self.target.context}" sets both a certificate authority and insecure-skip-tls-verify.'
+            raise BadKubeconfig(why, "Remove one of the two from the kubeconfig.")
         return Certificates(authority, self._client_certificate(), bool(cluster.insecure_skip_tls_verify))
 
     def _make_tls(self) -> ssl.SSLContext:
@@ -273,10 +267,8 @@ class Login:
                 _load_pair(context, given.client)
         except (ssl.SSLError, ValueError, TypeError) as error:
             what = getattr(error, "reason", "") or "not a certificate"
-            raise BadKubeconfig(
-                f'The certificates of context "{self.target.context}" cannot be used: {what}.',
-                "Write the kubeconfig again.",
-            ) from None
+            why = f'The certificates of context "{self.target.context}" cannot be used: {what}.'
+            raise BadKubeconfig(why, "Write the kubeconfig again.") from None
         if given.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -329,9 +321,8 @@ def _pem(data: str | None, path: str | None, what: str) -> Secret:
     try:
         return Secret(base64.b64decode("".join(data.split()), validate=True).decode("ascii"))
     except (binascii.Error, UnicodeDecodeError):
-        raise BadKubeconfig(
-            f"The {what} in the kubeconfig is not valid base64.", "Write the kubeconfig again."
-        ) from None
+        hint = "Write the kubeconfig again."
+        raise BadKubeconfig(f"The {what} in the kubeconfig is not valid base64.", hint) from None
 
 
 def _load_pair(context: ssl.SSLContext, pem: str) -> None:

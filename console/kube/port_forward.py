@@ -288,10 +288,8 @@ async def open_pipe(wire: RawConnection, login: Login, namespace: str, pod: str,
     made = await wire.upgrade(f"{path}?ports={port}", CHANNELS)
     if isinstance(made, RawResponse):
         await _explain(made, login, f"reach {what}")
-        raise Unreachable(
-            f"Could not reach {what}: the API server does not take the protocol {CHANNELS}.",
-            f"Try: kubectl port-forward -n {namespace} pod/{pod} {port}",
-        )
+        hint = f"Try: kubectl port-forward -n {namespace} pod/{pod} {port}"
+        raise Unreachable(f"Could not reach {what}: the API server does not take the protocol {CHANNELS}.", hint)
     return Pipe(made, what)
 
 

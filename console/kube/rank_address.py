@@ -32,10 +32,8 @@ class RankAddress:
         if not job:
             raise BadInput("No job was named.", "Name it: JOB POD, or pod/NAME.")
         if not (index or "0").isdecimal() or (slash and not (group and index)):
-            raise BadInput(
-                f"{rank} is not the index of a pod.",
-                "Give the index of a pod in the job (3) or in a replicated job (workers/3).",
-            )
+            hint = "Give the index of a pod in the job (3) or in a replicated job (workers/3)."
+            raise BadInput(f"{rank} is not the index of a pod.", hint)
         return cls(namespace, job, int(index or 0), group)
 
     @property

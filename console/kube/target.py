@@ -134,9 +134,8 @@ def _usable(address: str, where: str) -> Secret:
         # What cannot be read may hold a password anywhere, so it is not repeated.
         raise BadKubeconfig(f"{where} is not the address of a proxy.", "Write it as http://HOST:PORT.")
     if parts.scheme not in PORTS:
-        raise BadKubeconfig(
-            f"{where} names a proxy of an unsupported scheme ({parts.scheme}).", "Give an http:// or socks5:// one."
-        )
+        hint = "Give an http:// or socks5:// one."
+        raise BadKubeconfig(f"{where} names a proxy of an unsupported scheme ({parts.scheme}).", hint)
     return Secret("socks5h" + whole[len("socks5") :] if parts.scheme == "socks5" else whole)
 
 

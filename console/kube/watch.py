@@ -305,9 +305,8 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         rest.append(first)
         length = len(others[-1]) if others else length + len(first)
         if length > MAX_OF_LINE:
-            raise Unreachable(
-                f"Could not watch for changes: a line of the watch is longer than {MAX_OF_LINE >> 20} MiB."
-            )
+            why = f"Could not watch for changes: a line of the watch is longer than {MAX_OF_LINE >> 20} MiB."
+            raise Unreachable(why)
         for other in others:
             line = b"".join(rest)
             rest = [other]

@@ -222,10 +222,8 @@ def _as_made() -> Iterator[None]:
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Unreadable(
-            "The release holds a JobSet that is not as this chart makes them.",
-            "Look at it: helm get manifest NAME. If it is not in use, delete the Secrets of the release.",
-        ) from error
+        hint = "Look at it: helm get manifest NAME. If it is not in use, delete the Secrets of the release."
+        raise Unreadable("The release holds a JobSet that is not as this chart makes them.", hint) from error
 
 
 @_as_made()

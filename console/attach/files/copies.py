@@ -179,7 +179,5 @@ async def _refuse_outside(path: Path, folders: tuple[Path, ...], refused: str) -
 
     if await asyncio.to_thread(outside):
         allowed = " and ".join(map(str, folders))
-        raise BadInput(
-            f"{refused}: pods of the practice cluster run on your own machine.",
-            f"Only files in {allowed} can be changed.",
-        )
+        hint = f"Only files in {allowed} can be changed."
+        raise BadInput(f"{refused}: pods of the practice cluster run on your own machine.", hint)

@@ -140,9 +140,8 @@ def check_space(where: Path, needed: int) -> None:
     with translate_os_errors(where):
         free = shutil.disk_usage(where).free
     if needed > free:
-        raise CopyFailed(
-            f"{where} has {format_size(free)} free, and the copy needs {format_size(needed)}.", "Free some space."
-        )
+        hint = "Free some space."
+        raise CopyFailed(f"{where} has {format_size(free)} free, and the copy needs {format_size(needed)}.", hint)
 
 
 def is_inside(relative: str) -> bool:

@@ -124,10 +124,8 @@ class PodFiles:
                     if not before or (limit == LISTING and before // MEASURE < len(answer.out) // MEASURE):
                         clock.reschedule(min(ends, loop.time() + FLOW))
                     if pieces > PIECES and len(answer.out) < SMALL * pieces:
-                        raise CopyFailed(
-                            f"{answer.failed}: it answers in pieces of a few bytes, without an end.",
-                            "Check that container: a4 doctor, a4 facts.",
-                        )
+                        words = f"{answer.failed}: it answers in pieces of a few bytes, without an end."
+                        raise CopyFailed(words, "Check that container: a4 doctor, a4 facts.")
         except TimeoutError as error:
             late = f"no answer within {BEGINS if silent else limit:g} s."
             why = f"the answer did not end, or go on, within {FLOW:g} s." if answer.out else late
@@ -312,10 +310,8 @@ class PodFiles:
         amounts = [int(word) * 1024 for word in disk.split() if word.isdigit()]
         total, used, free = amounts if len(amounts) == 3 else (None, None, None)
         if entries.count(b"\0") > 2 * MAX_ENTRIES:
-            raise CopyFailed(
-                f"Could not {what} in {self.where}: it has more than {MAX_ENTRIES:,} entries.",
-                "Name a folder with fewer files, or list it there: a4 exec JOB POD -- ls",
-            )
+            hint = "Name a folder with fewer files, or list it there: a4 exec JOB POD -- ls"
+            raise CopyFailed(f"Could not {what} in {self.where}: it has more than {MAX_ENTRIES:,} entries.", hint)
         found = sorted(scripts.tree(entries), key=lambda each: (each.kind is not EntryKind.FOLDER, each.path))
         complaints = tuple(line.strip() for line in complaint.splitlines() if line.strip())
         return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)
@@ -341,10 +337,8 @@ class _Answer:
         """Add a piece of output; CopyFailed if it exceeds the limit."""
         if channel == 1:
             if len(self.out) + len(data) > MAX_ANSWER:
-                raise CopyFailed(
-                    f"{self.failed}: the answer is longer than {MAX_ANSWER >> 20} MiB.",
-                    "Name a folder with fewer files, or pack it into one file there (tar).",
-                )
+                hint = "Name a folder with fewer files, or pack it into one file there (tar)."
+                raise CopyFailed(f"{self.failed}: the answer is longer than {MAX_ANSWER >> 20} MiB.", hint)
             self.out += data
             return
         self._complained += len(data)

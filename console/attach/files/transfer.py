@@ -171,9 +171,8 @@ class Fetch(_Copy):
     def _make_folders(self, final: Path, entries: Sequence[FileEntry]) -> None:
         with local.translate_os_errors(final):
             if final.is_symlink():
-                raise CopyFailed(
-                    f"{final} is a link on this machine: folders are not copied through links.", "Name another target."
-                )
+                hint = "Name another target."
+                raise CopyFailed(f"{final} is a link on this machine: folders are not copied through links.", hint)
             final.mkdir(exist_ok=True)
         for entry in entries:
             try:

@@ -88,9 +88,8 @@ class RankAccess:
             if mine or (known is not None and known.lost):
                 break
         else:
-            raise BadInput(
-                f"All host names for {job} are used by jobs of other clusters.", "Run a4 ssh --undo, then try again."
-            )
+            hint = "Run a4 ssh --undo, then try again."
+            raise BadInput(f"All host names for {job} are used by jobs of other clusters.", hint)
         probed = self._probed
         kept = known if known is not None and mine else None
         return config.SshHostEntry(
@@ -243,9 +242,8 @@ class SshAccess:
         known = await asyncio.to_thread(_entries)
         there = sorted({f"{each.namespace} of {each.context}" for each in known if meant(each)})
         if len(there) > 1:
-            raise BadInput(
-                f"There is more than one {job}: in {', in '.join(there)}.", "Add --namespace, --context or both."
-            )
+            hint = "Add --namespace, --context or both."
+            raise BadInput(f"There is more than one {job}: in {', in '.join(there)}.", hint)
         return await SshAccess._remove(meant)
 
     async def tidy(self) -> tuple[str, ...]:

@@ -73,10 +73,8 @@ def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> 
     shown = host_key(transport)
     if shown not in expected:
         known = " or ".join(map(fingerprint, expected)) or "none"
-        raise HostKeyChanged(
-            f"The SSH server shows the host key {fingerprint(shown)}; the API reports {known}.",
-            "Another program answers at port 2222 of this pod. Find out which one before you log in.",
-        )
+        hint = "Another program answers at port 2222 of this pod. Find out which one before you log in."
+        raise HostKeyChanged(f"The SSH server shows the host key {fingerprint(shown)}; the API reports {known}.", hint)
 
 
 def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -> Identity:

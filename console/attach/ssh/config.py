@@ -56,10 +56,8 @@ def add(places: SshPaths) -> bool:
     try:
         _replace(path, head + content, there)
     except OSError as error:
-        raise BadInput(
-            f"{path} cannot be changed: {error.strerror}.",
-            f"Add `{line(places)}` as its first line yourself, or use `ssh -F {places.whole_config}`.",
-        ) from error
+        hint = f"Add `{line(places)}` as its first line yourself, or use `ssh -F {places.whole_config}`."
+        raise BadInput(f"{path} cannot be changed: {error.strerror}.", hint) from error
     return True
 
 
@@ -85,9 +83,8 @@ def remove(places: SshPaths) -> bool:
         else:
             _replace(path, b"".join(kept), True)
     except OSError as error:
-        raise BadInput(
-            f"{path} cannot be changed: {error.strerror}.", "Delete the two lines of a4 in it yourself."
-        ) from error
+        hint = "Delete the two lines of a4 in it yourself."
+        raise BadInput(f"{path} cannot be changed: {error.strerror}.", hint) from error
     return True
 
 

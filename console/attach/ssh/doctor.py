@@ -106,10 +106,8 @@ class DoctorRun:
         for resource in ("portforward", "exec"):
             if not await actions.is_allowed(self.client, "get", "pods", "", namespace, "", resource):
                 what = "reach ports of pods" if resource == "portforward" else "run commands in pods"
-                raise NotAllowed(
-                    f"No permission to {what} in namespace {namespace}.",
-                    f"Ask for a role there with `get` and `create` on pods/{resource}.",
-                )
+                hint = f"Ask for a role there with `get` and `create` on pods/{resource}."
+                raise NotAllowed(f"No permission to {what} in namespace {namespace}.", hint)
         return f"{self.client.login.server} answers."
 
     async def pod(self) -> str:

@@ -223,10 +223,8 @@ def check_host_keys(entry: SshHostEntry, rank: int, told: ApiHostKeys) -> SshHos
     """The entry with the current host keys; raises HostKeyChanged for an unexplained change."""
     facts = told.facts
     if not (told.release or told.pod):
-        raise NotFound(
-            f"The host key of {entry.job} pod {rank} cannot be read: its release has none and its pod shows none.",
-            f"Is sshd running there? a4 doctor {entry.job} {rank}",
-        )
+        why = f"The host key of {entry.job} pod {rank} cannot be read: its release has none and its pod shows none."
+        raise NotFound(why, f"Is sshd running there? a4 doctor {entry.job} {rank}")
     if told.release and told.served and not set(told.release) & set(told.served):
         raise changed(entry, rank, told.release, told.served, "its release has no other")
     same_job = bool(entry.jobset_uid) and entry.jobset_uid == facts.jobset_uid

@@ -58,10 +58,8 @@ class SshPaths:
             if made:
                 atomic_write(self.made_user_folder, b"")
         except OSError as error:
-            raise BadInput(
-                f"The folder {self.own} cannot be made: {error.strerror}.",
-                f"Name another folder in the variable {ELSEWHERE}.",
-            ) from error
+            hint = f"Name another folder in the variable {ELSEWHERE}."
+            raise BadInput(f"The folder {self.own} cannot be made: {error.strerror}.", hint) from error
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -93,10 +91,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
 def word(text: str) -> str:
     """Quote one word for an ssh config line. Raises BadInput for characters that no line can contain."""
     if not text.isprintable() or '"' in text or "\\" in text:
-        raise BadInput(
-            f"{text!r} cannot be written to an ssh config.",
-            "Use a path without quotation marks, backslashes and control characters.",
-        )
+        hint = "Use a path without quotation marks, backslashes and control characters."
+        raise BadInput(f"{text!r} cannot be written to an ssh config.", hint)
     return text if _PLAIN.fullmatch(text) else f'"{text}"'
 
 

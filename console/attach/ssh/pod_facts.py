@@ -167,14 +167,12 @@ def parse_probe(pod: str, answer: str) -> Probe:
         found[name].append(value)
     user, home, folder = ((found[name] or [""])[0] for name in ("user", "home", "folder"))
     if not _USER.fullmatch(user):
-        raise Unreadable(
-            f"Pod {pod} calls its user {user[:64]!r}: that is not a valid user name, so nothing is set up for it."
-        )
+        why = f"Pod {pod} calls its user {user[:64]!r}: that is not a valid user name, so nothing is set up for it."
+        raise Unreadable(why)
     # It is an absolute path that neither ssh's config nor an editor can misread
     if not (folder.startswith("/") and folder.isprintable() and len(folder) <= _LONGEST_PATH and "\\" not in folder):
-        raise Unreadable(
-            f"Pod {pod} calls its folder {folder[:64]!r}: that is not a valid path, so nothing is set up for it."
-        )
+        why = f"Pod {pod} calls its folder {folder[:64]!r}: that is not a valid path, so nothing is set up for it."
+        raise Unreadable(why)
     return Probe(
         user=user,
         home=home,

@@ -117,10 +117,8 @@ class LocalForward:
                 busy = error.errno == errno.EADDRINUSE
                 taken = "is taken by another program" if busy else f"cannot be used ({error.strerror})"
                 if wanted.local:
-                    raise BadInput(
-                        f"Port {local} of this machine {taken}.",
-                        f"Choose another (9000:{wanted.remote}), or give only {wanted.remote} for a free local port.",
-                    ) from error
+                    hint = f"Choose another (9000:{wanted.remote}), or give only {wanted.remote} for a free local port."
+                    raise BadInput(f"Port {local} of this machine {taken}.", hint) from error
                 continue
             door.local = int(door.server.sockets[0].getsockname()[1])
             self._doors.append(door)

@@ -169,9 +169,8 @@ def _sockets() -> Path:
         folders.make_private(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise BadInput(
-            f"The folder {folder} can be accessed by other users, so no tunnel can be kept in it.", "Remove it."
-        )
+        hint = "Remove it."
+        raise BadInput(f"The folder {folder} can be accessed by other users, so no tunnel can be kept in it.", hint)
     return folder
 
 
@@ -204,9 +203,8 @@ async def _ask(name: str, what: str) -> Tunnel | None:
         writer.close()
         return decoded(json.loads(line))
     except TimeoutError as error:
-        raise Unreachable(
-            f"The process of tunnel {name} does not answer.", "Try again, or kill the process."
-        ) from error
+        hint = "Try again, or kill the process."
+        raise Unreachable(f"The process of tunnel {name} does not answer.", hint) from error
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -267,9 +267,8 @@ def _is_there(target: Path, stored: StoredObject) -> bool:
         if not target.is_file() or target.stat().st_size != stored.bytes:
             return False
     except OSError as error:  # a name that is too long for a file
-        raise CopyFailed(
-            f"{target} cannot be written: {error.strerror}.", "gcloud storage cp copies it under another name."
-        ) from error
+        hint = "gcloud storage cp copies it under another name."
+        raise CopyFailed(f"{target} cannot be written: {error.strerror}.", hint) from error
     return bool(stored.crc32c) and _checksum_text(_sum_of(target)) == stored.crc32c
 
 
