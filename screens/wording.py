@@ -158,6 +158,15 @@ def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Span
 SPARKS = "▁▂▃▄▅▆▇█"
 
 
+def heat(share: float, *, low_is_bad: bool) -> Span:
+    """A bar for a share from 0 to 1, in a colour for how good it is."""
+    if low_is_bad:
+        ink = "faint" if share < 0.05 else "dim" if share < 0.5 else "ok"
+    else:
+        ink = "bad" if share > 0.97 else "waits" if share > 0.85 else "ok"
+    return Span(SPARKS[min(len(SPARKS) - 1, int(share * len(SPARKS)))], ink)
+
+
 def sparkline(values: Sequence[float]) -> str:
     """One character per value, scaled between the lowest and the highest; empty for fewer than two.
 

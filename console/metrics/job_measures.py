@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from console.errors import ConsoleError
 from console.kube.objects.jobset import JobState
+from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_progress import JobProgress, progress_of_measures, with_verdict
 from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest
@@ -128,6 +129,7 @@ class JobMeasures:
         self.accelerator = ""  # label of the GPUs on the nodes of its ranks; empty: not known
         self.tests: tuple[MeasuredTest, ...] = ()  # in the order they began, those of the first rank before the others'
         self.tracks: tuple[TrainingRun, ...] = ()  # in the order they began; one goes on over restarts
+        self.gpus = GpuBoard()  # the last reading of its GPUs, where anybody reads them
         self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}
         """What could not be read, of which rank: of tables ("nccl") and of steps ("training")."""
         self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over

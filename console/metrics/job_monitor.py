@@ -19,7 +19,7 @@ from console.logs.line import RankLine
 from console.logs.line_splitter import text_of
 from console.metrics.alarm_rules import AlarmKind
 from console.metrics.alarm_watch import INSPECTED, AlarmWatch, JobSample
-from console.metrics.gpu_metrics import DCGM
+from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import progress_of_measures
 from console.metrics.measured_log import LogReader
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
-    from console.metrics.gpu_metrics import GpuBoard
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.job_progress import JobProgress
     from console.metrics.measures import Measures
@@ -265,7 +264,7 @@ class JobMonitor:
                 board = await gpus.read_once(*self.key, source=DCGM) if gpus.exporter_of(*self.key) else None
                 if board is None or not board.all_gpus:
                     board = await gpus.read_once(*self.key)
-                self.faults = faults(board)
+                self._take_gpus(board)
             await asyncio.sleep(every)
 
     def poll(self, streams: int) -> bool:
@@ -364,9 +363,12 @@ class JobMonitor:
     async def _read_gpus(self) -> None:
         """Read the GPUs from DCGM exporters only, so that no program is run in the pods."""
         try:
-            self.faults = faults(await self._sources.gpus().read_once(*self.key, source=DCGM))
+            self._take_gpus(await self._sources.gpus().read_once(*self.key, source=DCGM))
         except ConsoleError:
-            self.faults = ()  # nobody who may look: there is nothing to tell
+            self._take_gpus(GpuBoard())  # nobody who may look: there is nothing to tell
+
+    def _take_gpus(self, board: GpuBoard) -> None:
+        self.faults, self.measures.gpus = faults(board), board
 
     async def close(self) -> None:
         tasks = [*self._tasks.values(), *filter(None, (self._asking, self._inspecting))]

@@ -36,9 +36,8 @@ from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Cell, Span
+from screens.wording import Cell, Span, heat
 
-BARS = "▁▂▃▄▅▆▇█"
 USUAL = 8  # columns of GPUs at least: an A4 machine has eight
 _CELL = 6
 
@@ -73,17 +72,10 @@ def gpu_cell(row: GpuRow, index: int) -> Cell:
         return [Span("✗", "bad"), Span(f"{number:>{_CELL - 2}}", "bad")]
     if share is None:
         return Span(f"{number:>{_CELL - 1}}", "dim")
-    bar = BARS[min(len(BARS) - 1, int(share * len(BARS)))]
     if row.stands_out(gpu):
         return [Span("▼" if row.metric.low_is_bad else "▲", "waits"), Span(f"{number:>{_CELL - 2}}", "waits")]
-    ink = _ink(share, low_is_bad=row.metric.low_is_bad)
-    return [Span(bar, ink), Span(f"{number:>{_CELL - 2}}", ink if ink == "bad" else "")]
-
-
-def _ink(share: float, *, low_is_bad: bool) -> str:
-    if low_is_bad:
-        return "faint" if share < 0.05 else "dim" if share < 0.5 else "ok"
-    return "bad" if share > 0.97 else "waits" if share > 0.85 else "ok"
+    mark = heat(share, low_is_bad=row.metric.low_is_bad)
+    return [mark, Span(f"{number:>{_CELL - 2}}", mark.ink if mark.ink == "bad" else "")]
 
 
 def _rdma(row: GpuRow) -> Cell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len
 
@@ -10,6 +10,7 @@ from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.logs.redact import redact
 from console.metrics.alarm_rules import GLYPH
+from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.training.series import METRICS
@@ -30,6 +31,7 @@ from screens.widgets.charts.training_plot import Chart, View, draw_chart
 from screens.widgets.line import wrap
 from screens.widgets.pane import Lines, event_lines
 from screens.widgets.sentence_line import folded_runs
+from screens.widgets.table.row_painter import cell_width
 from screens.wording import Span, runs_of
 
 LOSS = METRICS[0]
@@ -39,6 +41,8 @@ CURVE_LEAST, CURVE_MOST = 4, 12
 LEAST_HOURS = 0.1
 PODS_MOST = 3
 """Lines of pods; of more only numbers are shown."""
+NODES_MOST = 4
+"""Lines of nodes with a mark for each GPU; of more nodes each is one mark."""
 
 
 def job_lines(
@@ -121,12 +125,16 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_kn
 def _progress_lines(job: JobLine, measures: JobMeasures | None, width: int, room: int, now: float) -> Lines:
     """The progress of the job, its curve, its pods and its cost in `room` lines.
 
-    If there is little room the curve goes first, then the cost and the glyphs of the pods.
+    If there is little room the GPUs go first, then the curve, the cost and the glyphs of the pods.
     """
     figures = _figures(job, width)
     pods = [*_pods(job, width), *_cost(job, now)] if job.ranks else []
     pods = pods[: max(1, room - len(figures))]
-    return [*figures, *_curve(measures, width, min(CURVE_MOST, room - len(figures) - len(pods) - 1)), *pods]
+    busy = _gpus_busy(job, measures, width, now)
+    if len(figures) + CURVE_LEAST + 1 + len(pods) + len(busy) > room:
+        busy = []
+    high = min(CURVE_MOST, room - len(figures) - len(pods) - len(busy) - 1)
+    return [*figures, *_curve(measures, width, high), *pods, *busy]
 
 
 def _figures(job: JobLine, width: int) -> Lines:
@@ -190,6 +198,51 @@ def _pods(job: JobLine, width: int) -> Lines:
         for start in range(0, len(glyphs), width // 2):
             found.append([run for glyph in glyphs[start : start + width // 2] for run in (glyph, Span(" "))])
     return found
+
+
+def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: float) -> Lines:
+    """How busy the GPUs are, by rank and node; nothing where no exporter tells it, or the job has ended."""
+    pods = {rank.name for rank in job.ranks if rank.pod}
+    read = [each for each in measures.gpus.ranks if each.pod in pods] if measures is not None else []
+    known = [each.at for each in read if any(gpu.utilization is not None for gpu in each.gpus)]
+    if job.jobset.finished or not known:
+        return []
+    asked = Span(f", {wording.age(now - min(known))} ago", "dim")
+    names = [wording.short_node(each.node) for each in read]
+    most = max(map(cell_len, names))
+    entries = [
+        [Span(name + " " * (most - cell_len(name) + 1), "dim"), *_gpus_of_node(each.gpus)]
+        for name, each in zip(names, read, strict=True)
+    ]
+    column = max(map(cell_width, entries)) + 3
+    across = max(1, (width + 3) // column)
+    if len(entries) > across * NODES_MOST:
+        marks = [_gpu_mark(min(each.gpus, key=_use, default=Gpu(0))) for each in read]
+        rows = [marks[start : start + width] for start in range(0, len(marks), width)]
+        return [[], [Span("GPU busy, the least busy of each node", "head"), asked], *rows]
+    for entry in entries:
+        entry.append(Span(" " * (column - cell_width(entry))))
+    rows = [[run for each in entries[start : start + across] for run in each]
+            for start in range(0, len(entries), across)]  # fmt: skip
+    return [[], [Span("GPU busy, by node", "head"), asked], *rows]
+
+
+def _use(gpu: Gpu) -> tuple[bool, float]:
+    return not gpu.faults, -1.0 if gpu.utilization is None else gpu.utilization
+
+
+def _gpu_mark(gpu: Gpu) -> Span:
+    if gpu.faults:
+        return Span("✗", "bad")
+    if gpu.utilization is None:
+        return Span("─", "faint")
+    return wording.heat(gpu.utilization / 100, low_is_bad=True)
+
+
+def _gpus_of_node(gpus: Sequence[Gpu]) -> list[Span]:
+    shares = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+    mean = f" {sum(shares) / len(shares):3.0f} %" if shares else " not known"
+    return [*map(_gpu_mark, gpus), Span(mean)]
 
 
 def _cost(job: JobLine, now: float) -> Lines:

@@ -18,6 +18,7 @@ from console.logs.line import LogLine
 from console.metrics.alarm_rules import AlarmKind, Coverage
 from console.metrics.alarm_watch import SETTLES
 from console.metrics.alarms import AlarmMonitor
+from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
 from console.metrics.job_measures import NanOnsetFinder
 from console.metrics.job_monitor import QUIET, MonitorSources
 from tests.fakes import fleet_of
@@ -63,6 +64,8 @@ class Cluster:
         self.bars: list[bytes] = []
         self.whole: dict[str, list[str]] = {}
         self.read_back: list[str] = []
+        self.exporter = ""
+        self.board = GpuBoard()
         self.show()
 
     def show(self) -> None:
@@ -70,7 +73,7 @@ class Cluster:
         self.fleet = fleet_of(*self.jobs, *pods)
 
     def alarm_monitor(self, **thresholds: Any) -> AlarmMonitor:
-        gpus = SimpleNamespace(exporter_of=lambda *_: "")
+        gpus = SimpleNamespace(exporter_of=lambda *_: self.exporter, read_once=self.read_gpus)
         limits = structs.replace(Thresholds(), **thresholds)
         reader = SimpleNamespace(beginnings=NanOnsetFinder(self.read_tail))
         measures = SimpleNamespace(pass_line=250.0, light={}, glancing=reader)
@@ -79,6 +82,10 @@ class Cluster:
             lambda pod: cast("Any", Log(self, pod)),
         )  # fmt: skip
         return AlarmMonitor(sources, limits)
+
+    async def read_gpus(self, namespace: str, name: str, *, source: Source) -> GpuBoard:
+        assert source == DCGM
+        return self.board
 
     async def read_tail(self, pod: Pod, lines: int) -> list[LogLine]:
         self.read_back.append(pod.name)
@@ -134,6 +141,18 @@ async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_
     assert alarm.words == "loss is NaN since step 118 (last good 2.5 at 117)"
     await rounds(patrol)
     assert cluster.read_back == [pod("a", 1)]
+    await patrol.close()
+
+
+async def test_what_exporters_tell_of_the_gpus_is_kept_with_what_the_log_tells() -> None:
+    cluster = Cluster("a")
+    cluster.exporter = "dcgm-exporter-x"
+    cluster.board = GpuBoard((RankGpus(0, pod("a", 0), "node-0", (Gpu(0, utilization=97, xid=79),), 1.0, DCGM),))
+    patrol = cluster.alarm_monitor()
+    await rounds(patrol)
+    (job,) = patrol.jobs.values()
+    assert job.measures.gpus == cluster.board
+    assert [alarm.kind for alarm in patrol.alarms()] == [AlarmKind.GPU]
     await patrol.close()
 
 

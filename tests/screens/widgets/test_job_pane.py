@@ -6,7 +6,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from console.kube.objects.jobset import JobState
+from console.kube.objects.meta import Condition
+from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.training.run import TrainingRun
@@ -18,6 +22,7 @@ from screens.widgets.job_pane import job_lines
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
+from tests.screens.scene import scene
 
 if TYPE_CHECKING:
     import pytest
@@ -44,6 +49,49 @@ def test_a_waiting_job_has_its_arithmetic_unfolded_and_the_figures_add_up() -> N
     assert numbers["own"] + numbers["to"] - numbers["used"] - numbers.get("lent", 0) == numbers["free"] == account.free
     assert any(f"needs {job.why.need:,}" in line for line in shown)
     assert any(line.startswith("position  ") for line in shown)
+
+
+def with_gpus(fleet: Fleet, name: str, *used: tuple[Gpu, ...]) -> JobMeasures:
+    measures = JobMeasures(("default", name))
+    each = zip(JobLine(fleet.jobsets["default", name], fleet, None).ranks, used, strict=False)
+    measures.gpus = GpuBoard(
+        tuple(RankGpus(rank.number, rank.name, rank.node, gpus, fleet.at - 40) for rank, gpus in each)
+    )
+    return measures
+
+
+def used(*percent: float | None) -> tuple[Gpu, ...]:
+    return tuple(Gpu(index, utilization=each) for index, each in enumerate(percent))
+
+
+def test_the_gpus_of_a_running_job_are_shown_by_node_as_they_were_last_read() -> None:
+    fleet = scene()
+    first = (*used(98, 97, 99, 0, 30, 100, None), Gpu(7, utilization=101, xid=79))
+    shown = lines_of(fleet, "llama-70b", with_gpus(fleet, "llama-70b", first, used(*[50] * 8), ()))
+    at = shown.index("GPU busy, by node, 40s ago")
+    entries = [" ".join(entry.split()) for entry in "   ".join(shown[at + 1 : at + 4]).split("   ") if entry.strip()]
+    assert [entry.partition(" ")[2] for entry in entries] == ["███▁▃█─✗ 75 %", "▅▅▅▅▅▅▅▅ 50 %", "not known"]
+    assert entries[0].startswith("gke-train-a4-pool-0000")
+
+
+def test_of_many_nodes_each_is_the_mark_of_its_least_busy_gpu() -> None:
+    fleet = scene()
+    gpus = (used(90, 10), used(99, 60), (Gpu(0, xid=79), Gpu(1, utilization=0)), used(None, 80), *[used(100)] * 4)
+    job = JobLine(fleet.jobsets["default", "llama-70b"], fleet, None)
+    lines = job_lines(job, with_gpus(fleet, "llama-70b", *gpus), 30, 40, fleet.at)
+    shown = ["".join(run.text for run in line) for line in lines]
+    assert shown[shown.index("GPU busy, the least busy of each node, 40s ago") + 1] == "▁▅✗─████"
+
+
+def test_no_gpu_is_shown_of_a_job_of_which_nothing_was_read_or_that_has_ended() -> None:
+    fleet = scene()
+    for measures in (None, JobMeasures(("default", "nccl-0412")), with_gpus(fleet, "nccl-0412", used(None), ())):
+        assert not any("GPU busy" in line for line in lines_of(fleet, "nccl-0412", measures))
+    measures = with_gpus(fleet, "nccl-0412", used(50.0))
+    assert any("GPU busy" in line for line in lines_of(fleet, "nccl-0412", measures))
+    ended = structs.replace(fleet.jobsets["default", "nccl-0412"], conditions=(Condition("Failed", "True"),))
+    told = job_lines(JobLine(ended, fleet, None), measures, 70, 40, fleet.at)
+    assert not any("GPU busy" in run.text for line in told for run in line)
 
 
 def test_a_known_start_is_not_contradicted_by_whose_end_would_free_quota() -> None:
