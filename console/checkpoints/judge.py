@@ -19,8 +19,7 @@ from typing import Any, Protocol
 from console.checkpoints.torch_metadata import LONGEST, needed_sizes
 from console.errors import Unreadable
 
-POINTERS = ("latest_checkpointed_iteration.txt", "latest")
-"""Files beside checkpoints that name the one to go on from: Megatron's and DeepSpeed's."""
+POINTERS = ("latest_checkpointed_iteration.txt", "latest")  # name the one to go on from: Megatron's and DeepSpeed's
 STILL_WRITTEN = 300.0  # seconds since the last change of an incomplete checkpoint in which it may still be written
 LONGEST_JSON = 4 << 20
 LONGEST_HEADER = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100

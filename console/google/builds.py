@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MACHINES = ("e2-highcpu-32", "e2-highcpu-8", "e2-medium", "n1-highcpu-32", "n1-highcpu-8")
-"""Machines that can be asked for to build on; the documents take the first."""
+MACHINES = ("e2-highcpu-32", "e2-highcpu-8", "e2-medium", "n1-highcpu-32", "n1-highcpu-8")  # the first is usual
 TIME_OUT = 7200  # seconds that a build may take, as in the documents: two hours
-REGISTRY, NAME, TAG = "_ARTIFACT_REGISTRY", "_IMAGE_NAME", "_IMAGE_TAG"
-"""The three substitutions that every build of the documents is made of."""
+REGISTRY, NAME, TAG = "_ARTIFACT_REGISTRY", "_IMAGE_NAME", "_IMAGE_TAG"  # substitutions of every included build
 RUNNING = frozenset({"PENDING", "QUEUED", "WORKING"})
 _SUBSTITUTION = re.compile(r"\$\{?(?P<name>[A-Z_][A-Z0-9_]*)\}?")
 _REPOSITORY = re.compile(r"^(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>[^/]+)/(?P<name>[^/]+)$")
@@ -132,8 +130,7 @@ def repository_parts(address: str) -> tuple[str, str, str] | None:
     return (found["project"], found["location"], found["name"]) if found else None
 
 
-_GOOGLE = re.compile(r"[a-z0-9-]+-docker\.pkg\.dev|(?:[a-z0-9-]+\.)?gcr\.io")
-"""Hosts that get Google's token: their whole names, so that no other domain ends like one of them."""
+_GOOGLE = re.compile(r"[a-z0-9-]+-docker\.pkg\.dev|(?:[a-z0-9-]+\.)?gcr\.io")  # whole names of hosts that get its token
 _DOCKER_HUB = "registry-1.docker.io"
 
 

@@ -28,8 +28,7 @@ _WORDS = {
     "UPGRADE_MASTER": "the control plane is being upgraded",
     "REPAIR_CLUSTER": "the control plane is being repaired",
 }
-_STATES = {"PROVISIONING": "is being created", "STOPPING": "is being deleted"}
-"""What a pool's own state says where no operation tells more."""
+_STATES = {"PROVISIONING": "is being created", "STOPPING": "is being deleted"}  # where no operation tells more
 _NODES = {
     "UPGRADE_NODES": "being upgraded",
     "AUTO_UPGRADE_NODES": "being upgraded",

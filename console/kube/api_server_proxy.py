@@ -31,10 +31,8 @@ class ApiServerProxy:
         host = base.hostname or ""
         self._place = f"[{host}]:{base.port or 443}" if ":" in host else f"{host}:{base.port or 443}"
         self.url = ""
-        self.elsewhere = ""
-        """The last other address that was asked for, which was refused."""
-        self.failure: Exception | None = None
-        """Why the last connection to the API server was not made."""
+        self.elsewhere = ""  # the last other address that was asked for, and refused
+        self.failure: Exception | None = None  # why the last connection to the API server was not made
 
     async def start(self) -> asyncio.Server:
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)

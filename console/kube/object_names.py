@@ -26,8 +26,7 @@ _PATHS = {
     "pools": ("/api/v1/nodes",),
     "namespaces": ("/api/v1/namespaces",),
 }
-_ONLY_NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""What a list is asked for as: 500 whole pods are 5 MB."""
+_ONLY_NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"  # no whole pods
 _NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")  # what Kubernetes allows; the shell gets nothing else
 
 

@@ -50,8 +50,7 @@ class Store:
         self._links = {kind: WatchStatus(kind, since=now) for kind in self._objects}
         self._published: dict[str, dict[Key, Any]] = {}
         self._fleet: Fleet | None = None
-        self._shown: dict[str, tuple[int, float]] = {}
-        """Of lists under way: how long they were when they were last shown, and when that was."""
+        self._shown: dict[str, tuple[int, float]] = {}  # lists under way: length when shown, and time
         self._wake()
 
     def _wake(self, kind: str = "") -> None:

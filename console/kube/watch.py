@@ -111,11 +111,7 @@ MAX_OBJECTS = 200_000
 MAX_OF_LIST = 4 << 30  # bytes of a list beyond which it is given up; 150,000 pods have some 10 kB each
 UNCOUNTED = 100  # pages of a list without a count, which every server since Kubernetes 1.15 tells
 SHORT = 5000  # objects by which a list may be longer than its first page said
-DRAWN, BURST = 3.0, 0.25
-"""How much longer a watch rests than what is only read, as each change is work for pictures and tables, too; and after
-how many seconds of work changes are taken to have no end, as 4,000 of pods at once. Then, and while keys are likely, a
-tenth of the time goes to them, otherwise a quarter.
-"""
+DRAWN, BURST = 3.0, 0.25  # rest per second of work on changes (they are drawn, too), and seconds that a burst may last
 MAX_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB
 
 

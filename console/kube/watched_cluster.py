@@ -52,8 +52,7 @@ class WatchedCluster:
         self._rights: dict[tuple[str, ...], tuple[float, bool]] = {}
         self._me = ""
         self.answered = asyncio.Event()  # set once the server has told its version
-        self.beside: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
-        """By name: what goes on beside the watches, begun anew with every connection and ended with it."""
+        self.beside: dict[str, Callable[[], Coroutine[None, None, None]]] = {}  # begun anew with each connection
         self.when_left: list[Callable[[], None]] = []  # told when the cluster becomes another one
 
     @staticmethod

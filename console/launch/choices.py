@@ -38,8 +38,7 @@ class FieldChoices:
     about: Mapping[str, str] = field(default_factory=dict)  # name -> a few words, where there is something to say
     state: ChoicesState = ChoicesState.LISTED
     why: str = ""  # one sentence while nothing can be chosen
-    fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Name -> texts of fields, by path, that belong together and are all filled by choosing it."""
+    fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> texts of other fields, by path
 
     def joined(self, more: FieldChoices) -> FieldChoices:
         """These choices plus the names that `more` adds; its reason is used if there are still no names."""

@@ -116,8 +116,7 @@ RECIPE_LABEL = "a4.console/recipe"
 @dataclass(frozen=True, slots=True)
 class Helm:
     login: Login | None = None  # None: charts are rendered only
-    guard: Callable[[str, str], Awaitable[None]] | None = None
-    """Called with namespace and release (empty: all) before Helm unpacks their records; raises what forbids that."""
+    guard: Callable[[str, str], Awaitable[None]] | None = None  # raises for releases too large to be unpacked by Helm
 
     async def _run_in_thread(self, namespace: str, name: str, work: Callable[[Config], T], failed: str) -> T:
         """Run `work` in a thread and return its result; an empty `name` means all releases of the namespace."""

@@ -203,8 +203,7 @@ class _Splitter:
 KeyPath = tuple[str | int, ...]  # names and places in lists: ("workload", "envs", 7, "value")
 
 _VERBS = {"install", "upgrade", "template"}
-_ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")
-"""Helm applies all of one kind before the next, wherever they stand."""
+_ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")  # as Helm applies them
 _SHORT = {"-n": "--namespace", "-f": "--values", "-l": "--labels", "-g": "--generate-name", "-i": "--install"}
 _SWITCHES = {
     "--install", "--generate-name", "--create-namespace", "--wait", "--wait-for-jobs", "--atomic", "--debug", "--devel",

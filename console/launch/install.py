@@ -161,8 +161,7 @@ class ChartCatalog:
     schema: Schema
     launchers: Mapping[str, str]  # file name -> text
     _forms: dict[str, _RecipeForm] = field(default_factory=dict, repr=False)
-    _judged: dict[str, tuple[LaunchPlan, Problems]] = field(default_factory=dict, repr=False)
-    """The plan that was judged last, by recipe: its notes are asked for right after its problems."""
+    _judged: dict[str, tuple[LaunchPlan, Problems]] = field(default_factory=dict, repr=False)  # the last, by recipe
 
     @classmethod
     def load(cls) -> ChartCatalog:

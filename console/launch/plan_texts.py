@@ -44,8 +44,7 @@ class PlanTexts:
     def __init__(self, catalogue: ChartCatalog, render: Render) -> None:
         self._catalogue, self._schema = catalogue, catalogue.schema
         self._render = render
-        self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None
-        """What the last difference was taken from: it stays the same while a form is typed in."""
+        self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None  # the last difference's base
         self._known = [path for path, part in leaves(catalogue.schema) if not part.get("x-hidden")]
 
     def values(self, plan: LaunchPlan) -> dict[str, Value]:

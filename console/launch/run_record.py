@@ -41,8 +41,7 @@ class RunRecord:
     recipe: str
     name: str
     namespace: str
-    values: Mapping[str, Value] = field(default_factory=dict)
-    """What differed from the recipe's defaults, nested, without anything secret."""
+    values: Mapping[str, Value] = field(default_factory=dict)  # differences from the defaults, without secrets
     left_out: tuple[str, ...] = ()  # paths of values that were not kept because they are secret, or look it
     number: int = 0  # its number in the memory, from 1
     context: str = ""

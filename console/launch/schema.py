@@ -289,8 +289,7 @@ def _given(value: Any) -> str:
     return f"; {text if len(text) <= 60 else text[:57] + '...'} was given"
 
 
-_ASSIGNED = re.compile(r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?!\$)([^\s\"']+)")
-"""A line of a script that gives a variable a value which is written there."""
+_ASSIGNED = re.compile(r"(?m)^\s*(?:export\s+)?([A-Za-z_]\w*)=[\"']?(?!\$)([^\s\"']+)")  # a variable set in a script
 
 
 def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:

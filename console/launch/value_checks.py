@@ -305,7 +305,7 @@ def _int(values: Values, path: str) -> int:
     return found
 
 
-_RULES: tuple[tuple[str, Callable[[str, Values], Found]], ...] = (
+_RULES: tuple[tuple[str, Callable[[str, Values], Found]], ...] = (  # field -> rules where the form has it
     ("recipe.workspace", _workspace),
     ("recipe.code.folder", _code),
     ("recipe.model.id", _named_model),
@@ -314,4 +314,3 @@ _RULES: tuple[tuple[str, Callable[[str, Values], Found]], ...] = (
     ("recipe.swift.version", _swift_image),
     ("recipe.swift.tp", _swift),
 )
-"""A field of the recipe's form, and the rules that hold when the form has it."""

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     Spare = Callable[[tuple[str, ...], Node], bool]  # whether a node may stay though the values have nothing there
 
 _PLAIN = re.compile(r"[A-Za-z_/][\w./@+-]*(?:[:=][\w./@+-]+)*|\d[\w.-]*[A-Za-z_][\w./-]*")
-_NOT_PLAIN = re.compile(
+_NOT_PLAIN = re.compile(  # not text to every YAML reader: Helm's is of YAML 1.1
     r"y|n|yes|no|on|off|true|false|null|[-+.]?[\d_,.:]*(?:e[-+]?\d+)?|0x[\da-f_]+|0o[0-7_]+|\.?(?:nan|inf)"
     r"|\d{4}-\d\d?-\d\d?.*",
     re.IGNORECASE,
 )
-"""Words that one YAML reader or another takes for something else than text: Helm's is of YAML 1.1."""
 _BLOCK = re.compile(r"(?:[^ \t\n\x00-\x1f\x7f-\x9f\ufeff][^\x00-\x09\x0b-\x1f\x7f-\x9f\ufeff]*)", re.DOTALL)
 
 

@@ -33,12 +33,11 @@ _TOLD = re.compile(
 _STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,100000}"),?\s*$')
 _WHOLE = re.compile(r'\s*"(stdout|msg)": ("(?:[^"\\]|\\.){0,1000000}"),?\s*$')
 _NUMBERED = re.compile(rb"(\d{1,9})([:-])(?!\d\d(?::\d\d)?\b)(.*)", re.DOTALL)
-_FILED = re.compile(
+_FILED = re.compile(  # a file and perhaps a line number; files of source code stand in front of warnings
     rb"(?P<file>(?:[\w.~@+-]*/)+[\w.@+-]{1,200}|[\w@+-][\w.@+-]{0,200}\.(?:log|txt|out|err)(?:\.\d+)?)"
     rb"(?<!\.py)(?<!\.cc)(?<!\.cu)(?<!\.h)(?<!\.cpp)(?::(?:\d{1,9}:)?|-\d{1,9}-)(?P<text>.*)",
     re.DOTALL,
 )
-"""A file, and the number of the line if it was asked for; files of source code stand in front of warnings."""
 _STERN = re.compile(rb"([a-z][a-z0-9.-]{0,250}-[a-z0-9]{1,10}) ([a-z][a-z0-9-]{0,62}) (.*)", re.DOTALL)
 _WORDS = frozenset(b"step iter iteration epoch batch loss rank update episode global info warning error debug".split())
 """Words of programs, which are no names of containers."""
@@ -355,8 +354,7 @@ def _rises(lines: Sequence[bytes]) -> bool:
     return all(low < high for low, high in pairwise(numbers))
 
 
-_MARKS = ((_numbered, _RISING), (_filed, _SURE), (_of_stern, _SURE))
-"""What may stand in front of lines, and how many of them tell."""
+_MARKS = ((_numbered, _RISING), (_filed, _SURE), (_of_stern, _SURE))  # what may precede lines, and how many tell
 
 
 # what stands in a record

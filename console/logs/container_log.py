@@ -165,8 +165,7 @@ def _is_container_waiting(error: ConsoleError) -> bool:
 
 
 SILENCE = 120.0  # seconds without a line after which the connection is made anew
-TAIL_ROOMS = ((1 << 20, 4096), (16 << 20, 512))
-"""Bytes of the last lines of a log, where so many are asked for: in all, and for each line besides; the less counts."""
+TAIL_ROOMS = ((1 << 20, 4096), (16 << 20, 512))  # bytes that last lines may have: in all, and each; the less counts
 LINE_ROOM = 1 << 20  # bytes of one line of these
 TAIL_MORE = 1000  # lines that may have come while the server looked for the first of the tail
 

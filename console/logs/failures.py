@@ -79,8 +79,7 @@ _FIELD = re.compile(r"\s*(host|rank|exitcode|traceback) +: +(.*)")
 _NUMBER = re.compile(r"-?\d{1,9}")
 _ROOT = "Root Cause (first observed failure)"
 _LOST = re.compile(r"(?:at |GPU )(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}(?:\.\d)?)?)")
-_HOST = re.compile(r"(?:([\w.-]{1,253}):|\.\. ([\w.-]{1,253}) pid \d{1,10}:) $")
-"""What nccl-tests put in front of a failure."""
+_HOST = re.compile(r"(?:([\w.-]{1,253}):|\.\. ([\w.-]{1,253}) pid \d{1,10}:) $")  # put there by nccl-tests
 _CRASH = re.compile(r"Segmentation fault(?! handler)|Bus error|segmentation fault")
 _TRACEBACK = "Traceback (most recent call last)"
 _EXCEPTION = re.compile(r"\s{0,4}((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80})(?:: (.{0,2000}))?\s*$")

@@ -119,11 +119,7 @@ def _last_lines(part: LogSegment) -> list[Stamped]:
     return list(part.stamped(len(part) - REMEMBER))
 
 
-ONCE, LEAST_ONCE = 96 << 20, 12 << 20
-"""Bytes of all logs of a job together that are read where they are not followed, and of one at least.
-
-A kubelet keeps 10 MiB in one file of a log, unless it is told otherwise, and serves the last file only.
-"""
+ONCE, LEAST_ONCE = 96 << 20, 12 << 20  # bytes of all logs read at once, and of one; a kubelet keeps 10 MiB a file
 WRITE_EVERY = 0.25  # seconds between two writings to the disk
 DISK_AGAIN = 5.0  # seconds until a disk that took nothing is tried again
 LOOK_AGAIN = 1.0  # seconds between two looks for logs that were refused and are to be asked for again

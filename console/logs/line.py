@@ -120,10 +120,8 @@ ERROR_WORDS = (  # a line without any of these, in lower case, tells of no error
 )  # fmt: skip
 WARN_WORDS = (b"warn",)
 DEBUG_WORDS = (b"debug", b"trace")
-NCCL_WORDS = (b"NCCL INFO", b"NCCL WARN", b"NCCL TRACE", b"NCCL VERSION", b"NCCL ERROR")
-"""What libnccl puts in front of all it says."""
-NOT_A_NUMBER = r"[:=]\s*[+-]?(?:nan|NaN|NAN)\b|\b[Ll]oss\s+(?:nan|NaN|NAN)\b"
-"""A search for a value that is none, as losses and gradients that diverge are printed."""
+NCCL_WORDS = (b"NCCL INFO", b"NCCL WARN", b"NCCL TRACE", b"NCCL VERSION", b"NCCL ERROR")  # what libnccl begins with
+NOT_A_NUMBER = r"[:=]\s*[+-]?(?:nan|NaN|NAN)\b|\b[Ll]oss\s+(?:nan|NaN|NAN)\b"  # as diverging losses are printed
 XID = r"\bS?Xid\b"  # a search for faults that the driver reports
 _ALONE = (b"fatal", b"critical", b"traceback", b"exception", b"failed", b"failure", b"panic", b"segfault", b"aborted",
           b"oom", b"killed")  # fmt: skip

@@ -20,8 +20,7 @@ _SECRET_NAMES = {
     "DSN", "AUTHORIZATION",
 }  # fmt: skip
 _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
-_TAMED = {"PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY"}
-"""A public key and the special tokens of a tokenizer are no secrets."""
+_TAMED = {"PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY"}  # no secrets
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HARMLESS = re.compile(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
 """A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""
@@ -68,8 +67,7 @@ _NAMED = (  # a variable, key or option whose name says what it holds, then its 
     rf"|{_VALUE}{{4,500}})"
 )
 _ENDING = r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|CREDENTIALS?)"
-_MIXED = rf"(?=\S{{0,100}}\d)(?=\S{{0,100}}[a-z])(?![/$<\[{{.~]){_VALUE}{{8,500}}"
-"""A value that is no word of a sentence, no number and no path."""
+_MIXED = rf"(?=\S{{0,100}}\d)(?=\S{{0,100}}[a-z])(?![/$<\[{{.~]){_VALUE}{{8,500}}"  # no word, number or path
 _NAMED_BLANK = (  # a variable's name and a blank; a line of Megatron's table of arguments; a variable of a pod
     r"((?-i:(?<![A-Z])(?!(?:PUBLIC|PAD|EOS|BOS|UNK|MASK|CLS|SEP|STOP|SPECIAL)_)"
     rf"[A-Z][A-Z0-9]{{0,30}}_{_ENDING})[ \t]{{1,3}}{_QUOTE}?){_MIXED}",
@@ -95,8 +93,7 @@ _AFTER = "|".join(
         r"(://)[^\s/:@]{16,200}(?=@)",
     )
 )
-AFTER = rf"(?=[a-z_?&:-])(?:{_AFTER})"
-"""What stands after words that announce a secret; the one group of each that matches is kept."""
+AFTER = rf"(?=[a-z_?&:-])(?:{_AFTER})"  # after words that announce a secret; keep the matching group
 
 
 def is_confidential(name: str, value: object = None) -> bool:

@@ -319,11 +319,9 @@ class JobFolder:
 
 
 RESULTS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
-_TABLE = re.compile(r"^\s*#|^\s*\d+\s+\d+\s+\S+\s+\S+\s+-?\d+\s+[\d.]+")
-"""A line of nccl-tests: of its head, its foot or a row."""
+_TABLE = re.compile(r"^\s*#|^\s*\d+\s+\d+\s+\S+\s+\S+\s+-?\d+\s+[\d.]+")  # of nccl-tests: head, foot or row
 _BEGUN = re.compile(r"step \d+ connectivity: run$")
-_ENDED = re.compile(r"step \d+ connectivity: (?:done|failed)\b")
-"""Lines of the launcher between which every rank names its node."""
+_ENDED = re.compile(r"step \d+ connectivity: (?:done|failed)\b")  # between them every rank names its node
 _FOUND = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd listens)\b", re.IGNORECASE)
 """A line about who reached whom."""
 

@@ -74,8 +74,7 @@ def _add_line(found: dict[int, int], block: bytes, at: int, size: int) -> int:
     return end
 
 
-ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-"""Sequences by which a terminal is told colours and the like."""
+ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")  # colours and the like
 
 
 class LineBlocks:

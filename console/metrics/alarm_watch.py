@@ -25,8 +25,7 @@ _PAUSE = re.compile(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
     r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
 )
-_XID = re.compile(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")
-"""A line of the driver with the number of the fault; people and programs write the word too."""
+_XID = re.compile(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")  # of the driver; people write the word too
 _FREES = {AlarmKind.STALL, AlarmKind.NAN}  # alarms for which a job is stopped
 _WORDS = ("val", "VAL", "heck", "HECK")
 

@@ -191,8 +191,7 @@ def _lines(name: str, track: TrainingRun, metric: str) -> list[Line]:
 
 WIDTH, HEIGHT = 960, 480
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 24, 56, 56
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
-"""Told apart by colour-blind eyes too; every second line is dashed besides."""
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")  # for colour-blind eyes too
 
 
 @dataclass(frozen=True, slots=True)

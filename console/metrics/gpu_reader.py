@@ -43,8 +43,7 @@ _FIELDS = (
     "index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,temperature.gpu,power.draw,power.limit,clocks.sm,"
     "clocks.max.sm,ecc.errors.uncorrected.volatile.total"
 )
-_NEWER = "ecc.errors.corrected.volatile.total,clocks_event_reasons.active,gpu_recovery_action"
-"""Columns that older drivers refuse, and with them the whole question."""
+_NEWER = "ecc.errors.corrected.volatile.total,clocks_event_reasons.active,gpu_recovery_action"  # older drivers refuse
 _SCRIPT = f"""
 command -v nvidia-smi >/dev/null || {{ echo "there is no nvidia-smi in this image" >&2; exit 44; }}
 fields={_FIELDS},{_NEWER}

@@ -37,8 +37,7 @@ class Health(Struct, frozen=True):
     verdict: str = ""  # of a job that makes no steps: for whom its ranks wait, if that was looked at
 
 
-_WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}
-"""The word for a job of which that alarm is told, the gravest first."""
+_WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}  # by alarm, the gravest first
 _KINDS = {word: kind for kind, word in _WORDS.items()} | {"late": AlarmKind.STALL}
 NO_STEPS = {"stalled", "late"}  # words for a job that makes no steps, of which nobody can say when it will end
 _LIVES = {JobState.STARTING, JobState.RUNNING, JobState.RESTARTING}

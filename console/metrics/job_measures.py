@@ -130,8 +130,7 @@ class JobMeasures:
         self.tests: tuple[MeasuredTest, ...] = ()  # in the order they began, those of the first rank before the others'
         self.tracks: tuple[TrainingRun, ...] = ()  # in the order they began; one goes on over restarts
         self.gpus = GpuBoard()  # the last reading of its GPUs, where anybody reads them
-        self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}
-        """What could not be read, of which rank: of tables ("nccl") and of steps ("training")."""
+        self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}  # by "nccl", "training": rank, lines
         self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
         self.over = False  # whether nothing more will come
         self.trouble: ConsoleError | None = None  # what keeps the log from being read

@@ -131,8 +131,7 @@ class MonitorSources:
     gpus: Callable[[], GpuReader]
     open_log: Open
     xray: Callable[[tuple[str, str]], HangReport | None] = lambda _: None  # the last X-ray of a job in this session
-    inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None
-    """Makes an X-ray of a job that has stalled, where that may be done unasked; None: nobody looks by itself."""
+    inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # makes an X-ray of a stalled job; None: never
 
 
 class JobMonitor:

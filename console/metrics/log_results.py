@@ -31,8 +31,7 @@ class EvalScore:
 
 
 _TITLE = WordSearch(b"Metric")  # stands in the titles of every table
-_FIRST = {"task": False, "tasks": False, "group": True, "groups": True}
-"""Title of the first column, and whether the table sums up groups."""
+_FIRST = {"task": False, "tasks": False, "group": True, "groups": True}  # first column -> whether it sums up
 _BETTER = {"↑": "higher", "↓": "lower"}
 
 
@@ -103,8 +102,7 @@ class LmEvalParser:
         return cells[at] if at is not None and at < len(cells) else ""
 
 
-_STACKS = WordSearch(b"Thread 0x", b"Stack dump for", b"Python v")
-"""One of these stands in every dump of py-spy, below the line that names its process."""
+_STACKS = WordSearch(b"Thread 0x", b"Stack dump for", b"Python v")  # in every dump of py-spy, below its process
 _PROCESS = WordSearch(b"Process ")
 
 

@@ -110,8 +110,7 @@ class Measures:
         self._kept: dict[Path, NcclHistory] = {}
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
         self._read_again = 0.0
-        self._forecast: tuple[object, float, Mapping[Key, ExpectedStart]] = (None, 0.0, {})
-        """Of which snapshot, when the next may be made, and the starts."""
+        self._forecast: tuple[object, float, Mapping[Key, ExpectedStart]] = (None, 0.0, {})  # snapshot, when, starts
         self.light: dict[Key, JobMonitor] = {}  # jobs of which a log or two are followed for alarms
         self.glancing = JobProgressReader(
             cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.followed

@@ -157,8 +157,7 @@ CHECKS: tuple[Spec, ...] = (
     Spec("P36", "Objects it names", cluster.named, "Create it, or name one that is there."),
 )
 
-BY_NAME = {name_of(each.title): each for each in CHECKS} | {each.id.lower(): each for each in CHECKS}
-"""By the name that people type ("lustre-instance"), and by id."""
+BY_NAME = {name_of(each.title): each for each in CHECKS} | {each.id.lower(): each for each in CHECKS}  # or id
 
 
 ADDON_TAKES = 900.0  # seconds that GKE may take for an add-on

@@ -218,8 +218,7 @@ class LaunchNeeds:
         return 2222, int(master) if master.isdecimal() else 6002
 
 
-_UNSEEN = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not seen"}
-"""How a half that learnt nothing is told."""
+_UNSEEN = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not seen"}  # of one half of a check
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from console.kube.objects.on_demand import BuildWire, GroupWire, NamedWire
 from console.preflight.check import Result, Verdict, combine, fail, half_verdict, ok, skip, together, warn
 from console.preflight.context import KUBERNETES, CheckContext, permissions
 
-FLOOR, BETTER = "1.31.7-gke.1265000", "1.32.4-gke.1236000"
-"""The version that the documents ask for, and the one that GKE's guide for A4 asks for."""
+FLOOR, BETTER = "1.31.7-gke.1265000", "1.32.4-gke.1236000"  # as the guides for the recipes and GKE's for A4 ask for
 _JOBSET = "jobset.x-k8s.io"
 _RIGHTS = (
     ("create", "jobsets", _JOBSET, ""),

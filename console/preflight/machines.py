@@ -26,8 +26,7 @@ from console.preflight.context import CheckContext, reservation
 from console.scheduling.topology import MACHINE_GPUS
 
 MACHINE, GPU_NAME = "a4-highgpu-8g", "nvidia-b200"
-_TOLERATED = ("nvidia.com/gpu", "cloud.google.com/impending-node-termination")
-"""Taints that the chart's pods tolerate by themselves."""
+_TOLERATED = ("nvidia.com/gpu", "cloud.google.com/impending-node-termination")  # by the chart's pods
 _PASSING = ("node.kubernetes.io/", "cloud.google.com/maintenance-window-started", "node.cloudprovider.kubernetes.io/")
 """Taints that come and go with a machine's state; P06 tells of that."""
 _METADATA_LABEL = "iam.gke.io/gke-metadata-server-enabled"

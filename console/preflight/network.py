@@ -24,8 +24,7 @@ from console.preflight.check import (
 )
 from console.preflight.context import KUBERNETES, CheckContext
 
-NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))
-"""The networks that the interfaces of an A4 pod are taken from, unless others are named."""
+NETWORKS = ("default", *(f"rdma-{index}" for index in range(8)))  # of an A4 pod's interfaces, unless named
 _ALL_PODS = ("0.0.0.0/0", "10.0.0.0/8")  # ranges of addresses that hold those of every pod
 _SPACE = "kubernetes.io/metadata.name"  # the label by which a namespace is named
 _PULLED = "Successfully pulled image "
@@ -35,8 +34,7 @@ _NO_WAY = re.compile(
     r"|Failed to connect to \S+ port|Max retries exceeded with url|Connection timed out|Connection refused.*https?://"
 )
 _WAY = re.compile(r"^Get:\d+ https?://|^Successfully installed |^Cloning into |Receiving objects: 100%|^Fetched .* in ")
-_OURS = frozenset({"jobset.sigs.k8s.io/jobset-name", "app.kubernetes.io/name", "a4.console/recipe"})
-"""Labels that pods of a launch carry, whatever its name."""
+_OURS = frozenset({"jobset.sigs.k8s.io/jobset-name", "app.kubernetes.io/name", "a4.console/recipe"})  # on all pods
 
 
 async def _told_by_logs(look: CheckContext) -> Verdict:

@@ -14,8 +14,7 @@ from urllib.parse import quote
 
 from console.errors import BadInput, ProgramFailed
 
-EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf", "zed", "gateway")
-"""Editors that can work in a rank, by the names of their programs, most usual first."""
+EDITORS = ("code", "code-insiders", "codium", "cursor", "windsurf", "zed", "gateway")  # programs, most usual first
 
 
 @dataclass(frozen=True, slots=True)

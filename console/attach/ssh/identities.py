@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from console.attach.ssh.pod_facts import PodFacts
 
 
-USUAL = ("id_ed25519", "id_ecdsa", "id_rsa", "google_compute_engine")
-"""Key files in the order in which they are preferred; the last is gcloud's."""
+USUAL = ("id_ed25519", "id_ecdsa", "id_rsa", "google_compute_engine")  # in order of preference; the last is gcloud's
 ANSWER = 10.0  # seconds ssh's programs may take
 NO_SSH = "Install OpenSSH's client (`ssh`, `ssh-keygen`)."
 

@@ -151,19 +151,16 @@ def _renewed(credentials: Any) -> tuple[str, float]:
     return str(credentials.token), ends()
 
 
-_REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
-"""What the HTTP clients put before the words of the service."""
+_REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")  # what HTTP clients put before the words
 _NO_LOGIN = "Getting metadata from plugin failed"  # what gRPC says where the login could not be renewed for a call
-_NO_QUOTA_PROJECT = re.compile(
+_NO_QUOTA_PROJECT = re.compile(  # said of a login that would use gcloud's own project
     r"\b764086051850\b|requires a quota project|end user credentials from the Google Cloud SDK"
 )
-"""What Google says of a person's login without a quota project: it then asks in the name of gcloud's own project."""
 _NOT_THIS_PROJECT = re.compile(r"does not have required permission to use project|USER_PROJECT_DENIED")
 SET_QUOTA_PROJECT = "Name it: `gcloud auth application-default set-quota-project PROJECT`."
 _DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
 
-_CHECKS = {"lustre.googleapis.com": "lustre-instance", "file.googleapis.com": "filestore"}
-"""Preflight checks that look for a service of their own."""
+_CHECKS = {"lustre.googleapis.com": "lustre-instance", "file.googleapis.com": "filestore"}  # that look for a service
 _SERVICES = "google-services-enabled"  # the check that looks for all others
 
 

@@ -24,8 +24,7 @@ from console.metrics.nccl.results import Half, NcclTest, Row
 _TYPE = re.compile(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
 _REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})
 _VALUE = re.compile(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)[*%]?|N/A")
-_GLUED = re.compile(r"([+-]?\d+|N/A)[A-Za-z][\w.-]*:\d+:\d+")
-"""A last value with the beginning of a line of libnccl behind it: host, process and thread."""
+_GLUED = re.compile(r"([+-]?\d+|N/A)[A-Za-z][\w.-]*:\d+:\d+")  # a last value with a line of libnccl behind it
 _BEGINS = (
     *(b"#", b" type", b"_perf", b"Test ", b"NCCL failure", b"of bounds", b"bus bandwidth", b"Collective test"),
     *(b"rccl-tests", b"nccl-tests", b"nThread", b" Pid ", b"float", b"half", b" sum ", b" none "),
@@ -42,8 +41,7 @@ _USUAL = re.compile(  # a row of today's tables with nothing before or behind it
     + r"\s*"
 )
 _NUMBER = re.compile(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?")
-_RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")
-"""The largest relative error of old tables, which never looks like a count of elements."""
+_RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")  # of old tables; never like a count of elements
 
 
 class Units(Struct, frozen=True):

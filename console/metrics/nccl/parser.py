@@ -276,8 +276,7 @@ _LEAST, _MOST = 1 << 8, 1 << 15  # bytes that are searched at once: few where a 
 _FAR = 64  # rows of a table after which it is tried again to read those that follow together, where they do not
 _MARK = ord("#")  # it begins a line that is no row: tables have many of these, one after another
 _WHOLE = 12  # words of a whole row
-_ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")
-"""What looks like a row: two whole numbers, a type, and figures."""
+_ROW_LIKE = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w{2,}(?:\s+\S+){0,3}(?:\s+[\d.+-]\S*){4,}\s*$")  # numbers, type, figures
 
 
 def _is_row(text: str, *, torn: bool) -> bool:

@@ -94,8 +94,7 @@ LONGEST = 1 << 14  # bytes of a line that are kept; the rest of a longer one is 
 WORDS = WordSearch(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b"[batch=", b"/ Train]:", b"Epoch ")
 """A line without any of these says nothing of training."""
 _WORDS = tuple(word.decode() for word in WORDS.words)
-_LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})
-"""Lines read by themselves after which the layout is looked for again."""
+_LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})  # lines until the layout is looked for again
 _JOINED = 60  # lines of which one report may consist
 _PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
 _CONTINUED = re.compile(r"""\s*['"}]""")
@@ -130,8 +129,7 @@ class TrainingParser:
         self._puzzle = UnparsedCounter()
         self._rank = ""  # who printed the line, where that is known without its labels
         self._layout: LineLayout | None = None  # what the lines look like, once that is known
-        self._alone, self._unlike, self._looked = 0, 0, 0
-        """Lines of steps read by themselves: since the layout last fitted, and all; how often it was looked for."""
+        self._alone, self._unlike, self._looked = 0, 0, 0  # since the layout fitted, and all; look-ups
 
     @property
     def runs(self) -> tuple[RunReader, ...]:

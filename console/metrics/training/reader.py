@@ -36,13 +36,11 @@ class RunReader:
     _latest: dict[str, int] = field(default_factory=dict, compare=False)  # last step of each reporter
     _warm_from: int | None = field(default=None, compare=False)
     _several: bool = field(default=False, compare=False)  # several reporters that no label tells apart
-    _guessed: ProgressBar | None = field(default=None, compare=False)
-    """The bar before the last step, while the next bar may still say better which step it was."""
+    _guessed: ProgressBar | None = field(default=None, compare=False)  # until the next bar tells better
     _guessing: bool = field(default=False, compare=False)
     _number_before: int | None = field(default=None, compare=False)  # the one known before the guess
     number: int | None = field(default=None, compare=False)  # the last one known of a step
-    _an_epoch: tuple[float, float] = field(default=(0.0, math.inf), compare=False)
-    """Steps in an epoch, at least and at most, by the bars so far."""
+    _an_epoch: tuple[float, float] = field(default=(0.0, math.inf), compare=False)  # steps in one, by the bars so far
     _in_phase: bool = field(default=True, compare=False)  # whether bars tell which step a report is of
 
     @property

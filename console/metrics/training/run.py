@@ -68,8 +68,7 @@ class RunEventFinder:
         self._peak = 0.0
         self._bad = self._any = False
         self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
-        self._took: deque[tuple[float, float, float]] = deque(maxlen=PACED + PACED_BEFORE)
-        """Of the latest steps the number, when it was printed, and the seconds that it took."""
+        self._took: deque[tuple[float, float, float]] = deque(maxlen=PACED + PACED_BEFORE)  # number, time, seconds
         self._paced = 0  # steps whose time was heard
         self._slow_above = 0.0  # seconds of a step above which the run is as slow as was told; 0.0: it is not
         self._slow_from, self._slow_words = 0, ""  # after how many steps that was heard it began, and in words
@@ -191,8 +190,7 @@ class TrainingRun:
         self.numbers: array[float] = array("d")  # of each step, or its place; never falls
         self.times: array[float] = array("d")  # when each was printed, seconds since the epoch; never falls
         self.columns: dict[str, MetricColumn] = {}
-        self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}
-        """Latest answers of `edges`: charts of one width ask the same."""
+        self._asked: dict[tuple[float, float, int, bool, int], list[int]] = {}  # charts of one width ask the same
         self.finished = False
         self.goes_on = True  # whether its job runs
         self.checkpoints: list[RunEvent] = []

@@ -106,8 +106,7 @@ TIMES = (
 TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms", "elapsed_time_per_iteration_ms")
 PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
 PER_SECOND = ("it/s", "iter/s", "steps/s", "it/sec", "steps/sec", "interval_steps_per_second")
-UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})
-"""Words that may stand behind a figure as well as before it."""
+UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})  # may stand behind a figure or before it
 _TOKENS = re.compile(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
 _RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
 _BARE_TIME = re.compile(rf"[|,] ?({NUMBER})() ms\b(?!/)")
@@ -231,8 +230,7 @@ def loss_of(keys: Iterable[str]) -> str | None:
     return others[0] if len(others) == 1 else None
 
 
-_KINDS = ("train/", "optim/", "throughput/device/", "throughput/", "perf/")
-"""What stands before the names of figures of training, where they are sorted by kind."""
+_KINDS = ("train/", "optim/", "throughput/device/", "throughput/", "perf/")  # before names sorted by kind
 
 
 @lru_cache(maxsize=4096)

@@ -139,8 +139,7 @@ _BAR = re.compile(
 )
 _RICH = re.compile(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})/(\d{1,15}) +([\d:]{4,12} •[^|\n]{1,4000})")
 """Lightning's other bar."""
-_OTHER_DATA = re.compile(r"(?i)\b(?:eval|valid|val|test)\w*\W*$")
-"""What stands before a bar of data that is not trained on."""
+_OTHER_DATA = re.compile(r"(?i)\b(?:eval|valid|val|test)\w*\W*$")  # before a bar of other data than training's
 _RATE = re.compile(r"([\d.]{1,20})(it/s|s/it)")
 _BAR_PAIR = re.compile(rf"(\w[\w/ -]{{0,60}})=({NUMBER})")
 _RICH_PAIR = re.compile(rf"(\w[\w/-]{{0,60}}): ({NUMBER})")

@@ -22,10 +22,8 @@ _LABELS = re.compile(  # what loggers put in front of a line: dates, brackets, l
 )
 _OTHER_DATA = re.compile(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
 _OTHER = ("val", "eval", "test", "best")  # how names begin of what is told of data that is not trained on
-_ESTIMATE = re.compile(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")
-"""NanoGPT's evaluation, which estimates the loss on both kinds of data."""
-_IN_EPOCH = re.compile(r"Epoch\(train\) {1,4}\[ {0,8}(\d{1,9})\]\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]")
-"""How OpenMMLab's programs count in epochs."""
+_ESTIMATE = re.compile(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")  # nanoGPT's, on both kinds of data
+_IN_EPOCH = re.compile(r"Epoch\(train\) {1,4}\[ {0,8}(\d{1,9})\]\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]")  # OpenMMLab's
 LONGEST = 2048  # characters of a line that are looked at
 _MOST = 64  # kinds of lines remembered that came once
 
