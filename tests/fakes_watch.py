@@ -123,9 +123,7 @@ class FakeXray:
         self.reports: dict[tuple[str, str], HangReport] = {}
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
 
-    async def slow(
-        self, namespace: str, name: str, *, step: float | None = None, seconds: float | None = None
-    ) -> SlowReport:
+    async def slow(self, namespace: str, name: str, seconds: float) -> SlowReport:
         self._session._did("slow", namespace, name)
         self.slow_reports[namespace, name] = self.slow_report
         return self.slow_report

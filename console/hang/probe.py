@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -222,6 +224,106 @@ def ras() -> dict[str, str]:
         return {"text": "", "why": getattr(error, "strerror", "") or str(error)}
 
 
+PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+"""Variables that say where a rank's flight recorder listens, and where it writes; the rank stands behind both."""
+USUAL = ("/tmp/nccl_trace_rank_", os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_"))
+RECORDER_LIMIT = 15.0
+"""Seconds for a dump."""
+MOST_DUMP = 64 << 20
+"""Bytes of a dump."""
+KEPT, UNDONE = 8, 4
+"""Operations of a group that are told: the last ones, and the first ones that have not ended."""
+
+
+class NoClasses(pickle._Unpickler):
+    """In Python: the one in C reserves as much memory as the pickle tells it to."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it names {module[:80]}.{name[:80]}, and a dump has no classes")
+
+
+def recorder(each: dict[str, Any]) -> dict[str, Any]:
+    """The last operations of a rank, which PyTorch's flight recorder writes to a file when its pipe is written to."""
+    env, rank = each["env"], each["rank"]
+    places = [env[name] for name in DUMPS if env.get(name)] or USUAL
+    files = [f"{place}{rank}" for place in places]
+    before = {path: changed(path) for path in files}
+    try:
+        door = os.open(f"{env[PIPE]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISFIFO(os.fstat(door).st_mode):
+                return {"rank": rank, "why": "its pipe is no pipe"}
+            os.write(door, b"1\n")
+        finally:
+            os.close(door)
+    except OSError as error:
+        return {"rank": rank, "why": f"its recorder does not listen ({error.strerror})"}
+    why, end = "its recorder wrote no dump", time.time() + RECORDER_LIMIT
+    while time.time() < end:
+        time.sleep(0.2)
+        for path in files:
+            if changed(path) == before[path]:
+                continue
+            try:
+                return dict(read_dump(path), rank=rank)
+            except Exception as error:  # a dump that is not whole yet, or a damaged one, may raise anything
+                why = f"its dump cannot be read ({str(error)[:200]})"
+    return {"rank": rank, "why": why}
+
+
+def changed(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
+def read_dump(path: str) -> dict[str, Any]:
+    """The groups and operations in a dump; any exception if it is none."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size > MOST_DUMP:
+            raise ValueError(f"it has more than {MOST_DUMP >> 20} MiB")
+        found = NoClasses(file).load()
+    groups = {
+        str(name)[:200]: {"desc": str(each["desc"])[:200], "ranks": [int(one) for one in NUMBER.findall(each["ranks"])]}
+        for name, each in found["pg_config"].items()
+    }
+    several: dict[str, list[dict[str, Any]]] = {}
+    for place, each in enumerate(found["entries"]):
+        several.setdefault(str(each["process_group"][0])[:200], []).append(dict(operation(each), place=place))
+    told = []
+    for known in several.values():
+        undone = [each for each in known[:-KEPT] if each["state"] != "completed"]
+        told += undone[:UNDONE] + known[-KEPT:]
+    told.sort(key=lambda each: each.pop("place"))
+    return {"groups": groups, "operations": told}
+
+
+NUMBER = re.compile(r"\d{1,7}")
+
+
+def own_line(frame: dict[str, Any]) -> str:
+    return f"{os.path.basename(str(frame['filename']))[:200]}:{int(frame['line'])}" if "line" in frame else ""
+
+
+def operation(each: dict[str, Any]) -> dict[str, Any]:
+    """One entry of a dump, in short."""
+    p2p, frames = bool(each.get("is_p2p")), each.get("frames") or [{}]
+    own = [frame for frame in frames if "/torch/" not in str(frame.get("filename"))]
+    frame = (own or frames)[0]
+    sizes = ["x".join(str(int(number)) for number in one[:8]) or "scalar" for one in each.get("input_sizes", [])[:4]]
+    return {
+        "group": str(each["process_group"][0])[:200],
+        "seq": int(each["p2p_seq_id" if p2p else "collective_seq_id"]),
+        "op": str(each["profiling_name"])[:100],
+        "state": str(each["state"])[:20],
+        "sizes": ", ".join(sizes + [str(one)[:20] for one in each.get("input_dtypes", [])[:1]]),
+        "frame": own_line(frame),
+        "p2p": p2p,
+    }
+
+
 def main() -> None:
     """Print everything as one line of JSON; with the argument `ras-only` only NCCL's status."""
     if sys.argv[1:] == ["ras-only"]:
@@ -230,7 +332,9 @@ def main() -> None:
     every = every_process()
     found, starters = working(every), launchers(every)
     tool = py_spy(found)
-    with ThreadPoolExecutor(AT_ONCE + 2) as pool:
+    listening = [each for each in found if each["rank"] is not None and each["env"].get(PIPE)]
+    with ThreadPoolExecutor(AT_ONCE + 2 + len(listening)) as pool:
+        records = [pool.submit(recorder, each) for each in listening]
         meeting = pool.submit(master, found)
         status = pool.submit(ras) if "ras" in sys.argv[1:] else None
         pythons = [each for each in found if not each["program"]]
@@ -238,6 +342,7 @@ def main() -> None:
         for each, job in zip(pythons, dumps):
             each["dump"], each["error"] = job.result()
         told = {"py_spy": tool, "master": meeting.result(), "ras": status.result() if status else None, "rdma": rdma()}
+        told["recorder"] = [job.result() for job in records]
     for each in found + starters:
         each.pop("env", None)
         each.pop("argv", None)

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from console.hang import flight_recorder
 from console.hang.nccl_ras import RasReport
 from console.hang.stack_location import NOWHERE, Activity, StackLocation
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from console.hang.flight_recorder import Finding
     from console.logs.pyspy import ProcessStacks
 
     Place = tuple[Activity, str]
@@ -205,11 +207,14 @@ class HangReport:
     ras_problem: str = ""  # why NCCL could not be asked
     at: float = 0.0
     absent: tuple[tuple[int, str], ...] = ()  # pods that are not running beside those that are, and their status
+    recorded: Finding | None = None  # for whom the ranks wait by the dumps of PyTorch's flight recorder
+    recorder_words: str = "not asked"  # which ranks gave a dump
 
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:
         """The groups: those that the others wait for first, then by size."""
-        return grouped(self.processes, self.ras)
+        named = self.recorded is not None and self.recorded.kind is not flight_recorder.Desync.NETWORK
+        return grouped(self.processes, self.ras, self.recorded.ranks if self.recorded is not None and named else ())
 
     @property
     def suspects(self) -> tuple[HangGroup, ...]:
@@ -235,7 +240,7 @@ class HangReport:
     @property
     def alarming(self) -> bool:
         """Whether action is needed: a rank stands out, a pod is absent, or no pod answered."""
-        return bool(self.suspects or self.absent) or all(pod.failure for pod in self.pods)
+        return bool(self.suspects or self.absent or self.recorded) or all(pod.failure for pod in self.pods)
 
     @property
     def unreached(self) -> tuple[PodTrace, ...]:
@@ -251,7 +256,9 @@ class HangReport:
             status = ", ".join(dict.fromkeys(status for _, status in self.absent))
             subject, verb, them = (f"Pods {pods}", "do", "them") if several else (f"Pod {pods}", "does", "it")
             said = [f"{subject} {verb} not run ({status}): ranks that need {them} in a collective wait forever."]
-        if self.groups:
+        if self.recorded is not None:
+            said.append(self._of_recorded(self.recorded))
+        elif self.groups:
             said.append(self._of_suspects())
         elif any(pod.launchers for pod in self.pods):
             said.append("mpirun runs, but it has no child processes: it is starting or ending.")
@@ -274,7 +281,25 @@ class HangReport:
     @property
     def short(self) -> str:
         """The first sentence of the verdict, without nodes and calls."""
+        if self.recorded is not None and not self.absent:
+            return self._of_recorded(self.recorded, short=True)
         return self._of_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
+
+    def _of_recorded(self, found: Finding, *, short: bool = False) -> str:
+        """For whom the others wait by the flight recorder, and where those are by their stacks."""
+        places = [each.place for each in self.processes if each.rank in set(found.ranks)]
+        several = len(found.ranks) > 1
+        unknown = f"rank{'s' if several else ''} {format_ranges(found.ranks)}"
+        said = [f"{format_processes(*places) if places else unknown} {found.what}"]
+        for group in self.suspects[:2]:
+            gone = group.doing is Activity.UNKNOWN and all(each.pid is None for each in group.members)
+            told = describe_suspects(group, short=short).removeprefix(group.processes if short else group.named)
+            where = "" if short or not group.place else f" on {group.place}"
+            if gone or not group.doing.waits_for_ranks:
+                said.append(f"{'they' if len(group.members) > 1 else 'it'}{told}{where}")
+        said += [f"{found.waiting:,} wait{'s' if found.waiting == 1 else ''}"] if found.waiting else []
+        sentence = f"{'; '.join(said)}."
+        return sentence[0].upper() + sentence[1:]
 
     def _of_suspects(self, *, short: bool = False) -> str:
         suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]
@@ -290,29 +315,35 @@ class HangReport:
     def advice(self) -> tuple[str, ...]:
         """What to do, depending on where the suspects are, or without suspects where all are."""
         groups = self.suspects or self.groups
-        said = list(dict.fromkeys(BEHIND if group.behind else ADVICE[group.doing] for group in groups))[:3]
+        recorded = [flight_recorder.ADVICE[self.recorded.kind]] if self.recorded is not None else []
+        stacks = [
+            BEHIND if group.behind else ADVICE[group.doing]
+            for group in groups
+            if not (recorded and group.doing.waits_for_ranks)
+        ]
+        said = list(dict.fromkeys([*recorded, *stacks]))[:3]
         tests = {each.pod for group in groups if group.doing is Activity.COMPILED for each in group.members}
         return (*said, gdb_hint([pod for pod in self.pods if pod.pod in tests])) if tests else tuple(said)
 
 
-def grouped(processes: Iterable[TracedProcess], ras: RasReport = NO_REPORT) -> tuple[HangGroup, ...]:
-    """Group processes by place, and mark the groups that the others wait for."""
+def grouped(
+    processes: Iterable[TracedProcess], ras: RasReport = NO_REPORT, named: Collection[int] = ()
+) -> tuple[HangGroup, ...]:
+    """Group processes by place, and mark the groups that the others wait for: the ranks `named`, if there are any."""
     found: dict[Place, list[TracedProcess]] = {}
     for process in sorted(processes, key=lambda each: each.rank):
         found.setdefault((process.where.doing, process.where.label), []).append(process)
-    awaited = suspects(found, ras)
-    late = left_behind(found, awaited, ras)
+    awaited = set() if named else suspects(found, ras)
+    late = frozenset(named) or left_behind(found, awaited, ras)
     groups = list[HangGroup]()
     for (doing, label), members in found.items():
         behind = tuple(each for each in members if each.rank in late)
         rest = tuple(each for each in members if each.rank not in late)
-        groups.append(HangGroup(doing, f"{label}, behind", behind, suspect=True, behind=True))
+        groups.append(HangGroup(doing, label if named else f"{label}, behind", behind, suspect=True, behind=not named))
         groups.append(HangGroup(doing, label, rest, (doing, label) in awaited))
     groups.sort(key=lambda group: (not group.suspect, group.doing is Activity.UNKNOWN, -len(group.members)))
     return tuple(group for group in groups if group.members)
 
-
-# as lines of text, for the Hang tab and `a4 hang`
 
 ADVICE: dict[Activity, str] = {
     Activity.DATA: "Data loader: check the data path and its mount, launch with fewer loader workers, try a "
@@ -325,6 +356,8 @@ ADVICE: dict[Activity, str] = {
     "have started.",
     Activity.CHECKPOINT: "Checkpoint: check that its storage is mounted, has room and answers; on a slow one it may "
     "only take its time.",
+    Activity.TEARDOWN: "Teardown: it has left the training and waits for its process group to end; ranks that are "
+    "still in a collective wait for it: let all of them come to a barrier before destroy_process_group.",
     Activity.LOCK: "Lock: a deadlock between threads or processes; look at the code that synchronises them, "
     "and try a simpler configuration.",
     Activity.WAIT: "Waiting: look whether GPU memory and shared memory (/dev/shm) are enough, and what it waits for.",
@@ -403,83 +436,3 @@ def _place(group: HangGroup) -> str:
         program, _, state = group.label.partition(", ")
         return state or f"in {program}"
     return f"in {'the ' if group.label == 'data loader' else ''}{group.label}"
-
-
-FRAMES = 12  # calls of a stack that are shown
-STACKS = 16  # processes of one group that are shown
-STARTERS = 8  # processes of MPI that are shown
-
-
-def member_lines(group: HangGroup, *, most: int = STACKS, apart: bool = True) -> list[str]:
-    """The processes of a group as lines; compiled programs are compact, with the command where it changes."""
-    lines, command = list[str](), ""
-    for process in group.members[:most]:
-        found = stack_lines(process)
-        if process.program:
-            lines += found[:1] if process.command == command else found
-            command = process.command
-        else:
-            lines += [*found, ""] if apart else found
-    return [*lines, ""] if apart and command else lines
-
-
-def stack_lines(process: TracedProcess) -> list[str]:
-    """One process as lines: its kernel state and main thread, or for a compiled program its command."""
-    facts = [format_processes(process.place), *(kernel_words(process) if process.pid else [])]
-    lines = ["   " + "  ".join([*facts, process.node or process.pod])]
-    if process.program:
-        return [*lines, f"     {process.command}"]
-    if process.problem:
-        return [*lines, f"     {process.problem}"]
-    threads = sorted(process.stacks.threads if process.stacks else (), key=lambda each: each.name != "MainThread")
-    for frame in threads[0].frames[:FRAMES] if threads else ():
-        lines.append(f"     {frame.function} ({frame.file}{f':{frame.line}' if frame.line else ''})")
-    left = len(threads[0].frames) - FRAMES if threads else 0
-    return [*lines, f"     … {left} more"] if left > 0 else lines
-
-
-def kernel_words(process: TracedProcess | Launcher) -> list[str]:
-    said = [f"pid {process.pid}", f"state {process.state or '?'}"]
-    said += [f"in the kernel at {process.wchan}"] if process.wchan else []
-    said += [f"{process.threads} thread{'s' if process.threads > 1 else ''}"] if process.threads else []
-    return said + ([f"cpu {process.cpu:.0f} %"] if process.cpu is not None else [])
-
-
-def pod_lines(report: HangReport) -> list[str]:
-    """The sections on MPI or the master, and on RDMA and NCCL RAS."""
-    return [*_mpi_lines(report), *([] if report.compiled else _master_lines(report)), *_rdma_lines(report)]
-
-
-def _mpi_lines(report: HangReport) -> list[str]:
-    """The launchers of MPI (such as mpirun): the pods that run them, and the process state of the first few."""
-    found = [(pod, each) for pod in report.pods for each in pod.launchers]
-    if not found:
-        return ["── MPI: no mpirun, each pod tests by itself"] if report.compiled else []
-    names = dict.fromkeys(each.program for _, each in found)
-    pods = {name: format_ranges(pod.pod_rank for pod, each in found if each.program == name) for name in names}
-    lines = ["── MPI: " + ", ".join(f"{name} in pod {pods[name]}" for name in names)]
-    for pod, each in found[:STARTERS]:
-        lines.append("   " + "  ".join([each.program, f"pod {pod.pod_rank}", *kernel_words(each), pod.node or pod.pod]))
-    return [*lines, f"   … {len(found) - STARTERS} more"] if len(found) > STARTERS else lines
-
-
-def _master_lines(report: HangReport) -> list[str]:
-    asked = [pod for pod in report.pods if pod.reached is not None]
-    if not asked:
-        return ["── Master: no pod knows MASTER_ADDR and MASTER_PORT"]
-    reached = sum(bool(pod.reached) for pod in asked)
-    lines = [f"── Master {asked[0].master}: reached from {reached} of {len(asked)} pods"]
-    return lines + [f"   ✗ pod {pod.pod_rank}, {pod.node}: {pod.unreached}" for pod in report.unreached]
-
-
-def _rdma_lines(report: HangReport) -> list[str]:
-    devices = {len(pod.rdma) for pod in report.pods if not pod.failure}
-    down = [(pod, name, state) for pod in report.pods for name, state in pod.rdma if "ACTIVE" not in state]
-    number = "–".join(str(each) for each in sorted({min(devices), max(devices)})) if devices else "no"
-    lines = [f"── RDMA: {number} devices a pod, {len(down) or 'none'} not active"]
-    lines += [f"   ✗ pod {pod.pod_rank}, {pod.node}: {name} {state}" for pod, name, state in down[:8]]
-    lines.append(f"── NCCL RAS: {report.ras.words or report.ras_problem}")
-    lines += [
-        f"   ✗ {each}" for each in report.ras.text.splitlines() if "launched up to operation" in each or "DEAD" in each
-    ]
-    return lines

@@ -19,6 +19,7 @@ class Activity(StrEnum):
     GPU = "gpu"  # it waits for its GPU, on which a collective may be waiting
     MEETING = "meeting"  # it waits for the other ranks to come to a rendezvous
     CHECKPOINT = "checkpoint"
+    TEARDOWN = "teardown"  # it ends its process group, or its interpreter
     LOCK = "lock"
     WAIT = "wait"  # it waits for something else: a process, a socket, a file
     COMPUTE = "compute"
@@ -54,6 +55,7 @@ _COLLECTIVES = re.compile(
 )
 _COMMUNICATION = re.compile(r"distributed_c10d|torch/distributed/(?!elastic|checkpoint)|p2p_communication|nccl|mpi4py")
 _MEETING = re.compile(r"init_process_group|_store_based_barrier|rendezvous|_create_c10d_store|wait_for_workers")
+_TEARDOWN = re.compile(r"destroy_process_group|_?abort_process_group|_exit_function|_run_exitfuncs|_shutdown_workers")
 _DATA_FILE = re.compile(
     r"torch/utils/data/|/?(?:data_?loaders?|data_?sets?|indexed_dataset|webdataset|blended_\w+)(?:/|\.py)|pyarrow/"
 )
@@ -97,6 +99,8 @@ def _match_frame(frame: Frame) -> tuple[Activity, str] | None:
     call, file = _plain(frame), frame.file
     if _MEETING.search(call):
         return Activity.MEETING, "the rendezvous"
+    if _TEARDOWN.fullmatch(call):
+        return Activity.TEARDOWN, "teardown"
     if _CHECKPOINT.search(call) or _CHECKPOINT.search(file):
         return Activity.CHECKPOINT, "a checkpoint"
     if _COMMUNICATION.search(file) and (matched := _COLLECTIVES.fullmatch(call)):

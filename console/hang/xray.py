@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
+from console.hang.flight_recorder import RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.slow_ranks import LateRank, SlowReport, placed, read_polls, slow_ranks
@@ -71,6 +72,7 @@ class PodAnswer(msgspec.Struct):
     master: MasterAnswer | None = None
     ras: RasAnswer | None = None
     rdma: list[RdmaAnswer] = []
+    recorder: list[RankDump] = []
     launchers: tuple[Launcher, ...] = ()
     gdb: str = ""
 
@@ -291,7 +293,12 @@ class HangProbe:
         absent = self._absent(namespace, name, every)
         pid_or_none = (None,) if ras.of_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
-        report = HangReport(name, tuple(pods), tuple(processes), ras.on(nodes), problem, time.time(), absent)
+        dumps = [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
+        found = await asyncio.to_thread(judge, dumps)
+        report = HangReport(
+            name, tuple(pods), tuple(processes), ras.on(nodes), problem, time.time(), absent, found,
+            describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder",
+        )  # fmt: skip
         self.reports[namespace, name] = report
         return report
 

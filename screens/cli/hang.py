@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import NotFound, NotThere
-from console.hang.report import HangReport, PodTrace, TracedProcess, member_lines, pod_lines
+from console.hang.report import HangReport, PodTrace, TracedProcess
+from console.hang.report_lines import member_lines, pod_lines
 from console.hang.slow_ranks import SlowReport
 from console.hang.xray import seconds_to_ask
 from console.kube.find_job import find_job
@@ -104,6 +105,7 @@ def as_json(report: HangReport) -> dict[str, object]:
         "absent": [{"pod_index": number, "pod_rank": number, "status": status} for number, status in report.absent],
         "processes": [_with_index(each) for each in report.processes],
         "pods": [_with_index(each) for each in report.pods],
+        "recorder": {"words": report.recorder_words, "found": msgspec.to_builtins(report.recorded)},
         "ras": msgspec.to_builtins(report.ras) | {"words": report.ras.words, "problem": report.ras_problem},
     }  # fmt: skip
 
@@ -202,8 +204,9 @@ JSON: job, at, summary, verdict, advice, groups (doing, in, suspect, ranks, word
 pod_index and, an older name, pod_rank: index of its pod, pod, node, pid, local_rank, command, state,
 wchan, threads, stacks, where, problem, program: name if it is no Python, cpu: percent of a core since its
 start), pods (pod_index, py_spy, master, reached, unreached, rdma, failure, launchers: mpirun and orted, gdb),
-ras (version, groups, odd, most, text, words, problem), absent (pod_index, status: pods that do not run beside
-those that do).""",
+recorder (words: which ranks gave a dump of PyTorch's flight recorder; found: kind, ranks, what, waiting,
+frame; null: no rank waits by the dumps), ras (version, groups, odd, most, text, words, problem), absent
+(pod_index, status: pods that do not run beside those that do).""",
     ),
     "slow": Command(
         slow,

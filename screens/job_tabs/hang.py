@@ -12,7 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from console.errors import ConsoleError
-from console.hang.report import STACKS, HangGroup, HangReport, TracedProcess, member_lines, pod_lines
+from console.hang.report import HangGroup, HangReport, TracedProcess
+from console.hang.report_lines import STACKS, member_lines, pod_lines
 from console.hang.xray import seconds_to_ask
 from console.kube.snapshot import Fleet
 from console.scheduling.ranks import format_processes, format_ranges

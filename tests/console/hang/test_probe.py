@@ -7,7 +7,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from console.hang import probe
-from console.hang.report import HangReport, PodTrace, pod_lines
+from console.hang.report import HangReport, PodTrace
+from console.hang.report_lines import pod_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,244 @@
+"""What the dumps of PyTorch's flight recorder tell together: for which rank the others wait, and in which operation.
+
+Each rank numbers the collectives of each of its process groups, so that numbers are compared within a group only. A
+rank waits at its first operation that has not ended: for the members of the group that have not entered that one, or
+for the peer of a receive. Whom others wait for and who waits for nobody is the culprit, whatever groups lie between
+(pure).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from console.scheduling.ranks import format_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class GroupRanks(Struct):
+    desc: str = ""
+    ranks: list[int] = []
+
+
+class Operation(Struct):
+    group: str
+    seq: int
+    op: str
+    state: str = ""  # scheduled, started or completed
+    sizes: str = ""
+    frame: str = ""  # the line of the program that called it
+    p2p: bool = False
+
+    @property
+    def kind(self) -> str:
+        return self.op.rpartition(":")[2].partition(" ")[0].lstrip("_")
+
+
+class RankDump(Struct):
+    """What the recorder of one rank holds: the last operations of each group, and those that have not ended."""
+
+    rank: int
+    why: str = ""  # why there is none
+    groups: dict[str, GroupRanks] = {}
+    operations: list[Operation] = []
+
+
+class Desync(StrEnum):
+    MISSED = "missed"  # ranks never entered a collective
+    STAGE = "stage"  # a pipeline stage never sent, or never received
+    ORDER = "order"  # ranks call collectives in another order
+    SHAPE = "shape"  # ranks call the same one with another shape
+    EPOCH = "epoch"  # ranks have left the loop in which the others are
+    CYCLE = "cycle"  # ranks wait for each other in different groups
+    NETWORK = "network"  # all have entered it, and it does not end
+    NO_DUMP = "no dump"  # those that the others wait for gave no dump
+
+
+ADVICE: dict[Desync, str] = {
+    Desync.MISSED: "Skipped collective: a branch that not all ranks take, or a rank that is stuck before it; its stack "
+    "is below.",
+    Desync.STAGE: "Pipeline: look at the stack of that stage; the stages after it only wait for it.",
+    Desync.ORDER: "Order: all ranks of a group have to call the same collectives in the same order; compare the lines "
+    "that call them.",
+    Desync.SHAPE: "Shape: the tensors differ between ranks; pad the last batch (drop_last), or exchange sizes first.",
+    Desync.EPOCH: "End of the epoch: ranks have different numbers of batches; use drop_last, a sampler that pads, or "
+    "join() of DDP.",
+    Desync.CYCLE: "Deadlock: groups are used in different orders; enter them in the same order on all ranks.",
+    Desync.NETWORK: "Network: all ranks are there; look for links that are down, Xid errors, and warnings of NCCL in "
+    "the log.",
+    Desync.NO_DUMP: "No dump: the process is dead, stopped, or its watchdog hangs; see what the kernel says of it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """For which ranks the others wait, and in what."""
+
+    kind: Desync
+    ranks: tuple[int, ...]
+    what: str  # "never entered all_gather #201 of the tensor group", to follow the ranks
+    waiting: int
+    frame: str = ""
+
+
+NAMES = (
+    ("expert", re.compile(r"EXPERT|\bep\b", re.IGNORECASE)), ("tensor", re.compile(r"TENSOR|\btp\b", re.IGNORECASE)),
+    ("pipeline", re.compile(r"PIPELINE|\bpp\b", re.IGNORECASE)),
+    ("context", re.compile(r"CONTEXT|\bcp\b", re.IGNORECASE)),
+    ("data", re.compile(r"DATA|FSDP|DDP|\bdp\b", re.IGNORECASE)),
+)  # fmt: skip
+_SAME_SIZE = re.compile(r"all_?reduce|_?all_?gather_base|_?reduce_?scatter_base|broadcast")
+_PEER = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)")
+
+Group = tuple[str, tuple[int, ...]]
+
+
+class _Waits:
+    """Who waits for whom."""
+
+    def __init__(self, dumps: Iterable[RankDump]) -> None:
+        self.known = {dump.rank: dump for dump in dumps if not dump.why}
+        self.descs: dict[Group, str] = {}
+        self.entered: dict[Group, dict[int, int]] = defaultdict(dict)  # the last collective of each rank
+        self.at: dict[tuple[Group, int], dict[int, Operation]] = defaultdict(dict)  # by group and number
+        self.pending: dict[int, list[tuple[Group, Operation]]] = {}  # operations that have not ended, the oldest first
+        self._absent: dict[tuple[Group, int], frozenset[int]] = {}
+        for rank, dump in self.known.items():
+            groups = {name: (name, tuple(each.ranks)) for name, each in dump.groups.items()}
+            self.descs |= {groups[name]: each.desc for name, each in dump.groups.items()}
+            self.pending[rank] = []
+            for each in dump.operations:
+                group = groups.get(each.group)
+                if group is None:
+                    continue
+                if not each.p2p:
+                    self.entered[group][rank] = max(each.seq, self.entered[group].get(rank, 0))
+                    self.at[group, each.seq].setdefault(rank, each)
+                if each.state != "completed":
+                    self.pending[rank].append((group, each))
+        self.blocked = {rank: waits[0] for rank, waits in self.pending.items() if waits}
+        self.of = {rank: self._awaited(rank, *at) for rank, at in self.blocked.items()}
+
+    def _awaited(self, rank: int, group: Group, at: Operation) -> frozenset[int]:
+        if at.p2p:
+            peer = self.peer(group, at)
+            there = peer is None or any(self._meets(peer, rank, *each) for each in self.pending.get(peer, ()))
+            return frozenset() if peer is None or there else frozenset({peer})
+        key = group, at.seq
+        if key not in self._absent:
+            entered = self.entered[group]
+            self._absent[key] = frozenset(each for each in group[1] if entered.get(each, -1) < at.seq)
+        return self._absent[key]
+
+    def _meets(self, peer: int, rank: int, group: Group, at: Operation) -> bool:
+        return at.p2p and self.peer(group, at) == rank
+
+    @staticmethod
+    def peer(group: Group, at: Operation) -> int | None:
+        """The rank to which a point-to-point operation sends, or from which it receives."""
+        found = _PEER.search(at.op)
+        number = int(found[4]) if found else -1
+        return group[1][number] if 0 <= number < len(group[1]) else None
+
+    def named(self, group: Group) -> str:
+        desc, ranks = self.descs.get(group, ""), len(group[1])
+        if desc in ("default_pg", "default"):
+            return "the group of all ranks"
+        name = next((name for name, pattern in NAMES if pattern.search(desc.replace("_", " "))), "")
+        return f"the {name} group" if name else f"a group of {ranks} ranks"
+
+
+def judge(dumps: Iterable[RankDump]) -> Finding | None:
+    """What the dumps of a job tell; None if no rank waits in a collective, or there are no dumps."""
+    waits = _Waits(dumps)
+    if not waits.blocked:
+        return None
+    return _mismatch(waits) or _culprit(waits) or _cycle(waits) or _network(waits)
+
+
+def _mismatch(waits: _Waits) -> Finding | None:
+    """Ranks of a group that are at different operations of the same number."""
+    for key in sorted({(group, at.seq) for group, at in waits.blocked.values() if not at.p2p}, key=lambda key: key[1]):
+        (group, seq), here = key, waits.at[key]
+        marks = {rank: (at.kind, at.sizes if _SAME_SIZE.fullmatch(at.kind) else "") for rank, at in here.items()}
+        (usual, _), *others = Counter(marks.values()).most_common()
+        if not others:
+            continue
+        odd = tuple(sorted(rank for rank, mark in marks.items() if mark != usual))
+        mine, theirs = here[odd[0]], next(at for rank, at in here.items() if marks[rank] == usual)
+        name = f"{mine.kind} #{seq:,} of {waits.named(group)}"
+        many = "the other is" if len(here) == len(odd) + 1 else f"{len(here) - len(odd)} others are"
+        lines = f" (called in {mine.frame}, not {theirs.frame})" if mine.frame != theirs.frame else ""
+        if mine.kind != theirs.kind and "barrier" not in (mine.kind, theirs.kind):
+            kind, what = Desync.ORDER, f"at {name}, where {many} at {theirs.kind}: the order differs"
+        elif mine.kind == theirs.kind and not lines:
+            kind, what = Desync.SHAPE, f"at {name} with {mine.sizes}, where {many} at it with {theirs.sizes}"
+        else:
+            kind, what = Desync.EPOCH, f"at {name}, where {many} at another {theirs.kind}: not in the same loop"
+        verb = "is" if len(odd) == 1 else "are"
+        return Finding(kind, odd, f"{verb} {what}{lines}", len(waits.blocked) - len(odd), mine.frame)
+    return None
+
+
+def _culprit(waits: _Waits) -> Finding | None:
+    """Those for whom others wait and who wait in no operation themselves."""
+    awaited = frozenset[int]().union(*waits.of.values())
+    found = awaited - waits.blocked.keys()
+    if not found:
+        return None
+    # Who is awaited in turn waits nearest to it; and a small group says more than that of all ranks.
+    waiter = min(
+        (rank for rank, those in waits.of.items() if those & found),
+        key=lambda rank: (rank not in awaited, len(waits.of[rank] & found), len(waits.blocked[rank][0][1]), rank),
+    )
+    group, at = waits.blocked[waiter]
+    ranks = tuple(sorted(waits.of[waiter] & found))
+    name = f"{at.kind} #{at.seq:,} of {waits.named(group)}"
+    number = len(waits.blocked)
+    if not any(rank in waits.known for rank in ranks):
+        return Finding(Desync.NO_DUMP, ranks, f"gave no dump and never entered {name}", number, at.frame)
+    if at.p2p:
+        never = "never sent to" if at.kind == "recv" else "never received from"
+        return Finding(Desync.STAGE, ranks, f"{never} rank {waiter:,} ({name})", number, at.frame)
+    return Finding(Desync.MISSED, ranks, f"never entered {name}", number, at.frame)
+
+
+def _cycle(waits: _Waits) -> Finding | None:
+    """Ranks that wait for each other, directly or through others."""
+    rank, seen = next((rank for rank, awaited in waits.of.items() if awaited), None), list[int]()
+    while rank is not None and rank not in seen:
+        seen.append(rank)
+        rank = min(waits.of.get(rank, ()), default=None)
+    if rank is None:
+        return None
+    ring = seen[seen.index(rank) :]
+    said = (f"rank {each:,} in {at.kind} #{at.seq:,} of {waits.named(group)}"
+            for each in sorted(ring)[:3] for group, at in (waits.blocked[each],))  # fmt: skip
+    return Finding(Desync.CYCLE, tuple(sorted(ring)), f"wait for each other: {', '.join(said)}", len(waits.blocked))
+
+
+def _network(waits: _Waits) -> Finding:
+    """An operation that all have entered and that does not end; of several the one with the lowest number."""
+    group, at = min(waits.blocked.values(), key=lambda each: (each[1].p2p, each[1].seq))
+    ranks = tuple(sorted(rank for rank, each in waits.blocked.items() if each[0] == group))
+    what = f"have all entered {at.kind} #{at.seq:,} of {waits.named(group)}, and it does not end"
+    return Finding(Desync.NETWORK, ranks, what, len(waits.blocked), at.frame)
+
+
+def describe_dumps(dumps: Iterable[RankDump]) -> str:
+    """How many ranks gave a dump, and why others gave none."""
+    every = list(dumps)
+    reasons: Mapping[str, list[int]] = defaultdict(list)
+    for each in every:
+        if each.why:
+            reasons[each.why].append(each.rank)
+    failed = "; ".join(f"ranks {format_ranges(ranks)}: {why}" for why, ranks in list(reasons.items())[:3])
+    told = f"{len(every) - sum(map(len, reasons.values()))} of {len(every)} ranks gave a dump"
+    return f"{told} ({failed})" if failed else told

@@ -1,0 +1,295 @@
+"""Which rank the dumps of PyTorch's flight recorder name: groups of 64 and 1,024 ranks, and dumps that are damaged."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.hang import probe
+from console.hang.flight_recorder import ADVICE, Desync, Finding, GroupRanks, Operation, RankDump, describe_dumps, judge
+from console.hang.report import HangReport, PodTrace, TracedProcess
+from console.hang.stack_location import Activity, StackLocation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TP, PP = 4, 4
+"""Ranks of a tensor group, and pipeline stages: the ranks of a stage lie together, as Megatron has them."""
+Dumps = dict[int, RankDump]
+
+
+def dumps(world: int = 64) -> Dumps:
+    """Of ranks that have ended 200 collectives in each of their groups and wait in none."""
+    stage = world // PP
+    found = {}
+    for rank in range(world):
+        first, in_stage = rank - rank % TP, rank - rank % stage
+        groups = {
+            "0": GroupRanks("default_pg", list(range(world))),
+            f"t{first}": GroupRanks("TENSOR_MODEL_PARALLEL_GROUP", list(range(first, first + TP))),
+            f"d{in_stage + rank % TP}": GroupRanks(
+                "DATA_PARALLEL_GROUP", list(range(in_stage + rank % TP, in_stage + stage, TP))
+            ),
+            f"p{rank % stage}": GroupRanks("PIPELINE_MODEL_PARALLEL_GROUP", list(range(rank % stage, world, stage))),
+        }
+        done = [Operation(name, 200, "nccl:all_reduce", "completed") for name in groups]
+        found[rank] = RankDump(rank, groups=groups, operations=done)
+    return found
+
+
+def group_of(every: Dumps, rank: int, letter: str) -> str:
+    return next(name for name in every[rank].groups if name[0] == letter)
+
+
+def enters(every: Dumps, ranks: Any, letter: str, op: str = "all_gather", **more: Any) -> None:
+    """These ranks wait in operation 201 of that group of theirs."""
+    for rank in ranks:
+        name = f"nccl:{op}"
+        every[rank].operations.append(Operation(group_of(every, rank, letter), 201, name, "started", **more))
+
+
+def skipped(every: Dumps) -> None:
+    """Rank 9 skips an all_gather of its tensor group 8-11; the data groups and all pipeline stages wait behind it."""
+    enters(every, (8, 10, 11), "t")
+    enters(every, set(every) - {8, 9, 10, 11}, "d", "all_reduce")
+
+
+def in_another_order(every: Dumps) -> None:
+    enters(every, (8, 10, 11), "t", "all_gather", frame="layer.py:10")
+    enters(every, (9,), "t", "reduce_scatter", frame="layer.py:12")
+
+
+def with_another_shape(every: Dumps) -> None:
+    enters(every, (8, 10, 11), "t", "all_reduce", sizes="512x4096, BFloat16", frame="layer.py:10")
+    enters(every, (9,), "t", "all_reduce", sizes="511x4096, BFloat16", frame="layer.py:10")
+
+
+def another_loop(every: Dumps) -> None:
+    enters(every, set(every) - {9}, "0", "all_reduce", frame="train.py:40")
+    enters(every, (9,), "0", "barrier", frame="evaluate.py:7")
+
+
+def stage_that_never_sends(every: Dumps) -> None:
+    """Rank 0 of the first stage computes: 16 waits for it, and 32 and 48 for the stages before them."""
+    for rank, before in ((16, 0), (32, 1), (48, 2)):
+        enters(every, (rank,), "p", f"recv {before + 1}<-{before}", p2p=True)
+
+
+def groups_crossed(every: Dumps) -> None:
+    """Ranks 8 and 9 are in the group of all, 10 and 11 in the tensor group of all four."""
+    enters(every, (8, 9), "0", "all_reduce")
+    enters(every, (10, 11), "t")
+    for rank in set(every) - {8, 9, 10, 11}:
+        enters(every, (rank,), "0", "all_reduce")
+
+
+def all_there(every: Dumps) -> None:
+    enters(every, (8, 9, 10, 11), "t")
+
+
+def dead(every: Dumps) -> None:
+    skipped(every)
+    every[9] = RankDump(9, "its recorder does not listen (No such device or address)")
+
+
+CASES = [
+    (skipped, Desync.MISSED, (9,), "never entered all_gather #201 of the tensor group"),
+    (in_another_order, Desync.ORDER, (9,), "is at reduce_scatter #201 of the tensor group, where 3 others are at "
+     "all_gather: the order differs (called in layer.py:12, not layer.py:10)"),
+    (with_another_shape, Desync.SHAPE, (9,), "is at all_reduce #201 of the tensor group with 511x4096, BFloat16, "
+     "where 3 others are at it with 512x4096, BFloat16"),
+    (another_loop, Desync.EPOCH, (9,), "is at barrier #201 of the group of all ranks, where 63 others are at another "
+     "all_reduce: not in the same loop (called in evaluate.py:7, not train.py:40)"),
+    (stage_that_never_sends, Desync.STAGE, (0,), "never sent to rank 16 (recv #201 of the pipeline group)"),
+    (groups_crossed, Desync.CYCLE, (8, 10), "wait for each other: rank 8 in all_reduce #201 of the group of all ranks, "
+     "rank 10 in all_gather #201 of the tensor group"),
+    (all_there, Desync.NETWORK, (8, 9, 10, 11), "have all entered all_gather #201 of the tensor group, and it does not "
+     "end"),
+    (dead, Desync.NO_DUMP, (9,), "gave no dump and never entered all_gather #201 of the tensor group"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("happens", "kind", "ranks", "what"), CASES)
+def test_each_case_of_a_hang_has_its_sentence(happens: Any, kind: Desync, ranks: tuple[int, ...], what: str) -> None:
+    every = dumps()
+    happens(every)
+    found = judge(every.values())
+    assert found is not None
+    assert (found.kind, found.ranks, found.what) == (kind, ranks, what)
+    assert ADVICE[kind]
+
+
+def test_every_kind_is_among_the_cases_and_a_job_that_goes_on_is_none() -> None:
+    assert {kind for _, kind, _, _ in CASES} == set(Desync) == set(ADVICE)
+    assert judge([]) is None
+    assert judge(dumps().values()) is None
+
+
+def test_1024_ranks_are_judged_in_less_than_two_seconds_of_a_processor() -> None:
+    every = dumps(1024)
+    enters(every, (8, 10, 11), "t")
+    enters(every, set(every) - {8, 9, 10, 11}, "d", "all_reduce")
+    began = time.process_time()
+    found = judge(every.values())
+    assert time.process_time() - began < 2
+    assert found is not None
+    assert (found.ranks, found.waiting) == ((9,), 1023)
+
+
+def hung(found: Finding | None, where: StackLocation, *, pid: int | None = 1202, state: str = "S") -> HangReport:
+    stuck = TracedProcess(9, 1, "p1", "node-b", pid, 1, where=where, state=state)
+    others = [TracedProcess(each, each // 8, f"p{each // 8}", "n", each, each % 8,
+                            where=StackLocation(Activity.COLLECTIVE, "all_reduce"))
+              for each in range(16) if each != 9]  # fmt: skip
+    return HangReport("job", (PodTrace(0, "p0", "n"), PodTrace(1, "p1", "node-b")), (stuck, *others), recorded=found)
+
+
+MISSED = Finding(Desync.MISSED, (9,), "never entered all_gather #201 of the tensor group", 15)
+STUCK = "Rank 9 (pod 1, GPU 1) never entered all_gather #201 of the tensor group; "
+
+
+@pytest.mark.parametrize(
+    ("where", "process", "said"),
+    [
+        (StackLocation(Activity.DATA, "data loader"), {}, "it is in the data loader"),
+        (StackLocation(Activity.CHECKPOINT, "a checkpoint"), {}, "it is in a checkpoint"),
+        (StackLocation(Activity.TEARDOWN, "teardown"), {}, "it is in teardown"),
+        (StackLocation(Activity.UNKNOWN, "no stack"), {"state": "T"}, "it is stopped"),
+        (StackLocation(Activity.UNKNOWN, "no stack"), {"pid": None}, "it has no process any more"),
+    ],
+)
+def test_who_it_is_and_where_it_is_are_one_sentence(where: StackLocation, process: dict[str, Any], said: str) -> None:
+    report = hung(MISSED, where, **process)
+    assert report.short == f"{STUCK}{said}; 15 wait."
+    assert report.verdict[0] == f"{STUCK}{said} on node-b; 15 wait."
+    assert [group.ranks for group in report.suspects] == [(9,)]
+    assert report.advice[0] == ADVICE[Desync.MISSED]
+    assert report.advice[1].partition(":")[0] in ("Data loader", "Checkpoint", "Teardown", "No stack")
+
+
+def test_who_waits_in_a_collective_by_its_stack_is_named_by_its_dump() -> None:
+    report = hung(MISSED, StackLocation(Activity.COLLECTIVE, "all_reduce"))
+    assert report.short == f"{STUCK}15 wait."
+    assert [group.ranks for group in report.suspects] == [(9,)]
+    assert report.advice == (ADVICE[Desync.MISSED],)
+    network = replace(MISSED, kind=Desync.NETWORK, ranks=(8, 9), what="have all entered it", waiting=16)
+    report = hung(network, StackLocation(Activity.COLLECTIVE, "all_reduce"))
+    assert report.alarming
+    assert not report.suspects
+    assert report.short == "Ranks 8-9 (pod 1) have all entered it; 16 wait."
+
+
+# the script in the pod
+
+
+def dump(*entries: dict[str, Any]) -> dict[str, Any]:
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+    return {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": list(entries)}
+
+
+def entry(seq: int, state: str = "completed", **more: Any) -> dict[str, Any]:
+    """As torch 2.11 writes one."""
+    frames = [{"name": "all_reduce", "filename": "/x/torch/distributed/distributed_c10d.py", "line": 2696},
+              {"name": "step", "filename": "/app/train.py", "line": 40}]  # fmt: skip
+    return {
+        "record_id": seq, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": seq, "p2p_seq_id": 0,
+        "op_id": seq, "profiling_name": "nccl:all_reduce", "time_created_ns": 1, "input_sizes": [[512, 4096]],
+        "input_dtypes": ["BFloat16"], "output_sizes": [[512, 4096]], "output_dtypes": ["BFloat16"], "state": state,
+        "time_discovered_started_ns": None, "retired": False, "timeout_ms": 600000, "is_p2p": False, "frames": frames,
+    } | more  # fmt: skip
+
+
+def test_a_dump_is_told_in_short(tmp_path: Path) -> None:
+    path = tmp_path / "trace_0"
+    path.write_bytes(pickle.dumps(dump(entry(1, "scheduled"), *map(entry, range(2, 30)), entry(30, "started")), 2))
+    told = probe.read_dump(str(path))
+    assert [each["seq"] for each in told["operations"]] == [1, *range(23, 31)], "the last, and what has not ended"
+    assert told["groups"] == {"0": {"desc": "default_pg", "ranks": [0, 1]}}
+    assert told["operations"][-1] == {
+        "group": "0", "seq": 30, "op": "nccl:all_reduce", "state": "started", "sizes": "512x4096, BFloat16",
+        "frame": "train.py:40", "p2p": False,
+    }  # fmt: skip
+
+
+DAMAGED = (pickle.UnpicklingError, TypeError, EOFError, LookupError, ValueError, OverflowError, MemoryError)
+
+
+class Runs:
+    """A pickle that runs something."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self._mark),)
+
+
+def nested(depth: int) -> Any:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found, found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda folder: pickle.dumps(Runs(folder / "ran")), "it names posix.mkdir, and a dump has no classes"),
+        (lambda folder: pickle.dumps(dump(entry(1, input_sizes=nested(60)))), "argument must be a string"),
+        (lambda folder: b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x00", ""),  # bytes of which there are 2**56
+        (lambda folder: pickle.dumps([1]), "list indices must be integers"),
+        (lambda folder: pickle.dumps(dump(entry(1)))[:-20], ""),
+        (lambda folder: b"\x1b]0;PWNT\x07" * 9, ""),
+    ],
+    ids=["runs code", "nested", "gigabytes", "no dump", "cut off", "escape codes"],
+)
+def test_a_hostile_dump_is_named_and_runs_nothing(tmp_path: Path, made: Any, why: str) -> None:
+    path = tmp_path / "trace_0"
+    path.write_bytes(made(tmp_path))
+    with pytest.raises(DAMAGED, match=why or None):
+        probe.read_dump(str(path))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_dump_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "trace_0"
+    with path.open("wb") as file:
+        file.truncate(probe.MOST_DUMP + 1)
+    with pytest.raises(ValueError, match="more than 64 MiB"):
+        probe.read_dump(str(path))
+
+
+def test_a_recorder_dumps_when_its_pipe_is_written_to(tmp_path: Path) -> None:
+    each = {"rank": 3, "env": {probe.PIPE: f"{tmp_path}/pipe_", probe.DUMPS[0]: f"{tmp_path}/trace_"}}
+    assert probe.recorder(each)["why"] == "its recorder does not listen (No such file or directory)"
+    (tmp_path / "pipe_3.pipe").write_text("kept")
+    assert probe.recorder(each)["why"] == "its pipe is no pipe"
+    assert (tmp_path / "pipe_3.pipe").read_text() == "kept"
+    (tmp_path / "pipe_3.pipe").unlink()
+    os.mkfifo(tmp_path / "pipe_3.pipe")
+    assert probe.recorder(each)["why"].startswith("its recorder does not listen (")
+    (tmp_path / "trace_3").write_bytes(b"of an earlier time")
+    listens = os.open(tmp_path / "pipe_3.pipe", os.O_RDONLY | os.O_NONBLOCK)
+
+    def writes() -> None:
+        os.set_blocking(listens, True)
+        assert os.read(listens, 9) == b"1\n"
+        (tmp_path / "trace_3").write_bytes(pickle.dumps(dump(entry(7, "started")), 2))
+
+    torch = threading.Thread(target=writes)
+    torch.start()
+    told = probe.recorder(each)
+    torch.join()
+    os.close(listens)
+    assert (told["rank"], [each["seq"] for each in told["operations"]]) == (3, [7])
+
+
+def test_how_many_gave_a_dump_is_said() -> None:
+    every = [RankDump(0), RankDump(1, "no pipe"), RankDump(2, "no pipe")]
+    assert describe_dumps(every) == "1 of 3 ranks gave a dump (ranks 1-2: no pipe)"
