@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
     from console.launch.stop import Leftover
     from console.metrics.training.steps import RunPosition
+    from console.scheduling.start_windows import PastRun
     from tests.fakes import FakeSession
 
 
@@ -29,6 +30,9 @@ class FakeRuns:
         self._session = session
         self.runs: list[RunRecord] = []
         self.note = ""
+
+    async def past(self, server: str) -> list[PastRun]:
+        return []
 
     async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
         return tuple(run for run in self.runs if not recipe or run.recipe == recipe)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from console.errors import ConsoleError, NotThere
 from console.kube.actions import read_jobset
 from console.kube.nested_values import merge_values
+from console.kube.objects.meta import short_name
 from console.kube.snapshot import WatchState
 from console.launch.run_database import History, usual_place
 from console.launch.run_record import (
@@ -29,6 +30,7 @@ from console.metrics.alarm_rules import AlarmKind
 from console.metrics.alarm_watch import INSPECTED
 from console.metrics.training.steps import run_position
 from console.scheduling.ranks import ranks
+from console.scheduling.start_windows import PastRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,6 +153,14 @@ class Runs:
     async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
         """All recorded runs of all clusters (of a recipe if one is given), newest first."""
         return await self.history.runs(recipe)
+
+    async def past(self, server: str) -> list[PastRun]:
+        """Runs of a cluster that ended by themselves, which say how long jobs run."""
+        return [
+            PastRun(each.recipe, short_name(each.who), each.gpus, each.ended - each.started)
+            for each in await self.all()
+            if each.server == server and each.outcome is Outcome.SUCCEEDED and each.started and each.ended
+        ]
 
     async def find(self, word: str) -> RunRecord:
         """The run with that number, else the latest with that name; BadInput lists the known ones."""

@@ -19,7 +19,7 @@ from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import rank_failures
 from console.scheduling.forecast_record import update_record
 from console.scheduling.ranks import ranks
-from console.scheduling.start_windows import run_times, start_windows
+from console.scheduling.start_windows import StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from console.metrics.training.run import TrainingRun
     from console.scheduling.failure import RankFailure
     from console.scheduling.forecast_record import Promise
-    from console.scheduling.start_windows import PastRun, StartWindow, StartWindows
+    from console.scheduling.start_windows import PastRun
 
     Key = tuple[str, str]
 
 FORECAST_EVERY = 5.0
+RESTS_FORECAST = 20.0  # how much longer than a forecast took it is before the next
 PAUSE = 0.1  # seconds between two tellings while lines stream in
 BARS_EVERY = 1.0  # seconds between two looks at progress bars
 NOTE_EVERY = 10.0  # seconds between two notes of the last loss in the memory of runs
@@ -52,6 +53,13 @@ LINES_OF_BROKEN = 4000  # lines that are looked at of a log that is read once an
 AT_A_TIME = 32  # lines that are read before others get their turn
 READ_AGAIN = 15.0  # seconds after which tests that other consoles keep are looked for
 EARLIER = 3  # earlier runs that are laid under a curve at most
+
+
+def _forecast(
+    fleet: Fleet, left: Mapping[str, float], past: Iterable[PastRun]
+) -> tuple[Mapping[Key, ExpectedStart], StartWindows]:
+    windows = start_windows(fleet, left, run_times(fleet, past))
+    return with_windows(expected_starts(fleet, left), windows), windows
 
 
 def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
@@ -111,6 +119,8 @@ class Measures:
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
         self._read_again = 0.0
         self._forecast: tuple[object, float, Mapping[Key, ExpectedStart]] = (None, 0.0, {})  # snapshot, when, starts
+        self.windows = StartWindows({}, 0, latest=False)  # those that the starts were given
+        self._forecasting = asyncio.Lock()
         self.light: dict[Key, JobMonitor] = {}  # jobs of which a log or two are followed for alarms
         self.glancing = JobProgressReader(
             cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.followed
@@ -148,11 +158,23 @@ class Measures:
 
     async def expected_starts(self) -> Mapping[tuple[str, str], ExpectedStart]:
         """When waiting workloads would start, by key; recomputed for a new snapshot at most every few seconds."""
-        fleet, now = self._cluster.fleet, asyncio.get_running_loop().time()
-        if fleet is not self._forecast[0] and now >= self._forecast[1]:
-            starts = await asyncio.to_thread(expected_starts, fleet, self._seconds_left(fleet))
-            self._forecast = fleet, now + FORECAST_EVERY, starts
+        async with self._forecasting:
+            fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
+            if fleet is not self._forecast[0] and (began := now()) >= self._forecast[1]:
+                past = await self._runs().past(self._cluster.server)
+                starts, self.windows = await asyncio.to_thread(_forecast, fleet, self._seconds_left(fleet), past)
+                rest = max(FORECAST_EVERY, RESTS_FORECAST * (now() - began))
+                self._forecast = fleet, now() + rest, starts
         return self.starts
+
+    async def poll_starts(self) -> bool:
+        """Look how far all jobs are that run, if any waits; returns whether expected starts changed."""
+        jobs = [job for job in self._cluster.fleet.jobsets.values() if not job.finished]
+        before = self.starts
+        if any(each.is_waiting for each in self._cluster.fleet.workloads.values()):
+            await self.glancing.poll([job.key for job in jobs])
+            await self.expected_starts()
+        return self.starts != before
 
     def _seconds_left(self, fleet: Fleet) -> dict[str, float]:
         """Of running jobs whose progress tells it, by uid."""
@@ -160,13 +182,9 @@ class Measures:
         left = {uid: each.at + eta - fleet.at for uid, each in known.items() if (eta := each.eta) is not None}
         return {uid: max(0.0, seconds) for uid, seconds in left.items() if uid in fleet.jobset_by_uid}
 
-    async def start_windows(self, past: Iterable[PastRun]) -> StartWindows:
-        """Within what time waiting workloads would start; `past`: earlier runs, which say how long jobs run."""
-        fleet = self._cluster.fleet
-        return await asyncio.to_thread(start_windows, fleet, self._seconds_left(fleet), run_times(fleet, past))
-
-    async def record_windows(self, windows: Mapping[Key, StartWindow]) -> Sequence[Promise]:
+    async def record_windows(self) -> Sequence[Promise]:
         """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""
+        windows = {} if self.windows.latest else self.windows.by_key
         target = self._cluster.current_connection.target
         path = (target.cluster.practice_folder or state_folder()) / "forecasts.json"
         return await asyncio.to_thread(update_record, path, self._cluster.fleet, target.cluster.server, windows)

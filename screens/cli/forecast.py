@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from console.errors import NotFound
 from console.kube.find_job import find_job
-from console.kube.objects.meta import short_name
 from console.kube.objects.workload import Workload
-from console.launch.run_record import Outcome
 from console.scheduling.forecast_record import Promise, score
 from console.scheduling.kueue_snapshot import queue_position
 from console.scheduling.quota_accounts import job_name
-from console.scheduling.start_windows import PastRun, with_windows
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, word
 from screens.cli.connect import open_session
-from screens.cli.lists import LOOKS, unread
+from screens.cli.lists import expected_starts, unread
 from screens.cli.output import print_json, print_line, print_table, warn
-from screens.columns.jobs import start_words
+from screens.columns.jobs import start_json, start_words
 from screens.wording import clock, duration
-
-if TYPE_CHECKING:
-    from console.session import Session
 
 KINDS = (*WAIT_KINDS, "topologies")
 
@@ -35,15 +26,9 @@ KINDS = (*WAIT_KINDS, "topologies")
 async def forecast(options: ForecastOptions) -> int:
     async with open_session(options, KINDS) as session:
         fleet, measures = session.fleet, session.measures
-        running = [job.key for job in fleet.jobsets.values() if not job.finished]
-        with suppress(TimeoutError):  # a job whose log does not answer runs for a time that is not known
-            async with asyncio.timeout(LOOKS):
-                await measures.glancing.poll(running)
-        known = await measures.expected_starts()
-        windows = await measures.start_windows(await _past_runs(session))
-        starts = with_windows(known, windows)
+        starts = await expected_starts(session)
         try:
-            promises = await measures.record_windows({} if windows.latest else windows.by_key)
+            promises = await measures.record_windows()
         except OSError as error:
             warn(f"The windows could not be stored, so nobody will compare them: {error.strerror}.")
             promises = ()
@@ -67,12 +52,19 @@ async def forecast(options: ForecastOptions) -> int:
     found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, queue_position(each, fleet), each.key))
     missing = unread(KINDS, fleet)
     if options.json:
-        items = [_item(each, position=queue_position(each, fleet)) | {
-            "start": starts[each.key].at or None, "after": starts[each.key].after, "latest": starts[each.key].latest,
-            "window": starts[each.key].window,
-            "unknown": starts[each.key].unknown} for each in found]  # fmt: skip
+        items = [
+            _item(each, position=queue_position(each, fleet))
+            | {"start" if key == "at" else key: value for key, value in start_json(starts[each.key], fleet.at).items()}
+            for each in found
+        ]
         print_json(
-            {"kind": "forecast", "at": fleet.at, "unread": missing, "rollouts": windows.rollouts, "items": items}
+            {
+                "kind": "forecast",
+                "at": fleet.at,
+                "unread": missing,
+                "rollouts": measures.windows.rollouts,
+                "items": items,
+            }
         )
         return 0
     for kind, reason in missing.items():
@@ -96,14 +88,6 @@ async def forecast(options: ForecastOptions) -> int:
     else:
         print_line("Nothing waits.")
     return 0
-
-
-async def _past_runs(session: Session) -> list[PastRun]:
-    return [
-        PastRun(each.recipe, short_name(each.who), each.gpus, each.ended - each.started)
-        for each in await session.launch.runs.all()
-        if each.server == session.watch.server and each.outcome is Outcome.SUCCEEDED and each.started and each.ended
-    ]
 
 
 def _print_record(promises: Sequence[Promise], *, as_json: bool) -> int:
@@ -155,7 +139,8 @@ COMMANDS: Commands = {
         epilog="JSON: kind, at, unread, rollouts (how many the time was enough for), items with job, namespace, queue, "
         "gpus, position (in its ClusterQueue), start (seconds since the epoch; null: it cannot be known), after (the "
         "job whose end it waits for), latest (whether it may start sooner), window (two moments; null: not known), "
-        "unknown (why it cannot be known). With --record: held, judged, open, median_error (seconds), items with "
-        "server, uid, namespace, job, made, start, middle, end, started (0: it has not), late, held (null: open)",
+        "unknown (why it cannot be known), words (all that as text). With --record: held, judged, open, "
+        "median_error (seconds), items with server, uid, namespace, job, made, start, middle, end, started (0: it has "
+        "not), late, held (null: open)",
     )
 }

@@ -20,6 +20,7 @@ from screens.columns.column import COMMAND, Layout, as_json, as_text
 
 if TYPE_CHECKING:
     from console.metrics.job_progress import JobProgress
+    from console.scheduling.expected_starts import ExpectedStart
     from console.session import Session
     from screens.columns.jobs import JobLine
     from screens.columns.queues import WorkloadLine
@@ -76,7 +77,7 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
         if waits:  # when they start depends on what runs, wherever that is
             jobs += [each for each in fleet.jobsets.values() if not each.finished and each not in jobs]
         progress, _ = await asyncio.gather(glances(session, jobs), session.watch.me())
-        starts = await session.measures.expected_starts() if waits else {}
+        starts = await session.measures.expected_starts() if waits else None
         lines = job_lines(fleet, namespace, session.watch.whose, progress, starts)
         rows: list[Any] = [
             line for line in lines if line.owner == YOU or not (isinstance(options, JobsOptions) and options.mine)
@@ -84,10 +85,11 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
         rows = await _with_verdicts(session, rows)
         some = bool(rows) or any(namespace in {None, where} for where, _ in fleet.jobsets)
     else:
-        if options.command == "workloads" and fleet.workloads:
-            await session.watch.me()
         rows = list(layout.of(fleet, namespace, session.watch.whose))
         some = bool(rows)
+        if options.command == "workloads" and fleet.workloads:
+            await session.watch.me()
+            rows = await _workload_rows(session, fleet, namespace)
         if options.command == "workloads" and not options.json:  # its JSON has no key for how a job is
             rows = await _with_health(session, fleet, rows)
     if not some and namespace:
@@ -107,6 +109,20 @@ async def _with_verdicts(session: Session, rows: list[JobLine]) -> list[JobLine]
         verdict, at = known.get(row.jobset.key, ("", 0.0))
         found.append(replace(row, verdict=verdict) if row.glance is not None and at > row.glance.stepped else row)
     return found
+
+
+async def _workload_rows(session: Session, fleet: Fleet, namespace: str | None) -> list[WorkloadLine]:
+    from screens.columns.queues import workload_lines
+
+    waits = any(each.is_waiting and namespace in {None, each.namespace} for each in fleet.workloads.values())
+    starts = await expected_starts(session) if waits else None
+    return list(workload_lines(fleet, namespace, session.watch.whose, starts))
+
+
+async def expected_starts(session: Session) -> Mapping[tuple[str, str], ExpectedStart]:
+    """When waiting workloads would start, once it was looked how far what runs is."""
+    await glances(session, [each for each in session.fleet.jobsets.values() if not each.finished])
+    return await session.measures.expected_starts()
 
 
 async def _with_health(session: Session, fleet: Fleet, rows: list[WorkloadLine]) -> list[WorkloadLine]:

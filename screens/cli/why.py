@@ -16,12 +16,15 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import Alarm, AlarmReport, next_step
 from console.metrics.health import Health, health_kind, job_health
+from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import WAIT_KINDS, Category, Why
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import alarm_json, health_code
 from screens.cli.arguments import Command, Commands, Options, json_flag, word
 from screens.cli.connect import open_session
+from screens.cli.lists import expected_starts
 from screens.cli.output import print_hint, print_json
+from screens.columns.jobs import start_json, start_words
 
 if TYPE_CHECKING:
     from console.session import Session
@@ -33,14 +36,17 @@ LONGEST = 5.0  # seconds that reading the end of the log of a job that is done m
 
 
 async def why(options: WhyOptions) -> int:
-    async with open_session(options, (*WAIT_KINDS, "jobsets", "pods", "nodes", "events"), brief=True) as session:
+    async with open_session(
+        options, (*WAIT_KINDS, "topologies", "jobsets", "pods", "nodes", "events"), brief=True
+    ) as session:
         fleet = session.fleet
         job = fleet.jobsets.get((session.namespace, options.job))
         reason = why_jobset(job, session.fleet) if job else None
         sentence = reason.sentence if reason else "is not in the cluster any more"
-        card, (report, health) = await asyncio.gather(
+        card, (report, health), start = await asyncio.gather(
             session.logs.first_failure(session.namespace, options.job),
             _check(session, job, runs_or_done=not sentence),
+            _expected_start(session, job),
         )
         if job is None and card is None:
             await _require_unknown(session, options.job)
@@ -49,6 +55,7 @@ async def why(options: WhyOptions) -> int:
             told = {"namespace": session.namespace, "name": options.job, "state": health.state if health else None,
                     "phase": job.state if job else None, "health": asdict(health) if health else None,
                     "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
+                    "expected_start": start_json(start, fleet.at) if start else None,
                     "why": sentence or (health.words if health else ""),
                     "card": msgspec.to_builtins(card) if card else None,
                     "alarms": [alarm_json(session, each) for each in report.alarms]}  # fmt: skip
@@ -58,6 +65,8 @@ async def why(options: WhyOptions) -> int:
         if now or card is None:
             state = f"is {job.state}: " if job is not None and sentence else ""
             print_hint(f"{options.job} {state}{sentence or (_words(health, report) if health else 'is done')}.")
+            if start is not None:
+                print_hint(f"Start: {start_words(start, fleet.at)}.")
             await session.watch.me()  # without it nobody is "you"
             for line in _next_steps(session, options.job, reason, health, report):
                 print_hint(line)
@@ -65,6 +74,11 @@ async def why(options: WhyOptions) -> int:
             for line in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
                 print_hint(line)
     return _code(reason, health)
+
+
+async def _expected_start(session: Session, job: JobSet | None) -> ExpectedStart | None:
+    workload = session.fleet.workload_of(job) if job is not None and job.state is JobState.PENDING else None
+    return (await expected_starts(session)).get(workload.key) if workload is not None else None
 
 
 def _code(reason: Why | None, health: Health | None) -> int:

@@ -163,13 +163,24 @@ def last_cell(line: JobLine) -> Cell:
 def start_words(start: ExpectedStart, now: float) -> str:
     """The expected start as text after a label, without a final period."""
     if not start.at:
-        return f"cannot be known: {start.unknown}"
+        return f"{start_time(start, now)}: {start.unknown}"
+    soon = f", {wording.moment(start.at, now)}" if start.window is None else ""
     after = f", when {start.after} ends" if start.after else ""
-    if start.window is not None:
-        first, last = (wording.clock_time(each, now) for each in start.window)
-        return f"between {first} and {last}{after}" if first != last else f"about {first}{after}"
-    when = f"{wording.clock_time(start.at, now)}, {wording.moment(start.at, now)}{after}"
-    return f"by {when}, or sooner" if start.latest else f"about {when}"
+    return f"{start_time(start, now)}{soon}{after}{', or sooner' if start.latest else ''}"
+
+
+def start_time(start: ExpectedStart, now: float) -> str:
+    if not start.at:
+        return "cannot be known"
+    first, last = (wording.clock_time(each, now) for each in start.window or (start.at, start.at))
+    if first != last:
+        return f"between {first} and {last}"
+    return f"{'by' if start.latest else 'about'} {first}"
+
+
+def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
+    return {"at": start.at or None, "after": start.after, "latest": start.latest, "window": start.window,
+            "unknown": start.unknown, "words": start_words(start, now)}  # fmt: skip
 
 
 def glance_words(glance: JobProgress) -> list[Span]:
@@ -190,9 +201,7 @@ def glance_words(glance: JobProgress) -> list[Span]:
 def progress_cell(line: JobLine) -> Cell:
     """Progress and remaining time; for a waiting job its expected start."""
     if line.start is not None and line.start.at and line.jobset.state is JobState.PENDING:
-        return Span(
-            f"{'by' if line.start.latest else 'about'} {wording.clock_time(line.start.at, line.fleet.at)}", "dim"
-        )
+        return Span(start_time(line.start, line.fleet.at), "dim")
     glance = line.glance
     if glance is None or line.jobset.finished:
         return ""
@@ -388,7 +397,7 @@ def _start_json(line: JobLine) -> dict[str, Any] | None:
     start = line.start
     if start is None or line.jobset.state is not JobState.PENDING:
         return None
-    return {"at": start.at or None, "after": start.after, "latest": start.latest, "unknown": start.unknown}
+    return start_json(start, line.fleet.at)
 
 
 def health_json(health: Health) -> dict[str, str]:
@@ -450,7 +459,7 @@ JOBS: Layout[JobLine] = Layout(
         fact("seconds_left", "until its last step, by its pace; null: it does not run, stalled, or it is not known",
              _seconds_left),
         fact("expected_start", "of a job that waits: at (seconds since the epoch; null: it cannot be known), after, "
-             "latest and unknown as a4 forecast has them; null of any other", _start_json),
+             "latest, window, unknown and words as a4 forecast has them; null of any other", _start_json),
         Column("TREND", trend_cell, "trend",
                "loss over the steps that were read, or GB/s over the sizes of a test, in at most 8 means",
                lambda line: list(line.glance.trend) if line.glance else [], width=8, drop=8),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,13 +15,14 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
 from console.metrics.health import Health, Level
+from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order
 from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder, account, queue_account
 from console.scheduling.why import why
 from console.scheduling.why_answer import Why
 from screens import wording
 from screens.columns.column import COMMAND, Column, Layout, as_json, fact
-from screens.columns.jobs import health_runs
+from screens.columns.jobs import health_runs, start_json, start_time
 from screens.wording import Cell, Span
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class WorkloadLine:
     fleet: Fleet
     health: Health | None = None  # how its job is; None: it stands for none that is seen
     whose: str = ""  # its owner, "you" for whoever looks
+    start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
 
     @property
     def gpus(self) -> int:
@@ -189,7 +191,12 @@ def queue_line(queue: ClusterQueue, fleet: Fleet, local_queues: tuple[LocalQueue
     return QueueLine(queue, queue_account(fleet, queue.name), local_queues, flavors)
 
 
-def workload_lines(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[WorkloadLine]:
+def workload_lines(
+    fleet: Fleet,
+    namespace: str | None,
+    whose: Callable[[str], str],
+    starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
+) -> Iterable[WorkloadLine]:
     """Unfinished workloads by ClusterQueue: waiting ones in Kueue's order, then the others."""
     found: list[tuple[Workload, str, int]] = []
     for name in sorted({cluster_queue_name(each, fleet) for each in fleet.workloads.values()}):
@@ -202,7 +209,8 @@ def workload_lines(fleet: Fleet, namespace: str | None, whose: Callable[[str], s
         if namespace in {None, workload.namespace}:
             jobset = fleet.jobset_by_uid.get(workload.owner_uid)
             owner = jobset.owner if jobset else ""
-            yield WorkloadLine(workload, position, name, owner, fleet, whose=whose(owner))
+            start = (starts or {}).get(workload.key) if position else None
+            yield WorkloadLine(workload, position, name, owner, fleet, whose=whose(owner), start=start)
 
 
 def _held(jobs: Sequence[QuotaHolder]) -> list[dict[str, Any]]:
@@ -275,6 +283,10 @@ WORKLOADS: Layout[WorkloadLine] = Layout(
                "when its present wait began, seconds since the epoch; null: it waits in no queue",
                lambda line: line.workload.queued_since or None if line.position else None, width=6, right=True,
                ages=True),
+        Column("WHEN", lambda line: Span(start_time(line.start, line.fleet.at) if line.start else "", "dim"),
+               "expected_start", "when it would start: at (seconds since the epoch; null: it cannot be known), after, "
+               "latest, window, unknown and words as a4 forecast has them; null: it does not wait",
+               lambda line: start_json(line.start, line.fleet.at) if line.start else None, least=15, most=24, drop=1),
         fact("category", "what kind of thing it waits for", lambda line: line.why.category),
         Column("WHY", _reason, "why", "why it waits, in one sentence", lambda line: line.why.sentence, fill=True),
         fact("short_by", "GPUs missing", lambda line: line.why.short_by),

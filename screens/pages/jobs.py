@@ -15,7 +15,7 @@ from console.errors import Unreachable
 from console.kube.snapshot import Fleet
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
-from screens.base import ONLY_MINE
+from screens.base import GLANCE_EVERY, ONLY_MINE
 from screens.columns.jobs import JOBS, JobLine, place_words, reasons, state_cell
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
@@ -37,7 +37,6 @@ TABS = (
     ("e", "events", "Events"),
 )
 """Tabs of a job's page that open from the list by the keys they have there; the page itself is loaded when one does."""
-GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
 
 
 class JobTable(ResourceTable[JobLine]):
@@ -114,9 +113,8 @@ class JobsScreen(PanedScreen):
             if self.app.screen is self and self.app.connected:
                 keys = [(key[0], key[1]) for key in self.table.shown]
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
-                    measures = self.session.measures
-                    starts, news = measures.starts, await measures.glancing.poll(keys)
-                    if await measures.expected_starts() != starts or news:
+                    news = await self.session.measures.glancing.poll(keys)
+                    if await self.session.measures.poll_starts() or news:
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 

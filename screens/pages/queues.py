@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
 from msgspec import structs
-from textual import events, getters, on
+from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.errors import Unreachable
 from console.kube.objects.queue import LocalQueue
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
 from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import line_of
-from screens.base import ONLY_MINE
+from screens.base import GLANCE_EVERY, ONLY_MINE
 from screens.columns.queues import (
     LOCAL_QUEUES,
     QUEUES,
@@ -29,7 +32,7 @@ from screens.columns.queues import (
     workload_lines,
 )
 from screens.paned import PanedScreen
-from screens.widgets.job_pane import job_lines, waiting_lines
+from screens.widgets.job_pane import job_lines, start_lines, waiting_lines
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs, show_whole
 from screens.widgets.table.listing import RowKey
@@ -103,6 +106,16 @@ class QueuesScreen(PanedScreen):
 
     def on_mount(self) -> None:
         self.workloads.focus()
+        self._follow_starts()
+
+    @work(group="starts", exclusive=True)
+    async def _follow_starts(self) -> None:
+        while True:
+            if self.app.screen is self and self.app.connected:
+                with suppress(Unreachable):  # the session was closed meanwhile, which the title says
+                    if await self.session.measures.poll_starts():
+                        self.show_fleet(self.app.fleet)
+            await asyncio.sleep(GLANCE_EVERY)
 
     def show_fleet(self, fleet: Fleet) -> None:
         lines = [queue_line(queue, fleet) for _, queue in sorted(fleet.cluster_queues.items())]
@@ -132,12 +145,14 @@ class QueuesScreen(PanedScreen):
             measures = self.session.measures.followed(jobset.key) if self.app.connected else None
             return job_lines(line, measures, width, height, now, self.app.whose)
         said = [Span(wording.sentence(row.why.sentence) or "It does not wait.")]
-        waits = waiting_lines(row.why, width, self.app.whose)
-        return [[Span(name_of(row.workload), "strong")], *folded_runs(said, width), [], *waits]
+        starts = start_lines(row.start, width, now)
+        waits = waiting_lines(row.why, width, self.app.whose, start_known=bool(row.start and row.start.at))
+        return [[Span(name_of(row.workload), "strong")], *folded_runs(said, width), [], *starts, *waits]
 
     def _lines(self, fleet: Fleet) -> Iterable[WorkloadLine]:
         """Yield the workloads that wait or hold quota; deactivated ones do neither."""
-        for line in workload_lines(fleet, None, self.app.whose):
+        starts = self.session.measures.starts if self.app.connected else None
+        for line in workload_lines(fleet, None, self.app.whose, starts):
             if line.workload.state is not WorkloadState.DEACTIVATED and self._wanted(line.workload, line.queue):
                 jobset = fleet.jobset_by_uid.get(line.workload.owner_uid)
                 health = line_of(self.app, jobset, fleet).health if jobset and not line.position else None

@@ -14,6 +14,7 @@ from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.training.series import METRICS
+from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Why
 from screens import wording
 from screens.columns.jobs import (
@@ -67,8 +68,7 @@ def job_lines(
         found += folded_runs([Span(f"→ {job.why.next}.", "accent")], width)
     found.append([])
     if job.jobset.state is JobState.PENDING:
-        if job.start is not None:
-            found += [*folded_runs([Span("starts    ", "dim"), Span(start_words(job.start, now))], width), []]
+        found += start_lines(job.start, width, now)
         found += waiting_lines(job.why, width, whose, start_known=job.start is not None and job.start.at > 0)
     else:
         found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST, now)
@@ -85,6 +85,13 @@ def _title(job: JobLine, width: int, now: float) -> list[Span]:
 
 
 # while it waits
+
+
+def start_lines(start: ExpectedStart | None, width: int, now: float) -> Lines:
+    """When it would start and an empty line; nothing where nobody has asked."""
+    if start is None:
+        return []
+    return [*folded_runs([Span("starts    ", "dim"), Span(start_words(start, now))], width), []]
 
 
 def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_known: bool = False) -> Lines:

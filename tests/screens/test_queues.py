@@ -9,8 +9,11 @@ from msgspec import structs
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
+from console.metrics.job_progress import JobProgress
 from console.scheduling.quota_accounts import QuotaAccount
-from screens.columns.queues import QUEUES, QueueLine
+from screens.columns.column import as_json
+from screens.columns.jobs import start_json, start_time, start_words
+from screens.columns.queues import QUEUES, WORKLOADS, QueueLine, workload_lines
 from screens.pages.object_yaml import ObjectYamlScreen
 from screens.pages.queues import QueuesScreen
 from screens.wording import Span
@@ -48,6 +51,28 @@ async def test_what_waits_for_a_clusterqueue_that_is_gone_is_shown_as_the_comman
         await pilot.press("2")
         await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "nowhere" in screen_text(app))
         assert "ghost" in screen_text(app)
+
+
+async def test_column_pane_and_commands_say_the_same_of_when_it_starts() -> None:
+    fleet = queue_scene()
+    session = FakeSession(fleet)
+    key = next(each.key for each in fleet.workloads.values() if each.is_waiting)
+    async with console(session, size=(200, 50)) as (app, pilot, _):
+        await pilot.press("2")
+        await until(pilot, lambda: "cannot be known" in screen_text(app))
+        start = session.measures.starts[key]
+        assert start_words(start, fleet.at) == "cannot be known: how long llama still runs is not known"
+        assert f"starts    {start_words(start, fleet.at)}" in " ".join(screen_text(app).split("│"))
+        session.measures.glancing.known["uid-llama"] = JobProgress(step=40, total=100, pace=60.0, at=fleet.at)
+        session.show()
+        await until(pilot, lambda: "between " in screen_text(app))
+        start = session.measures.starts[key]
+        assert start.window is not None
+        line = next(each for each in workload_lines(session.fleet, None, str, {key: start}) if each.position)
+        told = as_json(WORKLOADS.columns, [line])[0]["expected_start"]
+        assert told == start_json(start, session.fleet.at)
+        assert told["words"].endswith(", when llama ends")
+        assert start_time(start, session.fleet.at) in screen_text(app)
 
 
 async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:

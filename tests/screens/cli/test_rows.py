@@ -31,7 +31,7 @@ from console.settings import YOU
 from screens.cli.launch import wait_for_end
 from screens.cli.lists import LISTS, _with_verdicts, layout_of, print_rows
 from screens.columns.column import as_json
-from screens.columns.jobs import JOBS, JobLine
+from screens.columns.jobs import JOBS, JobLine, start_words
 from screens.wording import BAD, OK, Span, bar, plain_text
 from tests.fakes import FakeSession, fleet_of
 from tests.fakes_watch import monitor
@@ -112,8 +112,8 @@ KEYS = {
         "stopped strategy sum used"
     ),
     "workloads": (
-        "ahead category cluster_queue evictions gpus holders job kueue_says name namespace owner position "
-        "priority priority_class queue queued_since short_by state unblocks why"
+        "ahead category cluster_queue evictions expected_start gpus holders job kueue_says name namespace owner "
+        "position priority priority_class queue queued_since short_by state unblocks why"
     ),
 }
 """What programs read of each list: a key that goes breaks them."""
@@ -236,7 +236,8 @@ def test_what_the_screen_shows_of_progress_and_start_is_in_the_json_of_jobs(flee
         {"progress": {"step": 40, "total": 100, "loss": 0.25, "size": None, "busbw": None}, "seconds_left": 180.0,
          "expected_start": None},
         {"progress": None, "seconds_left": None, "expected_start": {
-            "at": fleet.at + 600, "after": "llama-70b", "latest": True, "unknown": ""}},
+            "at": fleet.at + 600, "after": "llama-70b", "latest": True, "window": None, "unknown": "",
+            "words": start_words(start, fleet.at)}},
         {"progress": None, "seconds_left": None, "expected_start": None},
     ]  # fmt: skip
 
