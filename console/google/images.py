@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 4  # repositories that are read at the same time
-
-
-AT_ONCE = 4  # repositories that are read at the same time
 POLL = 3.0  # seconds between two looks at a build: Cloud Logging answers sixty times a minute
 LATEST = 50  # builds that a look at the list brings unless more are asked for
 LOOK = 10.0  # seconds for which the launch form waits to hear what became of builds that were under way

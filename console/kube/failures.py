@@ -98,11 +98,8 @@ def error_from_status(
     if code < HTTPStatus.MULTIPLE_CHOICES:
         return Refused(f"Could not {doing}: the API server answers {code} and opens no WebSocket.", status=code)
     if code < HTTPStatus.BAD_REQUEST:
-        return Refused(
-            f"Could not {doing}: the API server answers {code}, a redirect to another address.",
-            "Write that address into the kubeconfig if it is the right one.",
-            status=code,
-        )
+        words = f"Could not {doing}: the API server answers {code}, a redirect to another address."
+        return Refused(words, "Write that address into the kubeconfig if it is the right one.", status=code)
     status = body if isinstance(body, StatusWire) else read_status(body)
     known = code in set(HTTPStatus)
     why = (status.message or status.reason or (HTTPStatus(code).phrase if known else "unknown status")).strip()

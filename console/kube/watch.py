@@ -365,8 +365,5 @@ def _state(error: ConsoleError) -> WatchState:
 
 def _absent(kind: Kind) -> NotFound:
     operator = _OPERATORS.get(kind.group, kind.group)
-    return NotFound(
-        f"This cluster does not serve {kind.plural}: {operator} is not installed, or an older version of it.",
-        f"Install {operator}, or work without it.",
-        status=404,
-    )
+    words = f"This cluster does not serve {kind.plural}: {operator} is not installed, or an older version of it."
+    return NotFound(words, f"Install {operator}, or work without it.", status=404)

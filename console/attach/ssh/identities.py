@@ -245,7 +245,5 @@ def check_host_keys(entry: SshHostEntry, rank: int, told: ApiHostKeys) -> SshHos
 
 def changed(entry: SshHostEntry, rank: int, before: tuple[str, ...], now: tuple[str, ...], why: str) -> HostKeyChanged:
     was, is_ = (" or ".join(map(fingerprint, keys)) or "none" for keys in (before, now))
-    return HostKeyChanged(
-        f"The host key of {entry.job} pod {rank} is now {is_}; it was {was}, and {why}.",
-        f"If you know who changed it: a4 ssh --forget {entry.job}, then connect again.",
-    )
+    words = f"The host key of {entry.job} pod {rank} is now {is_}; it was {was}, and {why}."
+    return HostKeyChanged(words, f"If you know who changed it: a4 ssh --forget {entry.job}, then connect again.")
