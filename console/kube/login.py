@@ -70,6 +70,31 @@ async def run_program(spec: Mapping[str, Any], cluster: Cluster) -> Credential:
     return _credential(program, out, str(spec["apiVersion"]))
 
 
+async def _ask_provider(provider: dict[str, Any]) -> Credential:
+    """Ask an auth provider (OIDC, the old GCP one) for a token, refreshing it if it is old; raises NotLoggedIn."""
+    await asyncio.to_thread(importlib.import_module, "kubernetes.aio.config.kube_config")  # half a second
+    from kubernetes.aio import client, config
+    from kubernetes.aio.config.kube_config import KubeConfigLoader
+
+    name = str(provider.get("name", ""))
+    kubeconfig = {
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
+        "clusters": [{"name": "one", "cluster": {"server": "https://localhost"}}],
+        "users": [{"name": "one", "user": {"auth-provider": provider}}],
+    }
+    found = client.Configuration()
+    try:
+        async with asyncio.timeout(LIMIT):
+            await KubeConfigLoader(kubeconfig).load_and_set(found)
+    except (config.ConfigException, ValueError, KeyError, binascii.Error, OSError, TimeoutError) as error:
+        raise NotLoggedIn(f'The auth provider "{name}" of the kubeconfig failed: {error}.', AGAIN) from error
+    token = found.api_key.get("BearerToken", "")
+    if not token:
+        raise NotLoggedIn(f'The kubeconfig uses the auth provider "{name}", which gave no token.', AGAIN)
+    return Credential(token)
+
+
 async def _run(argv: list[str], environment: dict[str, str]) -> tuple[int, bytes, bytes]:
     """Run a program and return its exit code, stdout and stderr; it is killed if the caller is cancelled."""
     process = await asyncio.create_subprocess_exec(
@@ -237,10 +262,7 @@ class Login:
         if user.exec:
             given = await run_program(user.exec, self.target.cluster)
         else:
-            await asyncio.to_thread(importlib.import_module, "console.kube.auth_provider")
-            from console.kube.auth_provider import ask_provider
-
-            given = await ask_provider(user.auth_provider or {})
+            given = await _ask_provider(user.auth_provider or {})
         self._authorization = Secret(given.authorization)
         now = self._clock()
         lives = given.expires - now if given.expires else ASK_AGAIN_AFTER + RENEW_BEFORE
