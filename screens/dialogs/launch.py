@@ -20,6 +20,7 @@ from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from console.launch.recipes import LaunchPlan, Manifest, joined
 from console.launch.run_record import RunRecord, flatten_values
 from console.preflight.check import Check, tally, unseen
+from console.scheduling.launch_alternatives import MOST, Alternative, launch_alternatives
 from console.session import Session
 from screens import wording
 from screens.base import LiveScreen
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from screens.pages.launch import LaunchScreen
 
 
-class LaunchLook(Question[bool]):
-    """Shows what will be created; Enter or the launch key confirms, Esc goes back to the form."""
+class LaunchLook(Question[bool | Alternative]):
+    """Shows what will be created; Enter or the launch key confirms, a number changes it so that it fits now."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LaunchLook > Vertical { height: 90%; }
@@ -49,14 +50,20 @@ class LaunchLook(Question[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,ctrl+s", "dismiss(True)", "Launch", id="look.launch", priority=True),
         Binding("escape", "dismiss(False)", "Back", id="look.back"),
-    ]
+        *(
+            Binding(f"{key}", f"change({key})", f"Change {key}", id=f"look.change{key}", priority=True,
+                    tooltip="Make this change, with which it would fit now, and look again")
+            for key in range(1, MOST + 1)
+        ),
+    ]  # fmt: skip
 
     def __init__(
-        self, title: str, words: Sequence[Span], manifests: Sequence[Manifest], checks: Sequence[Check] = ()
-    ) -> None:
+        self, title: str, words: Sequence[Span], manifests: Sequence[Manifest], checks: Sequence[Check] = (),
+        others: Sequence[Alternative] = (),
+    ) -> None:  # fmt: skip
         self._failing, self._unseen = tally(checks).failing, unseen(checks)
         super().__init__(classes="-fails" if self._failing else "")
-        self._question, self._words, self._manifests = title, tuple(words), manifests
+        self._question, self._words, self._manifests, self._others = title, tuple(words), manifests, others
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -70,13 +77,22 @@ class LaunchLook(Question[bool]):
                         yield Static(f"○ {line}", markup=False)
             yield YamlText()
             launches = "launches all the same" if self._failing else "launches"
-            yield Static(f"⏎ or ctrl+s {launches}   esc goes back to the form   ↑↓ read", classes="keys", markup=False)
+            last = f" to {len(self._others)}" if len(self._others) > 1 else ""
+            changes = f"1{last} changes it so that it fits   " if self._others else ""
+            keys = f"⏎ or ctrl+s {launches}   {changes}esc goes back to the form   ↑↓ read"
+            yield Static(keys, classes="keys", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(SentenceLine).runs = self._words
         text = self.query_one(YamlText)
         text.show(joined(self._manifests))
         text.focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "change" or parameters[0] in range(1, len(self._others) + 1)
+
+    def action_change(self, key: int) -> None:
+        self.dismiss(self._others[key - 1])
 
 
 class PasteDialog(Question[str | None]):
@@ -141,14 +157,18 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
         manifests = await session.launch.render(plan)
         _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan))
         fleet, ask = screen.app.fleet, session.launch.drafting.ask(plan)
-        fits = [*fit_words(fleet, ask), *await asyncio.to_thread(alternative_words, fleet, ask)]
+        others = await asyncio.to_thread(launch_alternatives, fleet, ask)
+        fits = [*fit_words(fleet, ask), *alternative_words(others)]
         kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
         words = [Span("✓ ", "ok"), Span("The API server accepts it. "), *plan_words(plan, draft), Span("  "), *fits]
         words += [Span("  Creates: ", "dim"), Span(kinds)]
         title = f"Launch {plan.name}?"
         if failing := tally(checks).failing:
             title = f"{wording.count(len(failing), 'check')} failed. Launch {plan.name} all the same?"
-        if not await screen.app.push_screen_wait(LaunchLook(title, words, manifests, checks)):
+        answer = await screen.app.push_screen_wait(LaunchLook(title, words, manifests, checks, others))
+        if isinstance(answer, Alternative):
+            _change(screen, draft, answer)
+        if answer is not True:
             screen.judge()
             return
         screen.sum_line.runs = (Span("◐ ", "waits"), Span(f"Launching {plan.name} …"))
@@ -170,6 +190,15 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     if refused is not None:
         why = f"{refused.sentence}. {refused.next}."
         screen.app.notify(why, title=f"{job} gets no pods", severity="error", timeout=12, markup=False)
+
+
+def _change(screen: LaunchScreen, draft: LaunchDraft, change: Alternative) -> None:
+    """Make the change in the form, which one undo takes back, and look at the launch again."""
+    path = draft.queue_path if change.path == "queue" else change.path
+    screen.form.put_texts({**draft.model.texts, path: str(change.value)})
+    field = draft.model.by_path[path]
+    screen.app.notify(f"{field.title} is {change.value} now; ctrl+z in the form takes it back.", markup=False)
+    screen.call_later(screen.action_launch)
 
 
 async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:

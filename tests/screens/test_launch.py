@@ -88,6 +88,26 @@ async def test_the_main_job_form_look_launch_job() -> None:
         assert "me-nccl is launched" in toasts(app)
 
 
+async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
+    session = session_of()
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await pilot.press("down", "backspace", "backspace", "3", "2", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        await until(pilot, lambda: "would fit now with 16 GPUs (1)." in screen_text(app))
+        await pilot.press("2", "3")
+        assert isinstance(app.screen, LaunchLook), "there is no second change"
+        await pilot.press("1")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook) and "Fits now" in screen_text(app))
+        assert screen.form.texts["gpus"] == "16"
+        assert "GPUs is 16 now; ctrl+z in the form takes it back." in toasts(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: screen.form.texts["gpus"] == "32")
+        assert session.called("launch") == []
+
+
 async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is_typed() -> None:
     """a4 has 16 free, research 64: what fits in a4 alone goes there, and what does not goes where there is room."""
     session = session_of()

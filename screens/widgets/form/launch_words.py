@@ -13,7 +13,7 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet, WatchState
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe, spell
-from console.scheduling.launch_alternatives import launch_alternatives
+from console.scheduling.launch_alternatives import Alternative
 from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast, rank_queues
 from console.scheduling.topology import level_name
 from screens import wording
@@ -198,10 +198,10 @@ def fit_words(fleet: Fleet, ask: LaunchDemand) -> list[Span]:
     return [light, Span(word, ink), Span(f" ({CHECK}): ", "faint"), Span(f"{reason}.")]
 
 
-def alternative_words(fleet: Fleet, ask: LaunchDemand) -> list[Span]:
-    """What would let it start now; takes ten forecasts, too long for every key."""
-    others = ", or ".join(each.words for each in launch_alternatives(fleet, ask))
-    return [Span(f" It would fit now {others}.", "accent")] if others else []
+def alternative_words(others: Sequence[Alternative]) -> list[Span]:
+    """What would let it start now, each with its key."""
+    words = ", or ".join(f"{each.words} ({key})" for key, each in enumerate(others, start=1))
+    return [Span(f" It would fit now {words}.", "accent")] if others else []
 
 
 def paste_words(read: Draft, *, taken: int) -> list[list[Span]]:

@@ -46,8 +46,8 @@ def test_another_queue() -> None:
     fleet = cluster(queues=(DOOR, queue(used=16), door, second))
     assert others(fleet, 32) == [("queue", "spare"), ("gpus", 16)]
     ask = LaunchDemand("team", queue="lq", gpus=32)
-    assert "".join(each.text for each in alternative_words(fleet, ask)) == (
-        " It would fit now in queue spare, or with 16 GPUs."
+    assert "".join(each.text for each in alternative_words(launch_alternatives(fleet, ask))) == (
+        " It would fit now in queue spare (1), or with 16 GPUs (2)."
     )
 
 
