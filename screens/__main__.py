@@ -42,8 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         if (words := proxy.proxied(argv)) is not None:
             return proxy.main(words)
         gc.enable()
-    from screens.cli.output import message_style
-    from screens.cli.terminal_guard import guarded
+    from screens.cli.output import guarded, message_style
 
     crash.install_log()
     with guarded(), message_style(as_json="--json" in (argv[: argv.index("--")] if "--" in argv else argv)):

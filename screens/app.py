@@ -31,7 +31,7 @@ from screens.config import all_problems, applies, fill, known_names, theme_names
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.key_order import KeyOrderedApp
 from screens.palette import ActiveBindings, Palette, Places
-from screens.widgets.hint_line import FirstHints
+from screens.widgets.bars import FirstHints
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import JobColors
 
@@ -49,6 +49,8 @@ TICK = 1.0  # seconds between repaints of what ages by itself
 PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "container_facts", "doctor", "run", "release",
               "leftovers", "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
               "folder")  # fmt: skip
+PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools",
+                "leftovers": "release", "container_facts": "container", "folder": "container"}  # fmt: skip
 
 
 def page(module: str, name: str) -> Callable[..., Screen[Any]]:
@@ -71,7 +73,9 @@ MORE = {
     "leftovers": "what deleted releases left in the cluster",
 }
 """Pages that are no tab, and what is on them."""
-PAGES: dict[str, Callable[..., Screen[Any]]] = {name: page(name, name.title().replace("_", "")) for name in PAGE_NAMES}
+PAGES: dict[str, Callable[..., Screen[Any]]] = {
+    name: page(PAGE_MODULES.get(name, name), name.title().replace("_", "")) for name in PAGE_NAMES
+}
 PAGE_KEYS = (
     Binding("A", "open_page('alarms')", "Alarms", show=False, key_display="A", id="app.alarms",
             tooltip="The last alarms of all jobs that are watched"),

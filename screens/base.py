@@ -23,9 +23,8 @@ from console.errors import ConsoleError
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
-from screens.widgets.bars import READING, KeyBar, KeyHint, Title, TitleBar
+from screens.widgets.bars import READING, HintLine, KeyBar, KeyHint, Title, TitleBar
 from screens.widgets.base import Abstract
-from screens.widgets.hint_line import HintLine
 from screens.widgets.line import OfSnapshot
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable

@@ -131,10 +131,8 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.checkpoints import COMMANDS
         case "read":
             from screens.cli.read import COMMANDS
-        case "forecast":
+        case "forecast" | "whatif":
             from screens.cli.forecast import COMMANDS
-        case "whatif":
-            from screens.cli.what_if import COMMANDS
         case "simulate":
             from screens.cli.simulate import COMMANDS
         case "why":

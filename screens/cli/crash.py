@@ -13,7 +13,6 @@ LONGEST = 20_000
 
 
 def report(error: BaseException) -> str:
-    """The sanitized traceback of an error and its causes."""
     import traceback
 
     return cleaned("".join(traceback.format_exception(error)))

@@ -30,9 +30,8 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line, read_stdin
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, print_result, show_progress, warn
+from screens.cli.output import print_json, print_line, print_result, show_progress, warn, write_to_terminal
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, rank_named, running_pod, sentence_start, where
-from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
@@ -143,7 +142,6 @@ class RankOutputPrinter:
         stream.flush()
 
     def end(self, output: RankOutput) -> None:
-        """Print unterminated output, and how the command ended if it failed."""
         for channel in (1, 2):
             if self._rests.get((output.rank, channel)):
                 self.add(output.rank, channel, b"\n")

@@ -94,7 +94,6 @@ def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
 
 
 def as_json(report: HangReport) -> dict[str, object]:
-    """The report as JSON; the keys are described in `a4 hang --help`."""
     groups = [
         {"doing": each.doing, "in": each.label, "suspect": each.suspect, "ranks": each.ranks, "words": each.words}
         for each in report.groups
@@ -141,7 +140,6 @@ async def _step_time(session: Session, name: str) -> float | None:
 
 
 def slow_lines(report: SlowReport) -> list[str]:
-    """The verdict, the causes, and on what it rests."""
     lines = list(report.words)
     lines += [f"Cause of rank {each.rank}: {each.cause}." for each in report.slow if each.rank is not None]
     if report.polls:

@@ -251,7 +251,6 @@ def _verdict(test: NcclTest, line: float, accelerator: str) -> str:
 
 
 def _print_summary(tests: Sequence[MeasuredTest], line: float) -> None:
-    """Print one line per test below all tables."""
     print_line(f"{len(tests)} tests:")
     rows = [
         [str(number), each.test.program or "nccl-tests", str(each.test.ranks or ""), str(each.rank), _sizes(each.test),

@@ -1,6 +1,7 @@
-"""Output of plain commands: JSON, text tables and error messages.
+"""Output of plain commands: JSON, text tables and error messages; writing a text to a file that a command was given.
 
-Writing a text to a file that a command was given.
+Text is sanitized on a terminal, so that data from a cluster cannot control it. A pipe or a file gets every text as it
+is. Bytes (`exec`, `shell`, `logs --raw`) pass on purpose.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO, cast
 
 from console.errors import BadInput, ConsoleError
+from screens.wording import for_terminal
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -78,7 +80,7 @@ def warn(text: str) -> None:
 def show_progress(text: str) -> None:
     """On a terminal, replace the line of progress on standard error; "" clears it."""
     if sys.stderr.isatty():
-        from screens.cli.terminal_guard import write_to_terminal
+        from screens.cli.output import write_to_terminal
 
         write_to_terminal(sys.stderr, f"\r\x1b[K{text}")
         sys.stderr.flush()
@@ -139,7 +141,7 @@ class Parser(argparse.ArgumentParser):
         if file is not None or not colored:
             super().print_help(file)
             return
-        from screens.cli.terminal_guard import write_to_terminal
+        from screens.cli.output import write_to_terminal
         from screens.wording import for_terminal
 
         text = for_terminal(self.format_help())
@@ -242,3 +244,49 @@ def write_text(place: str, text: str) -> None:
         Path(place).expanduser().write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{place} cannot be written: {error.strerror}.", "Name another file.") from error
+
+
+class GuardedStream:
+    """A stream that sanitizes text before writing it to the terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unguarded = stream
+
+    def write(self, text: str) -> int:
+        self.unguarded.write(for_terminal(text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unguarded, name)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Sanitize what is written to a terminal during this block."""
+    out, error = sys.stdout, sys.stderr
+    if out.isatty():
+        sys.stdout = cast("TextIO", GuardedStream(out))
+    if error.isatty():
+        sys.stderr = cast("TextIO", GuardedStream(error))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = out, error
+
+
+def pass_raw() -> None:
+    """Stop sanitizing standard output, on the person's request."""
+    sys.stdout = getattr(sys.stdout, "unguarded", sys.stdout)
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """The terminal stream itself, only for this program's own escape sequences."""
+    return cast("TextIO", getattr(stream, "unguarded", stream))
+
+
+def write_to_terminal(stream: TextIO, text: str) -> None:
+    """Write this program's own escape sequences, around sanitized text, to the terminal."""
+    unguarded(stream).write(text)

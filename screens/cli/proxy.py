@@ -47,7 +47,6 @@ def proxied(argv: Sequence[str]) -> list[str] | None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `a4 proxy`; returns the exit code."""
     try:
         words, given = read(argv)
         if words is None:
@@ -122,6 +121,5 @@ def _seconds(text: str) -> float:
 
 
 def warn(text: str) -> None:
-    """Print one line on standard error and flush."""
     sys.stderr.write(f"a4: {text}\n")
     sys.stderr.flush()

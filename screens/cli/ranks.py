@@ -53,12 +53,10 @@ def running_pod(rank: Rank, job: str, what: str) -> Pod:
 
 
 def sentence_start(rank: Rank, job: str) -> str:
-    """The rank's name at the start of a sentence."""
     return f"Pod {rank.number} of {job}" if rank.number >= 0 else f"Pod {rank.name}"
 
 
 def where(rank: Rank, job: str) -> str:
-    """The rank's name within a sentence."""
     return f"pod {rank.number} of {job}" if rank.number >= 0 else f"pod {rank.name}"
 
 

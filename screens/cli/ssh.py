@@ -25,9 +25,8 @@ from screens.cli.arguments import (
 )
 from screens.cli.ask import ask_line
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, print_result, warn
+from screens.cli.output import print_json, print_line, print_result, warn, write_to_terminal
 from screens.cli.ranks import KINDS, rank_named
-from screens.cli.terminal_guard import write_to_terminal
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
@@ -75,7 +74,6 @@ async def ssh(options: SshOptions) -> int:
 
 
 def exec_program(command: list[str]) -> NoReturn:
-    """Replace this process by another program."""
     sys.stdout.flush()
     try:
         os.execvp(command[0], command)

@@ -49,7 +49,6 @@ class Column(Struct, Generic[RowT], frozen=True):
 
     @property
     def values(self) -> Callable[[RowT], Any]:
-        """The function that gives its JSON value."""
         return self.value or self.cell
 
     @property

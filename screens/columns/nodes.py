@@ -174,7 +174,6 @@ def node_row(each: Host, fleet: Fleet, ink_of: Callable[[str], str], measured: N
 
 
 def _nodes(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[NodeRow]:
-    """The nodes sorted by topology."""
     every = sorted(fleet.nodes.values(), key=lambda node: (node.pool, node.block, node.subblock, node.host, node.name))
     return (node_row(host(node, fleet), fleet, str) for node in every)
 

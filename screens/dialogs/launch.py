@@ -96,8 +96,6 @@ class LaunchLook(Question[bool | Alternative]):
 
 
 class PasteDialog(Question[str | None]):
-    """Asks for the text to paste; None if cancelled."""
-
     DEFAULT_CSS: ClassVar[str] = """
     PasteDialog > Vertical { max-width: 120; height: 70%; }
     PasteDialog TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
@@ -300,7 +298,6 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
 
 
 async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
-    """Open the launch form with a job's values."""
     if not (jobset.release or jobset.recipe):
         screen.notify(f"{jobset.name} was not launched from a recipe.", severity="warning", markup=False)
         screen.app.switch_mode("launch")

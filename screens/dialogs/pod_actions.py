@@ -1,9 +1,11 @@
-"""The actions on pods and ranks that all pages share."""
+"""The actions on pods, ranks and jobs that all pages share."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import ClassVar
@@ -12,14 +14,17 @@ from textual import work
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 
-from console.errors import ConsoleError, Unreachable
+from console.errors import Conflict, ConsoleError, ReleaseFailed, Unreachable
+from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import AFTER_THE_END, Pod
+from console.launch.stop import StopPlan
 from console.scheduling.ranks import PodFate, Rank, pod_fate, ranks, successor
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, rank_waits
-from screens.dialogs.copy import copy_files
-from screens.dialogs.forward import forward_pod
+from screens.columns.runs import launched_by_others, stop_lines
+from screens.dialogs.attach import forward_pod
 from screens.dialogs.question import Choice, Confirm, Pick
+from screens.dialogs.save import copy_files
 from screens.wording import count
 
 AFTER_THE_END_BY_KEY = f"{AFTER_THE_END} Here the keys are l and u."
@@ -122,7 +127,7 @@ class PodActions(LiveScreen):
     @work(group="actions")
     async def action_editor(self) -> None:
         """Open an editor as on the job's page, since ssh names belong to ranks."""
-        from screens.dialogs.editor import open_editor_in_rank
+        from screens.dialogs.attach import open_editor_in_rank
 
         pods, fleet = self.pods(), self.app.fleet
         if not pods:
@@ -204,15 +209,15 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
     RankAction("shell", "s", "Shell", "A shell in the chosen pod", "screens.dialogs.pod_actions:shell_in_rank",
                changes=True),
     RankAction("facts", "i", "Facts", "What its container says: GPUs, disks, mounts, NCCL environment",
-               "screens.pages.container_facts:facts_of_rank"),
+               "screens.pages.container:facts_of_rank"),
     RankAction("code", "v", "VS Code",
                "ssh to the chosen pod by name: VS Code, Cursor, Zed, Gateway; asks before it sets anything up",
-               "screens.dialogs.editor:open_editor_in_rank", changes=True),
+               "screens.dialogs.attach:open_editor_in_rank", changes=True),
     RankAction("forward", "f", "Forward",
                "Forward ports of this machine to the chosen pod; they follow it when it is replaced",
-               "screens.dialogs.forward:forward_rank", running=False, alive=True),
+               "screens.dialogs.attach:forward_rank", running=False, alive=True),
     RankAction("doctor", "D", "Doctor", "Each step from your token to an editor in the chosen pod, and what fixes it",
-               "screens.dialogs.editor:diagnose_rank", running=False, show=False),
+               "screens.dialogs.attach:diagnose_rank", running=False, show=False),
     RankAction("everywhere", "exclamation_mark", "Run in pods",
                "A command in many pods at once, equal outputs together",
                "screens.dialogs.run_in_ranks:run_in_ranks", changes=True, running=False, show=False),
@@ -220,9 +225,9 @@ RANK_ACTIONS: tuple[RankAction, ...] = (
                "A short NCCL test in the chosen pod, over its own GPUs; says what it costs before it runs",
                "screens.dialogs.run_in_ranks:nccl_in_pod", changes=True, show=False),
     RankAction("fetch", "u", "Copy from", "Copy a file or folder of the chosen pod to this machine",
-               "screens.dialogs.copy:fetch_from_rank", show=False),
+               "screens.dialogs.save:fetch_from_rank", show=False),
     RankAction("send", "U", "Copy to", "Copy a file or folder of this machine to the chosen pod",
-               "screens.dialogs.copy:send_to_rank", changes=True, show=False),
+               "screens.dialogs.save:send_to_rank", changes=True, show=False),
 )  # fmt: skip
 """In the order of the key line."""
 
@@ -316,3 +321,49 @@ async def _await_heir(screen: LiveScreen, pod: Pod) -> Pod | None:
         if (heir := successor(fleet, pod)) is not None:
             return heir
     return None
+
+
+MOST = 4  # jobs of which all is said; of more, what goes with each, in a line
+
+
+async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, ConsoleError | None]:
+    """What stopping removes and keeps; from the snapshot alone if Helm's record cannot be read, with the error."""
+    from console.launch.stop import plan_from_snapshot  # loaded with what asks Helm
+
+    try:
+        return await screen.session.launch.stopping.plan(jobset.namespace, jobset.name), None
+    except ConsoleError as error:
+        return plan_from_snapshot(jobset, screen.app.fleet), error
+
+
+def question_lines(screen: LiveScreen, plans: Sequence[tuple[StopPlan, ConsoleError | None]]) -> list[str]:
+    lines, short = [], len(plans) > MOST
+    for plan, error in plans:
+        lines += stop_lines(plan, screen.app.whose(plan.owner), short=short and error is None)
+        lines += [f"  ⚠ {error.message}"] if error else []
+    stays = ", ".join(dict.fromkeys(each for plan, _ in plans for each in plan.stays))
+    return [*lines, f"Stays: {stays or 'no file of them: no volume and no bucket is mounted'}."] if short else lines
+
+
+async def stop_jobs(screen: LiveScreen, keys: Sequence[tuple[str, str]]) -> bool:
+    """Confirm once and stop each job; returns whether any was. To be run in a worker."""
+    jobsets = screen.app.fleet.jobsets
+    found = [jobsets[key] for key in keys if key in jobsets]
+    if not found:
+        return False
+    names = ", ".join(jobset.name for jobset in found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    plans = await asyncio.gather(*(read_plan(screen, each) for each in found))
+    others = launched_by_others([plan for plan, _ in plans], screen.app.whose)
+    question = Confirm(f"Stop {names}{others}?", question_lines(screen, plans), verb="Stop")
+    if not await screen.app.push_screen_wait(question):
+        return False
+    for jobset, (plan, error) in zip(found, plans, strict=True):
+        with screen.report_errors(f"Could not stop {jobset.name}"):
+            if isinstance(error, Conflict | ReleaseFailed):
+                raise error
+            named = None if error else plan.goes
+            report = await screen.session.launch.stop(jobset.namespace, jobset.name, named)
+            gone = ", ".join(report.deleted[:4])
+            gone += f" and {len(report.deleted) - 4} more" if len(report.deleted) > 4 else ""
+            screen.notify(f"Deleting: {gone or jobset.name}.", title=f"{jobset.name} stopped", markup=False)
+    return True

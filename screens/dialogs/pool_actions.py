@@ -19,8 +19,6 @@ from screens.wording import count
 
 
 class NodeActions(LiveScreen):
-    """A page on which nodes can be selected."""
-
     CHANGES_CLUSTER = frozenset({"cordon", "uncordon"})
     SUBJECT = LiveScreen.SUBJECT | {"node"}
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -79,7 +79,6 @@ class Confirm(Question[bool]):
                 yield Button(f"{self._verb} (y)", id="yes", variant="error", compact=True)
 
     def on_mount(self) -> None:
-        """Focus the "no" button."""
         self.query_one("#no").focus()
 
     @on(Button.Pressed)

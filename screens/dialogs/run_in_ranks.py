@@ -132,8 +132,6 @@ class ExecAll(WorkDialog):
 
 
 class QuickNccl(WorkDialog):
-    """Runs the NCCL test on request, repeatedly."""
-
     DEFAULT_CSS: ClassVar[str] = """
     QuickNccl > Vertical { width: 94%; max-width: 140; height: 90%; }
     QuickNccl SentenceLine { margin: 0 0 1 0; padding: 0; }

@@ -116,8 +116,6 @@ class GpuTable(ResourceTable[GpuRow]):
 
 
 class GpusTab(JobTab):
-    """Reads the GPUs while it is visible."""
-
     CHANGES_CLUSTER = frozenset({"source"})
     NAME = "gpus"
     KEY = "h"

@@ -152,7 +152,6 @@ class PodMatrix(Inked, can_focus=True):
         return Strip(segments).adjust_cell_length(self.size.width, ground)
 
     def action_move(self, across: int, down: int) -> None:
-        """Move to the neighbouring rank, if there is one."""
         self._point(self.cursor + across + down * self.a_line(self.size.width))
 
     def _point(self, to: int) -> None:

@@ -110,7 +110,6 @@ class JobTab(Vertical, metaclass=Abstract):
 
     @on(ResourceTable.Opened, ".pods")
     def open_pod(self, event: ResourceTable.Opened) -> None:
-        """Open the log of the pod."""
         event.stop()
         self.post_message(self.Chosen(int(event.key[0]), "log"))
 
@@ -127,7 +126,6 @@ class JobTab(Vertical, metaclass=Abstract):
 
     @property
     def live(self) -> LiveScreen:
-        """The page that contains the tab."""
         return cast("LiveScreen", self.screen)  # Textual knows of no widget whose screens it is on
 
     def waits_to_appear(self) -> str:

@@ -17,8 +17,7 @@ from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, first_tab, head, told
 from screens.dialogs.launch import launch_like_job, open_release
-from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction
-from screens.dialogs.stop import stop_jobs
+from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction, stop_jobs
 from screens.job_tabs.cluster import EventsTab, YamlTab
 from screens.job_tabs.gpus import GpusTab
 from screens.job_tabs.hang import HangTab

@@ -18,8 +18,7 @@ from screens.alarm_notices import has_changed, line_of
 from screens.base import GLANCE_EVERY, ONLY_MINE
 from screens.columns.jobs import JOBS, JobLine, place_words, reasons, state_cell
 from screens.dialogs.launch import launch_like_job, open_release
-from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell
-from screens.dialogs.stop import stop_jobs
+from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_jobs
 from screens.paned import PanedScreen
 from screens.widgets.job_pane import job_lines
 from screens.widgets.pane import Lines

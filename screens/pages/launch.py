@@ -204,7 +204,6 @@ class LaunchScreen(LiveScreen):
         return draft.follow_queue(choose_queue(self.app.fleet, ask))
 
     def show_draft(self, draft: LaunchDraft) -> None:
-        """Show that draft in the form and the views."""
         self.draft = draft
         self._tell_recipe()
         self.form.show(draft.model)
@@ -218,7 +217,6 @@ class LaunchScreen(LiveScreen):
             self.head.tell_recipe(self.draft.recipe, brief=typing, read_only=read_only)
 
     def suggest(self, recipe: str, wanted: str = "") -> str:
-        """An unused name for the launch."""
         wanted = wanted or self.session.launch.suggest_name(recipe)
         return free_name(wanted, self.app.fleet, self.session.namespace, self.launched)
 
@@ -293,7 +291,6 @@ class LaunchScreen(LiveScreen):
 
     @on(ResourceTable.Opened, "RecipeTable")
     def enter_form(self, event: ResourceTable.Opened) -> None:
-        """Enter on a recipe focuses its form."""
         event.stop()
         self.take_recipe()
         self.form.go(NAME)
@@ -308,7 +305,6 @@ class LaunchScreen(LiveScreen):
         self.form.set_advanced(not self.form.model.advanced)
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Details of the focused field."""
         field = self.form.model.by_path.get(self.form.here)
         if field is None:
             return super().help_about()
@@ -415,13 +411,11 @@ class LaunchScreen(LiveScreen):
 
     @on(Form.Left)
     def back_to_recipes(self, event: Form.Left) -> None:
-        """Go from the form back to the recipes."""
         event.stop()
         if not self.app.close_alarms():
             self.leave_form()
 
     def leave_form(self) -> None:
-        """Focus the recipe list."""
         self.set_focus(self.recipes)
 
     def action_back(self) -> None:

@@ -1,4 +1,4 @@
-"""The page of node pools as Google reports them, including empty ones, and running operations."""
+"""The page of node pools as Google reports them, with running operations, and the page of one node pool."""
 
 from __future__ import annotations
 
@@ -6,23 +6,38 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import getters, on
+from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.errors import ConsoleError
+from console.errors import BadInput, ConsoleError, NotFound
 from console.google.clusters import GkeOperation
-from console.google.node_pools import PoolStatus, ProvisioningRequest, kind_words, operation_sentence
+from console.google.node_pools import (
+    PoolsSnapshot,
+    PoolStatus,
+    ProvisioningRequest,
+    kind_words,
+    operation_sentence,
+    operation_words,
+)
+from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
+from console.scheduling.topology import Pool, format_gpu_sum, host, pools
 from screens.base import error_notice, error_runs
-from screens.columns.google import NODE_POOLS
-from screens.dialogs.pool_actions import PoolSizes
+from screens.columns.google import NODE_POOLS, POOL_GLYPHS
+from screens.columns.nodes import NODES, NodeRow, node_row
+from screens.columns.pods import status_cell
+from screens.dialogs.pool_actions import NodeActions, PoolSizes
+from screens.dialogs.question import Choice, Pick, Prompt
 from screens.google_base import ASKING
+from screens.pages.node import events_of_node, node_facts
+from screens.paned import PanedScreen
 from screens.widgets.line import CutLines
-from screens.widgets.sentence_line import SentenceLine
+from screens.widgets.pane import Lines, event_lines, fact_lines
+from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import BAD, DONE, WAITS, Span, age, sentence
+from screens.wording import BAD, DONE, OK, WAITS, Span, age, count, runs_of, sentence
 
 BAR = 16  # columns of a bar
 MOST = 6  # rows that are shown
@@ -30,7 +45,6 @@ _REQUEST = {"provisioned": DONE, "failed": BAD, "revoked": BAD, "expired": BAD}
 
 
 def operation_row(operation: GkeOperation, words: str, now: float) -> tuple[Span, ...]:
-    """A row for an operation that is running or has failed."""
     began = Span(f"  began {age(now - operation.started)} ago" if operation.started else "", "dim")
     if operation.error:
         return (BAD, Span(f" {words} {sentence(operation.error)}", "bad"), began)
@@ -46,7 +60,6 @@ def bar(operation: GkeOperation) -> list[Span]:
 
 
 def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
-    """A row for a ProvisioningRequest (DWS)."""
     glyph = _REQUEST.get(request.state, WAITS)
     pods = f"{request.pods} pod" if request.pods == 1 else f"{request.pods} pods"
     why = f"  {sentence(request.why)}" if request.why else ""
@@ -145,3 +158,220 @@ class NodepoolsScreen(PoolSizes):
             if each.over and each.error and now - each.started < LATELY
         ]
         self.progress.show(rows)
+
+
+class NodeTable(ResourceTable[NodeRow]):
+    LIST = "nodes"
+    NOUN = "node"
+    EMPTY = Notice("This pool has no nodes now.")
+    SORTED_BY = "NODE"
+    COLUMNS: ClassVar = NODES.columns
+
+    def row_text(self, row: NodeRow) -> str:
+        node = row.node
+        return f"{node.name} {node.block} {node.subblock} {node.host} {row.jobs} {' '.join(row.faults)} {node.zone}"
+
+
+class PoolScreen(PanedScreen, PoolSizes, NodeActions):
+    """Google's state of a node pool, its operations, and its nodes."""
+
+    DEFAULT_CSS = "PoolScreen #of-google { padding: 0 2; }"
+    KINDS = ("nodes", "pods")
+    OPENS = "node"
+    OF_CLUSTER = True
+    CHANGES_CLUSTER = PoolSizes.CHANGES_CLUSTER | NodeActions.CHANGES_CLUSTER | {"report"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("F", "report", "Report faulty", key_display="F", id="pool.report",
+                tooltip="Report the host of this node as faulty, so that Google replaces it. Asks for its name"),
+    ]  # fmt: skip
+
+    table = getters.query_one(NodeTable)
+    summary = getters.query_one("#of-nodes", SummaryLine)
+    google = getters.query_one("#of-google", SentenceLine)
+    progress = getters.query_one(ProgressRows)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._pool = name
+        self.crumb = name
+        self._cordoned: tuple[bool, str] | None = None
+
+    def body(self) -> ComposeResult:
+        yield SummaryLine(id="of-nodes", classes="of-snapshot")
+        yield SentenceLine(id="of-google")
+        yield ProgressRows()
+        yield from self.beside_pane(NodeTable())
+
+    @property
+    def facts(self) -> PoolStatus | None:
+        return self.pools.pool(self._pool) if self.pools else None
+
+    def pools_answered(self) -> None:
+        self._show_google()
+        self.refresh_bindings()
+
+    def pools_refused(self, error: ConsoleError) -> None:
+        if not isinstance(error, NotFound):  # a cluster that is none of GKE's has no such side
+            self.google.runs = (Span("Google: ", "dim"), Span(f"{error.message} ", "waits"), Span(error.hint, "dim"))
+
+    def _show_google(self) -> None:
+        """Show Google's data merged with the current nodes."""
+        if self.pools is None:
+            return
+        self.pools = self.session.google.node_pools.again(self.pools)
+        facts = self.pools.pool(self._pool)
+        now = time.time()
+        if facts is None:
+            self.google.runs = (Span("Google has no pool of this name in the cluster.", "dim"),)
+            self.progress.show([])
+            return
+        self.google.runs = facts_runs(facts, self.pools)
+        reports = [failed_row(node) for node in self.app.fleet.nodes.values() if node.pool == self._pool and node.fault]
+        # Rows for operations on this pool, then on the whole cluster, then the last failures.
+        picture = self.pools
+        name = facts.pool.name
+        rows = [
+            operation_row(each, operation_sentence(each, name, facts.nodes).removeprefix(f"{name}: "), now)
+            for each in facts.operations
+        ]
+        rows += [
+            operation_row(each, sentence(operation_words(each)), now)
+            for each in picture.operations
+            if not each.over and not each.pool
+        ]
+        if facts.failed is not None:
+            rows.append(operation_row(facts.failed, f"{kind_words(facts.failed.kind)} failed:", now))
+        if facts.pool.queued or facts.pool.flex_start:
+            rows += [request_row(each, now) for each in picture.requests]
+        self.progress.show([*rows, *reports])
+
+    def tick(self) -> None:
+        super().tick()
+        if self.is_current and self.app.connected:
+            self._show_google()
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        pool = next((each for each in pools(fleet) if each.name == self._pool), None)
+        measured, nodes = self.bandwidth_of_nodes(), pool.nodes if pool else ()
+        rows = [node_row(host(node, fleet), fleet, self.app.job_ink, measured.get(node.name)) for node in nodes]
+        self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
+        self.summary.runs = self._about(pool) if pool else ()
+        self.pane.renew()
+
+    def pane_lines(self, width: int, height: int, now: float) -> Lines:
+        row, fleet = self.table.row, self.app.fleet
+        if row is None:
+            return []
+        node = row.node
+        found = [[Span(node.name, "strong")], []]
+        found += fact_lines(node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)), width)
+        pods = sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
+        found += [[], [Span("pods", "head")]] if pods else []
+        for pod in pods[:8]:
+            gpus = f"{pod.gpus} GPUs  " if pod.gpus else ""
+            found.append([*runs_of(status_cell(pod)), Span(f"  {gpus}", "dim"), Span(pod.name)])
+        found += [[Span(f"and {len(pods) - 8} more", "dim")]] if len(pods) > 8 else []
+        return [*found, *event_lines(events_of_node(node, fleet), now, height - len(found))]
+
+    def _about(self, pool: Pool) -> tuple[Span, ...]:
+        parts = (
+            format_gpu_sum(pool.floor),
+            pool.machine_type, " ".join(part for part in (str(pool.provisioning), pool.reservation) if part),
+            ", ".join(pool.zones),
+        )  # fmt: skip
+        return (
+            Span(f"{pool.nodes_ready} of {count(pool.nodes_total, 'node')} ready   ", "strong"),
+            Span("   ".join(part for part in parts if part), "dim"),
+        )
+
+    @property
+    def node_names(self) -> list[str]:
+        return [key[0] for key in self.table.chosen]
+
+    @on(ResourceTable.Highlighted)
+    @on(ResourceTable.Changed)
+    def _other_keys(self) -> None:
+        row = self.table.row
+        closed = (row.node.cordoned, row.node.fault) if row else None
+        if closed is not self._cordoned or self.table.marks:
+            self._cordoned = closed
+            self.refresh_bindings()
+
+    # the report of a faulty host
+
+    def offers(self) -> dict[str, object]:
+        return super().offers() | {"report": self.facts and self._reportable()}
+
+    def _reportable(self) -> list[Node]:
+        if not self.app.connected:
+            return []
+        pools = self.session.google.node_pools
+        return [node for node in self.nodes()[:1] if not pools.why_not_report(node)]
+
+    @work(group="actions")
+    async def action_report(self) -> None:
+        node = next(iter(self._reportable()), None)
+        if node is None:
+            return
+        from console.google.pool_changes import FAULTS
+
+        choices = [Choice(fault, words) for fault, words in FAULTS.items()]
+        fault = await self.app.push_screen_wait(Pick(f"What is wrong with the host of {node.name}?", choices))
+        if not fault:
+            return
+        pods = [pod for pod in self.app.fleet.pods_by_node.get(node.name, ()) if not pod.finished]
+        question = (
+            f"{node.name} goes out of service: {count(len(pods), 'pod')} on it {'is' if len(pods) == 1 else 'are'} "
+            "evicted, its local disks are wiped, and another machine of the reservation takes its place in 10 to 12 "
+            f"minutes. The repair takes 3 to 14 days; Google limits the number of reports per reservation."
+        )
+        typed = await self.app.push_screen_wait(
+            Prompt(question, hint="Type the node's name to report it; Esc cancels.")
+        )
+        if not typed:
+            return
+        with self.report_errors(f"Could not report {node.name}"):
+            if typed != node.name:
+                raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
+            await self.session.google.node_pools.report(node.name, fault)
+            self.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5)
+            self.look_again()
+
+
+def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
+    """State, sizes and settings of a pool as spans, the most urgent first."""
+    pool = facts.pool
+    runs = [POOL_GLYPHS[facts.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
+    if facts.target is not None:
+        runs.append(Span(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
+    rows = {operation_words(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars
+    said = [text for text in facts.sentences if text not in rows and not facts.failed]
+    runs += [Span(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in said]
+    parts = [
+        f"autoscaling {facts.limits}" if pool.autoscaling else "no autoscaling",
+        facts.how,
+        f"{pool.placement.lower()} placement" if pool.placement else "",
+        f"upgrades {pool.surge} more, {pool.unavailable} fewer at a time" if pool.auto_upgrade else "no auto-upgrade",
+        "auto-repair" if pool.auto_repair else "no auto-repair",
+        pool.version,
+        f"maintenance {picture.cluster.maintenance}" if picture.cluster.maintenance else "maintenance at any time",
+    ]
+    runs.append(Span(" · ".join(part for part in parts if part), "dim"))
+    runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in picture.unread]
+    return tuple(runs)
+
+
+REPAIRS = {
+    "podsevicted": (WAITS, "its pods are evicted"),
+    "operationrunning": (WAITS, "the host is being replaced"),
+    "operationdone": (OK, "it has been replaced"),
+    "error": (BAD, "Google could not replace it"),
+}
+"""Steps of a repair as a node's label names them."""
+
+
+def failed_row(node: Node) -> tuple[Span, ...]:
+    unknown = (WAITS, node.repair or "Google has not taken it up yet")
+    glyph, words = REPAIRS.get(node.repair.lower(), unknown)
+    about = Span(f"reported faulty ({node.fault}): ", "dim")
+    return (glyph, Span(f" {node.name} ", "text"), about, Span(words, "waits"))

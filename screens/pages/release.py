@@ -1,4 +1,4 @@
-"""The page of one release: revisions, preview of a rollback, and changing values."""
+"""The page of one release: revisions, preview of a rollback, changing values; and the page of orphaned resources."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from console.errors import ConsoleError
 from console.kube.snapshot import Fleet
 from console.launch.recipes import LaunchPlan, Release, Remark
 from console.launch.releases import ObjectFate, ReleaseChange
+from console.launch.stop import Leftover
 from screens import wording
 from screens.base import LiveScreen
-from screens.columns.runs import REVISIONS
-from screens.dialogs.question import Question
+from screens.columns.runs import LEFTOVERS, REVISIONS
+from screens.dialogs.question import Confirm, Question
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
@@ -115,7 +116,6 @@ class EditValues(Question[str | None]):
         return not remarks
 
     def action_take(self) -> None:
-        """Return the text if it is valid."""
         if self.judge():
             self.dismiss(self.query_one(YamlEditor).text)
 
@@ -330,3 +330,77 @@ class ReleaseScreen(LiveScreen):
     async def action_back_to(self) -> None:
         if await roll_back(self, *self.key, self.older):
             self.action_read()
+
+
+class LeftoverTable(ResourceTable["Leftover"]):
+    NOUN = "orphaned resource"
+    EMPTY = Notice("No orphaned resources.", "Every object of the chart belongs to a release.", "✓", "ok")
+    COLUMNS: ClassVar = LEFTOVERS
+
+
+class LeftoversScreen(LiveScreen):
+    """Orphaned resources, read on opening and after each removal."""
+
+    crumb = "orphaned resources"
+    OF_CLUSTER = True
+    CHANGES_CLUSTER = frozenset({"remove"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("x", "remove", "Remove", id="leftovers.remove", tooltip="Remove this one, or all marked; asks first"),
+        Binding("u", "read", "Read again", id="leftovers.read"),
+    ]
+    table = getters.query_one(LeftoverTable)
+    told = getters.query_one(SentenceLine)
+
+    def body(self) -> ComposeResult:
+        yield SentenceLine()
+        yield LeftoverTable()
+
+    def on_mount(self) -> None:
+        self.action_read()
+
+    @work(group="read", exclusive=True)
+    async def action_read(self) -> None:
+        self.told.runs = (Span("◐ ", "waits"), Span("Reading the releases and the objects with their labels …"))
+        try:
+            found, hidden = await self.session.launch.stopping.leftovers(self.app.only_namespace)
+        except ConsoleError as error:
+            self.told.runs = (Span("✗ ", "bad"), Span(str(error)))
+            return
+        rows: dict[RowKey, Leftover] = {(each.kind, each.namespace, each.name): each for each in found}
+        self.table.show_trouble(None if rows else LeftoverTable.EMPTY)
+        self.table.show_rows(rows)
+        unseen = f" No permission to list: {', '.join(hidden)}." if hidden else ""
+        self.told.runs = (Span(wording.count(len(found), "orphaned resource")), Span(f".{unseen}", "dim"))
+
+    @on(ResourceTable.Opened)
+    def open_object(self, event: ResourceTable.Opened) -> None:
+        """Open the object as YAML; for a release, say which command shows its revisions."""
+        event.stop()
+        kind, namespace, name = event.key
+        if kind == "Release":
+            self.notify(f"a4 releases {name} --namespace {namespace} shows its revisions.")
+        else:
+            self.app.open_page("object_yaml", kind, namespace, name)
+
+    @work(group="actions")
+    async def action_remove(self) -> None:
+        chosen = self.table.chosen_rows
+        if not chosen:
+            return
+        lines = [
+            f"{each.kind} {each.name}{each.namespace and ' in '}{each.namespace}"
+            + (f", with {', '.join(each.goes)}" if each.goes else "")
+            for each in chosen
+        ]
+        if any(each.runs for each in chosen):
+            lines.append("⚠ Some of them still run: their work is lost.")
+        if any(each.holds_data for each in chosen):
+            lines.append("⚠ Volumes and claims are among them: their data may be deleted too.")
+        question = f"Remove {wording.count(len(chosen), 'orphaned resource')}?"
+        if not await self.app.push_screen_wait(Confirm(question, lines, verb="Remove")):
+            return
+        for each in chosen:
+            with self.report_errors(f"Could not remove {each.kind} {each.name}"):
+                await self.session.launch.stopping.remove(each)
+        self.table.clear_marks()
+        self.action_read()

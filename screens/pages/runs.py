@@ -1,4 +1,4 @@
-"""The page of past runs: outcome, and launching one again."""
+"""The page of past runs, and the page of one: its outcome, values, and differences from another run."""
 
 from __future__ import annotations
 
@@ -10,19 +10,28 @@ from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from console.kube.objects.meta import short_name
 from console.kube.snapshot import Fleet
-from console.launch.run_record import RunRecord, differences, last_success
+from console.launch.run_record import Difference, RunRecord, differences, find_run, last_success
+from console.settings import YOU
 from screens import wording
 from screens.alarm_notices import with_jobs
-from screens.columns.runs import RUNS, run_facts, run_sentence
+from screens.base import LiveScreen
+from screens.columns.column import Column
+from screens.columns.runs import RUNS, run_facts, run_sentence, spoken
 from screens.dialogs.launch import AGAIN, launch_like, open_job
-from screens.dialogs.question import Confirm
+from screens.dialogs.question import Choice, Confirm, Pick
+from screens.dialogs.save import save_log
 from screens.paned import PanedScreen
-from screens.widgets.pane import Lines, fact_lines
+from screens.widgets.charts.nccl_panel import NcclPanel
+from screens.widgets.charts.training_panel import TrainingPanel
+from screens.widgets.log.view import LogView
+from screens.widgets.pane import Facts, Lines, fact_lines
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
+from screens.widgets.yaml import YamlText
 from screens.wording import Span
 
 ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that need a run
@@ -86,7 +95,6 @@ class RunsScreen(PanedScreen):
             self._tell()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
-        """The run's outcome and its changed values."""
         run = self.table.row
         if run is None:
             return []
@@ -98,7 +106,6 @@ class RunsScreen(PanedScreen):
         return found
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys for a run need a run."""
         if action in ON_RUNS and self.table.row is None:
             return False
         return super().check_action(action, parameters)
@@ -113,7 +120,6 @@ class RunsScreen(PanedScreen):
         self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
 
     def action_again(self) -> None:
-        """Open the launch form with the values of the selected run."""
         run = self.table.row
         if run is not None:
             launch_like(self, run, last_success(self.table.listing.rows.values(), run))
@@ -132,7 +138,6 @@ class RunsScreen(PanedScreen):
             open_job(self, run)
 
     def action_forget(self) -> None:
-        """Delete the marked runs, or the selected one, from the history."""
         chosen = self.table.chosen_rows
         if chosen:
             self._forget(chosen)
@@ -158,5 +163,254 @@ class RunsScreen(PanedScreen):
         self.app.open_page("leftovers")
 
     def on_resize(self, event: events.Resize) -> None:
-        """Shorten the sentence to one line on low screens."""
         self.set_class(event.size.height < 30, "-low")
+
+
+def value_run(text: str | None) -> Span:
+    """A value as a span; None is shown as the default."""
+    return Span("default", "dim") if text is None else Span(wording.one_line(text))
+
+
+class DifferenceTable(ResourceTable["Difference"]):
+    """The values that differ between two runs."""
+
+    NOUN = "value"
+    EMPTY = Notice("The same values.")
+
+    def name_runs(self, before: RunRecord, after: RunRecord) -> None:
+        """Set the two runs' names as column titles."""
+        self.set_columns((
+            Column("VALUE", lambda each: Span(each.path, "strong"), least=12, most=50, sort=lambda each: each.path),
+            Column(f"RUN {before.number}", lambda each: value_run(each.before), least=8, most=60),
+            Column(f"RUN {after.number}", lambda each: value_run(each.after), least=8, fill=True),
+        ))  # fmt: skip
+
+
+class RunScreen(LiveScreen):
+    """A run's facts, values as YAML, and differences from the last successful or a chosen run."""
+
+    DEFAULT_CSS = """
+    RunScreen Facts { margin: 1 0 0 0; }
+    RunScreen #values-title, RunScreen #against, RunScreen #no-log { margin: 1 0 0 0; }
+    RunScreen #no-log { display: none; }
+    RunScreen.-unkept #no-log { display: block; }
+    RunScreen YamlText { height: auto; max-height: 30%; min-height: 2; }
+    RunScreen DifferenceTable { height: auto; max-height: 30%; min-height: 3; }
+    RunScreen TrainingPanel, RunScreen NcclPanel { height: 2fr; min-height: 8; margin: 1 0 0 0; display: none; }
+    RunScreen LogView { height: 1fr; min-height: 4; margin: 1 0 0 0; display: none; }
+    RunScreen.-trained TrainingPanel, RunScreen.-tested NcclPanel, RunScreen.-logged LogView { display: block; }
+    RunScreen.-low TrainingPanel, RunScreen.-low NcclPanel { display: none; }
+    RunScreen.-log TrainingPanel, RunScreen.-log NcclPanel { display: none; }
+    RunScreen.-log DifferenceTable, RunScreen.-log YamlText, RunScreen.-log Facts { display: none; }
+    RunScreen.-log #values-title, RunScreen.-log #against { display: none; }
+    RunScreen DifferenceTable.-none, RunScreen #against.-none { display: none; }
+    """
+    KINDS = ("jobsets", "pods")
+    CHANGES_CLUSTER = frozenset({"again"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "again", "Launch again", id="run.again", tooltip="Open the launch form with these values"),
+        Binding("d", "compare", "Compare with …", id="run.compare", tooltip="Pick the run to compare this one with"),
+        Binding("l", "log", "Log", id="run.log", tooltip="All lines that are kept of it, or the whole page again"),
+        Binding("J", "job", "Job", key_display="J", id="run.job", tooltip="The job itself, while it is there"),
+        Binding(
+            "R",
+            "release",
+            "Release",
+            key_display="R",
+            id="run.release",
+            tooltip="The revisions of its release: other values, and back to earlier ones",
+        ),
+        Binding("c", "copy", "Copy values", id="run.copy", tooltip="The values as YAML to the clipboard (OSC 52)"),
+    ]
+
+    head = getters.query_one("#head", SentenceLine)
+    facts = getters.query_one(Facts)
+    values = getters.query_one(YamlText)
+    log_view = getters.query_one(LogView)
+    against = getters.query_one("#against", SentenceLine)
+    table = getters.query_one(DifferenceTable)
+
+    def __init__(self, number: str, other: str = "") -> None:
+        super().__init__()
+        self.crumb = f"run {number}"
+        self._number, self._other_number = int(number), int(other) if other else 0
+        self._runs: tuple[RunRecord, ...] = ()
+        self._yaml = ""
+        self._named = (0, 0)
+        self._read_of: tuple[str, str] | None = None
+        """Of which JobSet, and of what had become of it, the log was read."""
+
+    @property
+    def run(self) -> RunRecord | None:
+        """This run's record; None before it is read or after it was deleted."""
+        return next((run for run in self._runs if run.number == self._number), None)
+
+    @property
+    def other(self) -> RunRecord | None:
+        """The run to compare with: the chosen one, else the last successful one before it."""
+        if self._other_number:
+            return next((run for run in self._runs if run.number == self._other_number), None)
+        return last_success(self._runs, self.run) if self.run is not None else None
+
+    def body(self) -> ComposeResult:
+        yield SentenceLine(id="head")
+        yield Facts()
+        yield TrainingPanel()
+        yield NcclPanel()
+        yield SentenceLine(id="no-log")
+        yield LogView()
+        yield SentenceLine(id="values-title")
+        yield YamlText()
+        yield SentenceLine(id="against")
+        yield DifferenceTable()
+
+    def on_mount(self) -> None:
+        """Focus the differences if there are any."""
+        title = (Span("── ", "faint"), Span("values that were changed", "head"))
+        self.query_one("#values-title", SentenceLine).runs = title
+        self.values.focus()
+        self.set_interval(AGAIN, self.read)
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Read the record again, since an observed end is recorded shortly after."""
+        self.read()
+
+    @work(group="memory", exclusive=True)
+    async def read(self) -> None:
+        if not self.is_current or not self.app.connected:
+            return
+        with self.report_errors("The run could not be read"):
+            self._runs = with_jobs(self.app, await self.session.launch.runs.all())
+            self._draw()
+
+    def _draw(self) -> None:
+        run = self.run
+        if run is None:
+            self.head.runs = (Span(f"Run {self._number} is no longer in the history.", "waits"),)
+            return
+        self.crumb = run.name
+        self._show_title()
+        self.head.runs = tuple(run_sentence(run))
+        self.facts.facts = run_facts(run, time.time(), by=YOU if self.app.whose(short_name(run.who)) == YOU else "")
+        if self._read_of != (run.uid, run.outcome):
+            self._read_of = run.uid, run.outcome
+            self._read_log(run)
+        self.query_one("#no-log", SentenceLine).runs = tuple(self._without_log(run))
+        text = yaml_of(run)
+        if text != self._yaml:
+            self._yaml = text
+            self.values.show(text)
+        other = self.other
+        for widget in (self.against, self.table):
+            widget.set_class(other is None, "-none")
+        if other is None:
+            return
+        how = "compared with" if self._other_number else "compared with the last that succeeded:"
+        self.against.runs = (
+            Span("── ", "faint"), Span(f"{how} ", "head"), Span(spoken(other, time.time()), "head"),
+        )  # fmt: skip
+        if self._named != (other.number, run.number):
+            self._named = other.number, run.number
+            self.table.name_runs(other, run)
+        rows: dict[RowKey, Difference] = {(each.path,): each for each in differences(other, run)}
+        self.table.show_rows(rows)
+
+    @work(group="log", exclusive=True)
+    async def _read_log(self, run: RunRecord) -> None:
+        """Show curve and log from the stored log; without one, say why."""
+        with self.report_errors(f"The log of {run.name} could not be read"):
+            kept = await self.session.measures.from_stored_log(run.namespace, run.name, run.uid)
+            self.set_class(kept is None, "-unkept")
+            if kept is None:
+                return
+            from console.logs.merged_text import MergedText
+
+            trained = kept.measures.track is not None
+            if trained:
+                panel = self.query_one(TrainingPanel)
+                panel.show(kept.measures.tracks)
+            elif kept.measures.tests:
+                tests = self.query_one(NcclPanel)
+                tests.pass_line, tests.measured = self.session.measures.pass_line, kept.measures.tests
+            several = len({part.rank for part in kept.parts}) > 1
+            text = MergedText(lambda: kept.parts, lambda part: str(part.rank) if several else "")
+            self.log_view.kept, self.log_view.over = True, "○ kept on this machine"
+            self.log_view.lines.show_text(text)
+            self.set_class(trained, "-trained")
+            self.set_class(bool(kept.measures.tests) and not trained, "-tested")
+            self.set_class(bool(text.total()), "-logged")
+            self.refresh_bindings()
+
+    def _without_log(self, run: RunRecord) -> list[Span]:
+        """Why there is no curve and no log, and what to do."""
+        jobset = self.app.fleet.jobsets.get(run.key)
+        if not run.uid and jobset is None:
+            return [Span("No curve and no log: its job was never seen in the cluster.", "dim")]
+        why = Span(
+            "No curve and no log: its log was never opened on this machine, and only what is opened is kept.", "dim"
+        )
+        if jobset is not None and jobset.uid == run.uid:
+            return [why, Span(" The job is still there: J opens it, t and l there read its log and keep it.")]
+        return [why, Span(" The job is gone. Of the next one: open its log while it is there (l on Jobs, or a4 logs),"
+                         " or set storage.logs at launch, which keeps it beside the job.")]  # fmt: skip
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.height < 34, "-low")
+
+    def action_log(self) -> None:
+        self.toggle_class("-log")
+        self.set_focus(self.log_view.lines if self.has_class("-log") else self.values)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "log":
+            return self.is_mounted and self.has_class("-logged")
+        return super().check_action(action, parameters)
+
+    @on(LogView.Saved)
+    @work(group="actions")
+    async def save(self, event: LogView.Saved) -> None:
+        await save_log(self, event.text, self.crumb)
+
+    def action_again(self) -> None:
+        if self.run is not None:
+            launch_like(self, self.run, self.other)
+
+    def action_job(self) -> None:
+        if self.run is not None:
+            open_job(self, self.run)
+
+    def action_release(self) -> None:
+        if self.run is not None:
+            open_job(self, self.run, "release")
+
+    def action_copy(self) -> None:
+        self.app.copy_to_clipboard(self._yaml)
+        self.notify("Copied.", timeout=2)
+
+    @work(group="actions")
+    async def action_compare(self) -> None:
+        """Choose the run to compare with; runs of the same recipe come first."""
+        run = self.run
+        if run is None:
+            return
+        now = time.time()
+        others = [each for each in self._runs if each.number != run.number]
+        others.sort(key=lambda each: each.recipe != run.recipe)
+        choices = [
+            Choice(str(each.number), f"{each.name}  {each.recipe}  {each.outcome} {wording.moment(each.launched, now)}")
+            for each in others
+        ]
+        picked = await self.app.push_screen_wait(Pick("Compare with which run?", choices))
+        found = find_run(others, picked) if picked else None
+        if found is not None:
+            self._other_number = found.number
+            self._draw()
+
+
+def yaml_of(run: RunRecord) -> str:
+    """The run's values as YAML; a comment if there are none."""
+    import yaml  # only this page needs it
+
+    if not run.values:
+        return "# every value at the recipe's default"
+    return str(yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True)).strip()

@@ -1,24 +1,30 @@
-"""The page of buckets, Lustre and Filestore instances, nearest to the cluster first."""
+"""The page of buckets, Lustre and Filestore, nearest to the cluster first, and the page of one bucket folder."""
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import ClassVar
 
 from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.errors import BadInput, ConsoleError
+from console.attach.files.entries import CopyProgress
+from console.errors import BadInput, Conflict, ConsoleError
+from console.google.storage import GcsPlace, StoredObject, gcs_place
 from screens import wording
-from screens.base import error_notice
+from screens.base import error_notice, error_runs
+from screens.columns.column import Column, since
 from screens.columns.google import BUCKET, FILESTORE, LUSTRE, PLACES, Place, of_bucket, of_filestore, of_lustre
-from screens.google_base import AskingScreen, PlacedScreen
+from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.google_base import AskingScreen, InGoogleScreen, PlacedScreen
 from screens.widgets.form.model import LaunchRequest
 from screens.widgets.sentence_line import SentenceLine, SummaryLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span
+from screens.wording import Cell, Span
 
 
 class PlaceTable(ResourceTable[Place]):
@@ -141,3 +147,177 @@ def _sentence(place: Place, screen: StorageScreen) -> list[Span]:
     fields = "  ".join(f"{name}={value}" for kind in kinds if isinstance(kind, dict) for name, value in kind.items())
     fills = "mounted by: " if screen.app.without_cluster else "n fills the form: "
     return [Span(fills, "dim"), Span(fields)]
+
+
+def name_cell(stored: StoredObject) -> Cell:
+    name = Span(wording.one_line(stored.title), "accent" if stored.is_folder else "")
+    return [name, Span("  ← the last complete checkpoint", "ok")] if stored.latest else name
+
+
+class ObjectTable(ResourceTable["StoredObject"]):
+    NOUN = "object"
+    EMPTY = Notice("Nothing is here.")
+    COLUMNS: ClassVar = (
+        Column("NAME", name_cell, least=20, most=120, sort=lambda stored: stored.name),
+        Column("SIZE", lambda stored: "" if stored.is_folder else wording.size(stored.bytes), width=10, right=True,
+               sort=lambda stored: stored.bytes, down=True),
+        since("AGE", lambda stored: stored.updated),
+        Column("ITERATION", lambda stored: f"{stored.iteration:,}" if stored.iteration is not None else "", width=9,
+               right=True, sort=lambda stored: stored.iteration or -1, down=True, drop=5),
+    )  # fmt: skip
+
+    def row_text(self, row: StoredObject) -> str:
+        return row.title
+
+
+def ended(path: str, room: int) -> str:
+    """A path shortened in the middle to at most `room` columns."""
+    if len(path) <= room:
+        return path
+    head = path[: path.index("/", len("gs://")) + 1]
+    return f"{head}…{path[-max(1, room - len(head) - 1) :]}" if len(head) < room - 12 else f"…{path[1 - room :]}"
+
+
+class BucketScreen(InGoogleScreen):
+    """The contents of a bucket folder; Enter opens a folder, Esc goes up."""
+
+    KINDS = ("jobsets",)
+    CHANGES_CLUSTER = NEEDS_CLUSTER = frozenset({"store"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("u", "fetch", "Copy here", id="bucket.fetch",
+                tooltip="Bring what is under the cursor, or all that is marked, to this machine"),
+        Binding("s", "store", "Store logs", id="bucket.store",
+                tooltip="Put what all pods of a job have printed into this folder"),
+        Binding("c", "copy", "Copy address", id="bucket.copy", tooltip="gs://BUCKET/PATH to the clipboard"),
+        Binding("r", "read", "Read again", id="bucket.read", tooltip="List the folder again"),
+    ]  # fmt: skip
+    table = getters.query_one(ObjectTable)
+    summary = getters.query_one(SummaryLine)
+    told = getters.query_one(SentenceLine)
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = gcs_place(place)
+        self.crumb = f"gs://{self.place.bucket}"
+        self._target = ""  # where the last copy went
+
+    def body(self) -> ComposeResult:
+        yield SummaryLine()
+        yield ObjectTable()
+        yield SentenceLine()
+
+    def on_mount(self) -> None:
+        self.read()
+
+    def action_read(self) -> None:
+        self.read()
+
+    @work(group="bucket", exclusive=True)
+    async def read(self, back_to: str = "") -> None:
+        """Read the folder; puts the cursor on `back_to`."""
+        place = self.place
+        self.summary.runs = (Span(str(place), "strong"), Span("   looking …", "dim"))
+        try:
+            found = await self.app.google.storage.folder(place)
+        except ConsoleError as error:
+            self.table.show_rows({})
+            self.table.show_trouble(error_notice(error))
+            self.summary.runs = (Span(f"{place}   ", "strong"), *error_runs(error.message))
+            return
+        self.table.show_trouble(ObjectTable.EMPTY)
+        self.table.show_rows({(each.name,): each for each in found.objects})
+        files = [each for each in found.objects if not each.is_folder]
+        folders = len(found.objects) - len(files)
+        amount = sum(each.bytes for each in files)
+        words = f"   {wording.count(folders, 'folder')}, {wording.count(len(files), 'object')}, {wording.size(amount)}"
+        more = [Span("   and more, which are not shown", "waits")] if found.more else []
+        room = max(20, self.size.width - len(words) - 4)
+        self.summary.runs = (Span(ended(str(found.place), room), "strong"), Span(words, "dim"), *more)
+        self.told.runs = (Span(found.note),) if found.note else ()
+        if back_to:
+            self.table.move_to((back_to,))
+
+    @on(ResourceTable.Opened)
+    def _open(self, event: ResourceTable.Opened) -> None:
+        event.stop()
+        stored = self.table.row
+        if stored is not None and stored.is_folder:
+            self.place = GcsPlace(self.place.bucket, stored.name)
+            self.read()
+        else:
+            self.action_fetch()
+
+    def action_back(self) -> None:
+        if self.app.close_alarms():
+            return
+        if self.table.filter_text or self.table.marks or not self.place.path:
+            super().action_back()
+            return
+        here = self.place.path
+        self.place = self.place.up()
+        self.read(here)
+
+    def action_copy(self) -> None:
+        chosen = [str(GcsPlace(self.place.bucket, each.name)) for each in self.table.chosen_rows]
+        self.copy(chosen or [str(self.place)], "addresses")
+
+    @work(group="actions")
+    async def action_fetch(self) -> None:
+        """Ask for a target and download; existing files are kept, interrupted downloads are resumed."""
+        chosen = self.table.chosen_rows
+        if not chosen:
+            return
+        what = chosen[0].title if len(chosen) == 1 else wording.count(len(chosen), "thing")
+        target = await self.app.push_screen_wait(
+            Prompt(f"Copy {what} into which folder of this machine?", self._target or str(Path.cwd()))
+        )
+        if not target:
+            return
+        self._target, folder = target, await asyncio.to_thread(Path(target).expanduser)
+        for each in chosen:
+            with self.report_errors(f"{each.title} was not copied"):
+                place = GcsPlace(self.place.bucket, each.name)
+                report = await self.app.google.storage.fetch(place, folder, self._tell)
+                kept = f", {report.kept} of them were there" if report.kept else ""
+                words = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}; crc32c equal."
+                self.notify(words, title=f"{each.title} is in {target}")
+                for name, why in report.problems[:3]:
+                    self.notify(why, title=f"{name} was skipped", severity="error", timeout=8)
+        self.table.clear_marks()
+        self.told.runs = ()
+
+    @work(group="actions")
+    async def action_store(self) -> None:
+        """Ask for job and target and upload its logs; existing objects are replaced only if confirmed."""
+        jobs = sorted(self.app.fleet.jobsets, key=lambda key: -self.app.fleet.jobsets[key].created)
+        picked = await self.app.push_screen_wait(
+            Pick("Store the logs of which job?", [Choice(f"{namespace}/{name}") for namespace, name in jobs])
+        )
+        if not picked:
+            return
+        namespace, _, job = picked.partition("/")
+        usual = GcsPlace(self.place.bucket, f"{self.place.folder}testbed-logs/")
+        typed = await self.app.push_screen_wait(Prompt(f"Store the logs of {job} where?", str(usual)))
+        if not typed:
+            return
+        with self.report_errors(f"The logs of {job} were not stored"):
+            place = gcs_place(typed)
+            try:
+                report = await self.app.google.storage.store_logs(namespace, job, place)
+            except Conflict as error:
+                question = Confirm("Replace what is there?", [error.message], verb="Replace")
+                if not await self.app.push_screen_wait(question):
+                    return
+                report = await self.app.google.storage.store_logs(namespace, job, place, replace=True)
+            words = ", ".join(f"{name} ({wording.count(lines, 'line')})" for name, lines in report.objects[:4])
+            self.notify(words, title=f"The logs of {job} are in {place}")
+            self.read()
+
+    def _tell(self, far: CopyProgress) -> None:
+        share = f"{far.done / far.total:.0%}" if far.total else ""
+        files = f"{far.files} of {wording.count(far.all_files, 'file')}"
+        self.told.runs = (
+            Span("◐ ", "waits"),
+            Span(f"{share}  {wording.size(far.done)} of {wording.size(far.total)}, {files}  "),
+            Span(wording.one_line(far.now), "dim"),
+        )

@@ -14,7 +14,7 @@ from console.kube.snapshot import Fleet
 from screens import wording
 from screens.base import LiveScreen
 from screens.columns.tunnels import TUNNELS, open_now, ports_cell
-from screens.dialogs.forward import open_ports
+from screens.dialogs.attach import open_ports
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
@@ -166,7 +166,7 @@ class TunnelsScreen(LiveScreen):
                 address = RankAddress.parse(found.namespace, found.job, found.rank)
                 await open_ports(self, address, found.ports, keep=False)
             else:
-                from screens.dialogs.forward import ask_and_open
+                from screens.dialogs.attach import ask_and_open
 
                 namespace = self.app.only_namespace or self.session.namespace
                 typed = await self.app.push_screen_wait(

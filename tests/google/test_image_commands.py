@@ -182,8 +182,8 @@ async def test_logs_of_a_job_go_into_a_bucket(capsys: pytest.CaptureFixture[str]
 def test_no_library_of_googles_is_loaded_before_it_is_asked() -> None:
     program = (
         "import sys, console.session, console.google.images, console.google.storage, screens.pages.images, "
-        "screens.pages.build, screens.pages.storage, "
-        "screens.pages.bucket, screens.cli.images, screens.cli.storage, screens.cli.clusters\n"
+        "screens.pages.images, screens.pages.storage, "
+        "screens.pages.storage, screens.cli.images, screens.cli.storage, screens.cli.clusters\n"
         "print(sorted(each for each in sys.modules if each.split('.')[0] in ('google', 'grpc', 'google_crc32c')))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

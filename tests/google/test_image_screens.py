@@ -22,12 +22,10 @@ from screens.app import ConsoleApp
 from screens.dialogs.build import AskBuild
 from screens.dialogs.launch import LaunchLook
 from screens.dialogs.question import Confirm, Pick, Prompt
-from screens.pages.bucket import BucketScreen, ended
-from screens.pages.build import BuildScreen
-from screens.pages.images import ImagesScreen
+from screens.pages.images import BuildScreen, ImagesScreen
 from screens.pages.job import JobScreen
 from screens.pages.launch import LaunchScreen
-from screens.pages.storage import StorageScreen
+from screens.pages.storage import BucketScreen, StorageScreen, ended
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import screen_text, toasts, until
 
@@ -51,7 +49,7 @@ async def practised(
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeCluster]]:
     monkeypatch.setattr("console.google.images.POLL", 0.1)
     monkeypatch.setattr("screens.pages.images.SOON", 0.1)
-    monkeypatch.setattr("screens.pages.build.AGAIN", 0.1)
+    monkeypatch.setattr("screens.pages.images.AGAIN", 0.1)
     async with PracticeCluster(speed=speed, scene=scene) as cluster:
         settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
 

@@ -12,10 +12,8 @@ from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.build import AskBuild
 from screens.dialogs.question import Confirm, Pick, Prompt
-from screens.pages.bucket import BucketScreen
-from screens.pages.build import BuildScreen
-from screens.pages.images import ImagesScreen
-from screens.pages.storage import StorageScreen
+from screens.pages.images import BuildScreen, ImagesScreen
+from screens.pages.storage import BucketScreen, StorageScreen
 from tests.practice_google import practice_google
 from tests.screens.press import screen_text, toasts, until
 
@@ -39,7 +37,7 @@ async def alone(
     monkeypatch.setenv("KUBECONFIG", str(folder / "none"))
     monkeypatch.setattr("console.google.images.POLL", 0.1)
     monkeypatch.setattr("screens.pages.images.SOON", 0.1)
-    monkeypatch.setattr("screens.pages.build.AGAIN", 0.1)
+    monkeypatch.setattr("screens.pages.images.AGAIN", 0.1)
     async with practice_google() as (world, reach):
         reach.project = project
 

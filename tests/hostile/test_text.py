@@ -23,7 +23,7 @@ from console.attach.container_facts import ContainerFacts, FactState, pending_fa
 from console.attach.files.entries import CopyProgress
 from screens.cli.exec import LONGEST, RankOutputPrinter
 from screens.cli.files import bars
-from screens.cli.terminal_guard import GuardedStream, guarded
+from screens.cli.output import GuardedStream, guarded
 from screens.dialogs.run_in_ranks import ExecAll
 from screens.pages.job import JobScreen
 from screens.widgets.line import beginning, fit, wrap

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from console.attach.ssh.editors import STEPS, Editor, SshHost, SshPlan, Step, StepState
 from console.errors import HostKeyChanged
 from console.settings import Settings
-from screens.dialogs.editor import EditorDialog
+from screens.dialogs.attach import EditorDialog
 from screens.dialogs.question import Confirm
 from screens.pages.doctor import DoctorScreen
 from screens.pages.job import JobScreen

@@ -10,7 +10,7 @@ from screens.columns.nodes import gpu_bar
 from screens.dialogs.question import Confirm
 from screens.pages.fleet import FleetScreen
 from screens.pages.node import NodeScreen, node_facts
-from screens.pages.pool import PoolScreen
+from screens.pages.nodepools import PoolScreen
 from screens.widgets.floor_map import FloorMap, Zoom, short_name
 from screens.wording import runs_of
 from tests.fakes import FakeSession, fleet_of

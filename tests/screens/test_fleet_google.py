@@ -9,7 +9,7 @@ from console.errors import NotLoggedIn
 from console.google.node_pools import with_google
 from console.kube.objects.node import Provisioning
 from console.scheduling.topology import pools
-from screens.pages.pool import PoolScreen
+from screens.pages.nodepools import PoolScreen
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.test_pool import FLEX, POOL, facts, node, picture

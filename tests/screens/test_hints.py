@@ -10,8 +10,7 @@ import pytest
 
 from console.folders import state_folder
 from screens.pages.jobs import JobsScreen
-from screens.widgets.bars import KeyBar
-from screens.widgets.hint_line import FirstHints, HintLine
+from screens.widgets.bars import FirstHints, HintLine, KeyBar
 from tests.screens.press import console, screen_text, until
 
 if TYPE_CHECKING:

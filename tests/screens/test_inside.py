@@ -24,11 +24,10 @@ from console.attach.files.pod_files import PodFolder
 from console.errors import CopyFailed, NotFound, Unreachable
 from console.kube.objects.pod import Container
 from console.settings import Settings
-from screens.dialogs.copy import CopyDialog
 from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.dialogs.run_in_ranks import ExecAll, QuickNccl
-from screens.pages.container_facts import ContainerFactsScreen
-from screens.pages.folder import FolderScreen
+from screens.dialogs.save import CopyDialog
+from screens.pages.container import ContainerFactsScreen, FolderScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene

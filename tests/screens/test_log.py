@@ -9,7 +9,7 @@ from console.logs.line import LogLine
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.pages.log import LogScreen
-from screens.pages.pod import PodScreen
+from screens.pages.pods import PodScreen
 from screens.widgets.log.lines import LogLines
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession

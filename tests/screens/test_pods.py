@@ -16,8 +16,7 @@ from screens.base import FilterInput
 from screens.dialogs.question import Confirm
 from screens.pages.log import LogScreen
 from screens.pages.object_yaml import ObjectYamlScreen
-from screens.pages.pod import PodScreen
-from screens.pages.pods import PodsScreen, Tally
+from screens.pages.pods import PodScreen, PodsScreen, Tally
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.scene import NOW, scene

@@ -14,8 +14,7 @@ from console.kube.objects.node import Node, Provisioning
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Pick, Prompt
-from screens.pages.nodepools import NodepoolsScreen
-from screens.pages.pool import PoolScreen
+from screens.pages.nodepools import NodepoolsScreen, PoolScreen
 from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import screen_text, until
 from tests.screens.test_clusters import cluster

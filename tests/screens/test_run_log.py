@@ -13,7 +13,7 @@ from console.logs.store import JobLogStore, JobMetadata, logs_folder
 from console.metrics.alarm_rules import AlarmKind
 from screens.columns.jobs import first_tab, tab_of
 from screens.pages.job import JobScreen
-from screens.pages.run import RunScreen
+from screens.pages.runs import RunScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
 from screens.widgets.log.view import LogView

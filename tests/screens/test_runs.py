@@ -16,9 +16,8 @@ from screens.dialogs.question import Confirm, Pick
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
-from screens.pages.leftovers import LeftoversScreen
-from screens.pages.run import RunScreen
-from screens.pages.runs import RunsScreen
+from screens.pages.release import LeftoversScreen
+from screens.pages.runs import RunScreen, RunsScreen
 from screens.widgets.bars import KeyBar
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until

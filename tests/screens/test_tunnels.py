@@ -8,10 +8,10 @@ from textual.widgets import Input
 from console.attach.tunnel.published import Listener, Profile, Tunnel
 from console.errors import BadInput
 from console.kube.rank_address import RankAddress
-from screens.dialogs.forward import AskPorts
+from screens.dialogs.attach import AskPorts
 from screens.dialogs.question import Confirm, Prompt
 from screens.pages.job import JobScreen
-from screens.pages.pod import PodScreen
+from screens.pages.pods import PodScreen
 from screens.pages.tunnels import TunnelsScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until

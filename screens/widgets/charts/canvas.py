@@ -1,12 +1,22 @@
-"""A canvas of terminal cells for plots: braille lines, marks, shading, text and axes, each with a style."""
+"""A canvas of terminal cells for plots: braille lines, marks, shading, text and axes; bases of the panels."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from math import ceil, floor, log10
 from typing import NamedTuple
 
+from rich.segment import Segment
+from textual.containers import Container
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from console.logs.line import UnparsedLines
+from screens import wording
+from screens.widgets.base import Abstract
+from screens.widgets.line import Inked
 from screens.wording import Span
 
 DOTS_WIDE = 2
@@ -74,7 +84,6 @@ class Canvas:
             self._dot_inks[cell] = ink
 
     def upright(self, x: int, top: int, bottom: int, ink: str = "", *, sparse: bool = False) -> None:
-        """Draw a vertical line between two dots; `sparse` sets only every other dot in between."""
         column, height = x // DOTS_WIDE, self.height * DOTS_HIGH
         top, bottom = max(0, top), min(height - 1, bottom)
         if not 0 <= column < self.width or top > bottom:
@@ -94,7 +103,6 @@ class Canvas:
             inks[cell] = ink
 
     def line(self, start: tuple[int, int], end: tuple[int, int], ink: str = "", *, every: int = 1) -> None:
-        """Draw a straight line between two dots; `every` sets only each n-th dot."""
         across, down = end[0] - start[0], end[1] - start[1]
         if not across and every == 1:
             self.upright(start[0], min(start[1], end[1]), max(start[1], end[1]), ink)
@@ -153,7 +161,6 @@ def round_step(span: float, parts: int) -> float:
 
 
 def round_ticks(top: float, parts: int) -> list[float]:
-    """Round tick values from 0 to at least `top` in at most `parts` steps."""
     step = round_step(top, parts)
     return [step * index for index in range(max(1, ceil(top / step - 1e-9)) + 1)]
 
@@ -174,8 +181,6 @@ def tick_words(value: float) -> str:
 
 
 class Box(NamedTuple):
-    """A rectangle of the canvas, in cells."""
-
     x: int
     y: int
     width: int
@@ -239,12 +244,10 @@ class Frame:
         return self.columns * DOTS_WIDE
 
     def upright(self, canvas: Canvas, x: int, ink: str, letter: str) -> None:
-        """Draw a vertical line through the plot, behind everything else."""
         for y in range(self.top, self.base):
             canvas.shade(x, y, ink, letter)
 
     def draw(self, canvas: Canvas, along: Iterable[tuple[int, str]] | None) -> None:
-        """Draw the axes; `along` has (cell, label) pairs for the x axis."""
         for y in range(self.top, self.base):
             canvas.mark(self.left - 1, y, "│", "faint")
         for tick, words in zip(self.ticks, self._words, strict=True):
@@ -262,3 +265,80 @@ class Frame:
                 canvas.mark(x, self.base, "┴", "faint")
                 canvas.text(start, self.base + 1, words, "dim")
                 taken = start + len(words)
+
+
+class Plot(Inked, metaclass=Abstract):
+    """A widget that draws a canvas of its own size, once per change."""
+
+    _rows: list[Strip] | None = None
+    _drawn_at: tuple[int, int] = (0, 0)
+
+    @abstractmethod
+    def plot(self, width: int, height: int) -> Canvas: ...
+
+    def redraw(self) -> None:
+        self._rows = None
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self.redraw()
+
+    def render_line(self, y: int) -> Strip:
+        size, ground = (self.size.width, self.size.height), self.rich_style
+        if self._rows is None or self._drawn_at != size:
+            rows = self.plot(*size).rows()
+            self._rows = [
+                Strip([Segment(run.text, ground + self.ink(run.ink)) for run in row], size[0]) for row in rows
+            ]
+            self._drawn_at = size
+        return self._rows[y] if y < len(self._rows) else Strip.blank(size[0], ground)
+
+
+class MeasuresPanel(Container, metaclass=Abstract):
+    """Shows one of a job's measurements: the latest, unless another is chosen."""
+
+    waiting: reactive[str] = reactive("")
+    """What stands there before the first."""
+    chosen: reactive[int | None] = reactive(None)  # which one is shown; None: the last
+    unreadable: reactive[tuple[int, UnparsedLines] | None] = reactive(None)
+
+    @property
+    @abstractmethod
+    def number(self) -> int:
+        """Number of measurements."""
+
+    @abstractmethod
+    def draw(self) -> None: ...
+
+    @property
+    def place(self) -> int:
+        last = self.number - 1
+        return last if self.chosen is None else min(self.chosen, last)
+
+    def redraw(self) -> None:
+        if self.is_mounted and self.children:  # none: the page is being closed, and its session with it
+            self.draw()
+
+    def on_mount(self) -> None:
+        self.draw()
+
+    watch_waiting = redraw
+    watch_chosen = redraw
+    watch_unreadable = redraw
+
+    def which(self, what: str, about: str = "") -> list[Span]:
+        return [Span(f"{what} {self.place + 1} of {self.number}{about}  ", "dim")] if self.number > 1 else []
+
+    def not_read(self) -> list[Span]:
+        if self.unreadable is None:
+            return []
+        rank, what = self.unreadable
+        where = f" of pod {rank}" if rank else ""
+        return [Span(f"⚠ {what.summary}{where}: “{wording.sentence(what.text)[:80]}”  ", "waits")]
+
+    def action_turn(self, step: int) -> None:
+        at = self.place + step
+        self.chosen = None if at >= self.number - 1 else max(0, at)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.number > 1 if action == "turn" else True

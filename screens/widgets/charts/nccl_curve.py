@@ -23,8 +23,7 @@ from console.metrics.nccl.reference import (
 )
 from console.metrics.nccl.results import Half, NcclTest, Row
 from screens import wording
-from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, round_ticks
-from screens.widgets.charts.panel import Plot
+from screens.widgets.charts.canvas import DOTS_HIGH, DOTS_WIDE, Box, Canvas, Frame, Plot, round_ticks
 from screens.wording import Cell, Span
 
 OUT, IN, BOTH = "●", "○", "◉"

@@ -19,6 +19,7 @@ from console.metrics.nccl.reference import PASS_LINE, is_comparable, reference_c
 from console.metrics.nccl.results import NcclTest
 from screens import wording
 from screens.columns.column import Column
+from screens.widgets.charts.canvas import MeasuresPanel
 from screens.widgets.charts.nccl_curve import (
     Against,
     Band,
@@ -33,7 +34,6 @@ from screens.widgets.charts.nccl_curve import (
     verdict_cell,
     wrong_cell,
 )
-from screens.widgets.charts.panel import MeasuresPanel
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice

@@ -18,8 +18,7 @@ from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
 from console.metrics.training.series import METRICS, StepMetric
 from screens import wording
-from screens.widgets.charts.canvas import Box, Canvas, tick_words
-from screens.widgets.charts.panel import MeasuresPanel, Plot
+from screens.widgets.charts.canvas import Box, Canvas, MeasuresPanel, Plot, tick_words
 from screens.widgets.charts.training_plot import LETTERS, SIGNS, Chart, View, clock_words, draw_chart, reach
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span

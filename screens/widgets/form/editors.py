@@ -200,8 +200,6 @@ class Line(Input, Inked, inherit_bindings=False):
 
 
 class Lines(TextArea, inherit_bindings=False):
-    """The editor of text with several lines."""
-
     DEFAULT_CSS: ClassVar[str] = """
     Lines { border: none; height: 1; padding: 0; scrollbar-size-horizontal: 0; background: $panel;
         &:focus { border: none; background: $panel; }

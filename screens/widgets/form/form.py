@@ -124,7 +124,6 @@ class Form(Vertical):
 
     @property
     def here(self) -> str:
-        """The path of the focused field; empty if the form has no focus."""
         field = self.page.field
         return field.path if field is not None and self.page.has_keys else ""
 
@@ -327,7 +326,6 @@ class Form(Vertical):
         self.finder.open()
 
     def search(self, wanted: str) -> None:
-        """Show only the fields that match these words."""
         self.page.choices.close()
         self.page.model.search(wanted, self.page.row.path if self.page.row else "")
         self.page.redraw(moved=True)

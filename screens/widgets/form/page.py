@@ -117,7 +117,6 @@ class FormPage(Widget):
 
     @property
     def offer(self) -> FieldChoices | None:
-        """The choices for the field under the cursor."""
         return self.offers.get(self.field.choices_from) if self.field is not None else None
 
     def open_choices(self, offer: FieldChoices, typed: str, *, narrow: bool) -> None:
@@ -214,7 +213,6 @@ class FormPage(Widget):
     # where the editor floats
 
     def put_editor(self) -> None:
-        """Place the editor over its line."""
         row, editor = self.row, self._editor
         if row is None or editor is None:
             return

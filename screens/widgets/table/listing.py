@@ -102,7 +102,6 @@ class Listing(Generic[RowT]):
         self._arrange()
 
     def index(self, key: RowKey) -> int | None:
-        """The line number of a row; None if it is not shown."""
         try:
             if self._sort is None:
                 return self.keys.index(key)
@@ -114,7 +113,6 @@ class Listing(Generic[RowT]):
         return len(self.keys) - 1 - at if self._descending else at
 
     def matches(self, row: RowT) -> bool:
-        """Whether the row passes the filter."""
         if not self._wanted and not self._unwanted:
             return True
         text = self._text(row).casefold()

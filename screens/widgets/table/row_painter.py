@@ -121,7 +121,6 @@ class RowPainter(Generic[RowT]):
     # lines
 
     def row(self, key: RowKey, row: RowT, *, here: bool, marked: bool) -> Strip:
-        """A drawn row; `here`: the cursor is on it."""
         ground = ("cursor" if self._widget.has_focus else "cursor-blurred") if here else "marked" if marked else ""
         layout = self.columns_now()
         look = (here, marked, ground, self.stale, *(column.cell(row) for column in self._aging))
@@ -150,7 +149,6 @@ class RowPainter(Generic[RowT]):
         return strip
 
     def titles(self, sorted_by: str, *, descending: bool) -> Strip:
-        """The drawn column titles, with the sort column marked."""
         ink_of = self._inks_on("head")
         segments = [Segment(" " * MARGIN, ink_of("head"))]
         for number, (column, width) in enumerate(self.columns_now()):

@@ -89,8 +89,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     @dataclass
     class Changed(Message):
-        """The shown rows changed by filter, sort or marks."""
-
         table: ResourceTable[Any]
 
         def can_replace(self, message: Message) -> bool:
@@ -128,7 +126,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         return [column for column in cls.COLUMNS if column.only in {"", PAGE}]
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
-        """Set the columns; a person's own selection and order apply."""
         self._declared = columns
         shown = {column.title: column for column in columns if column.only in {"", PAGE}}
         chosen = [shown[title] for title in self._own.columns if title in shown]
@@ -206,7 +203,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     @property
     def shown(self) -> list[RowKey]:
-        """Keys of the shown rows, top to bottom."""
         return self.listing.keys
 
     @property
@@ -264,7 +260,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         self._point(self._cursor_index + pages * max(1, self.size.height - 2))
 
     def action_edge(self, last: int) -> None:
-        """Move the cursor to the first or the last row."""
         self._point(len(self.shown) - 1 if last else 0)
 
     def action_open(self) -> None:
@@ -272,7 +267,6 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
             self.post_message(self.Opened(self, self._cursor))
 
     def action_sort(self) -> None:
-        """Sort by the next visible column that can be sorted."""
         names = [column.name for column, _ in self._painter.columns_now() if column.sort]
         if names:
             at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
