@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -15,10 +17,6 @@ from msgspec import Meta, Struct
 from console.errors import BadInput
 from console.folders import config_folder
 from console.patterns import LONGEST, compiled
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]

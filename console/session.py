@@ -6,17 +6,18 @@ Importing this is cheap: the network's libraries and Google's are imported where
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from console.errors import BadKubeconfig, NotAllowed
+from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
 from console.kube.watched_cluster import WatchedCluster
-from console.settings import YOU
+from console.settings import YOU, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
     from types import ModuleType
 
     from console.attach.exec_many import ContainerExec
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from console.hang.slow_ranks import SlowReport
     from console.hang.xray import HangProbe
     from console.kube.kubeconfig import Kubeconfig
-    from console.kube.snapshot import Fleet
     from console.launch.choices import FieldChoices
     from console.launch.install import ChartCatalog
     from console.launch.launcher import Launching
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import Measures
     from console.preflight.all_checks import Preflight
-    from console.settings import Settings
 
 
 class _Remembers(Protocol):

@@ -10,17 +10,23 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from console.attach.container_facts import ABSENT, QUESTIONS, ContainerFact, ContainerFacts, FactState, masked
+from console.attach.container_facts import (
+    ABSENT,
+    QUESTIONS,
+    ContainerFact,
+    ContainerFacts,
+    FactQuestion,
+    FactState,
+    masked,
+)
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
-from console.scheduling.ranks import format_pods, format_ranges
+from console.scheduling.ranks import Rank, format_pods, format_ranges
 
 if TYPE_CHECKING:
-    from console.attach.container_facts import FactQuestion
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
     from console.metrics.gpu_metrics import Gpu
     from console.metrics.nccl.results import NcclTest
-    from console.scheduling.ranks import Rank
 
 
 TIMED_OUT = 124  # exit code of a rank that took too long, as `timeout` has it

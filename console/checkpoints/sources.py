@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from console.attach.files.entries import EntryKind
 from console.checkpoints.judge import StoredFile, Survey, survey
 from console.errors import NotFound, Unreadable
-from console.google.storage import GcsPlace
+from console.google.storage import CloudStorage, GcsPlace
 
 if TYPE_CHECKING:
     from console.attach.files.pod_files import PodFiles
-    from console.google.storage import CloudStorage
 
 MAX_FILES = 100_000  # below the folder that is looked through
 MAX_READ = 256 << 20  # bytes of headers and small files that are read of all checkpoints together

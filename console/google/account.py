@@ -17,12 +17,11 @@ from urllib.parse import urlsplit
 
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
 from console.google.api import loaded
-from console.google.clusters import Clusters, Place
+from console.google.clusters import Clusters, GkeCluster, Place, Project
 
 if TYPE_CHECKING:
     from console.google.api.calls import GoogleSession
     from console.google.api.container import Gke
-    from console.google.clusters import GkeCluster, Project
     from console.google.node_pools import PoolsSnapshot
     from console.kube.kubeconfig import Kubeconfig
     from console.kube.watched_cluster import WatchedCluster

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from console.errors import ApiDisabled, BadInput, ConsoleError, NotAllowed, NotFound, NotThere, Refused
 from console.google import build_context
 from console.google.api import loaded
-from console.google.builds import REGISTRY, BuildPlan, RegistrySurvey
+from console.google.builds import REGISTRY, Build, BuildContext, BuildLine, BuildPlan, Image, RegistrySurvey, Repository
 from console.google.storage import GcsPlace
 from console.launch.run_database import usual_place
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from console.google.api.artifact_registry import Registries
     from console.google.api.build import BuildLog, Builds
     from console.google.api.cloud_storage import Buckets
-    from console.google.builds import Build, BuildContext, BuildLine, Image, Repository
     from console.launch.choices import FieldChoices
 
 

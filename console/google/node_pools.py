@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from console.kube.objects.node import Provisioning
+from console.kube.objects.node import Node, Provisioning
+from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool
 
 if TYPE_CHECKING:
     from console.google.clusters import GkeCluster, GkeOperation, GkePool
-    from console.kube.objects.node import Node
-    from console.kube.snapshot import Fleet
 
 
 GOOD = frozenset({"RUNNING"})

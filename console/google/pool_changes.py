@@ -14,13 +14,13 @@ from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadabl
 from console.google.node_pools import Group, PoolsSnapshot, ProvisioningRequest, join_pools
 from console.kube.find_job import require_listed
 from console.kube.objects.meta import UNREADABLE, parse_time
+from console.kube.objects.node import Node
 
 if TYPE_CHECKING:
     from console.google.account import Cloud
     from console.google.api.container import Gke
     from console.google.clusters import GkeCluster, GkeOperation, GkePool
     from console.kube.client import Client
-    from console.kube.objects.node import Node
     from console.kube.watched_cluster import WatchedCluster
 
 

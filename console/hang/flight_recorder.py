@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from console.scheduling.ranks import format_ranges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 class GroupRanks(Struct):

@@ -10,19 +10,18 @@ one: ranks of a job that runs differ for moments only.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.hang import flight_recorder
+from console.hang.flight_recorder import Finding
 from console.hang.nccl_ras import RasReport
 from console.hang.stack_location import NOWHERE, Activity, StackLocation
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from console.hang.flight_recorder import Finding
     from console.logs.pyspy import ProcessStacks
 
     Place = tuple[Activity, str]

@@ -12,17 +12,14 @@ A slow GPU is not seen where the loss is read in every step: then all hosts laun
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from console.errors import Unreadable
 from console.kube.objects.meta import UNREADABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 MIN_POLLS = 100
 MIN_STEPS = 8  # times that operations were launched, and a rank was late

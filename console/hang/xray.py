@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,14 +25,11 @@ from console.hang.slow_ranks import LateRank, SlowReport, placed, read_polls, sl
 from console.hang.stack_location import NOWHERE, compiled, locate_process
 from console.kube.find_job import find_job
 from console.kube.objects.meta import UNREADABLE
-from console.scheduling.ranks import ranks
+from console.scheduling.ranks import Rank, ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
-    from console.scheduling.ranks import Rank
 
 
 class ProcessAnswer(msgspec.Struct):

@@ -18,6 +18,7 @@ from console.errors import (
     TRY_AGAIN,
     BadKubeconfig,
     Conflict,
+    ConsoleError,
     Gone,
     NotAllowed,
     NotFound,
@@ -29,7 +30,6 @@ from console.kube.objects.meta import UNREADABLE, Wire
 from console.kube.objects.pod import AFTER_THE_END
 
 if TYPE_CHECKING:
-    from console.errors import ConsoleError
     from console.kube.http import HttpResponse
     from console.kube.login import Login
 

@@ -8,11 +8,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound, Unreachable
-from console.kube.snapshot import WatchState
+from console.kube.snapshot import Fleet, WatchState
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
 
 
 def find_job(fleet: Fleet, namespace: str, name: str) -> JobSet:

@@ -19,14 +19,13 @@ from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, NotT
 from console.kube.find_job import format_other_namespaces, known_jobs_hint
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import is_condition_true
-from console.kube.rank_address import LivePod
+from console.kube.objects.pod import Pod
+from console.kube.rank_address import LivePod, RankAddress
 from console.kube.raw_connection import RawResponse, error_from_raw_response
 
 if TYPE_CHECKING:
     from console.kube.login import Login
     from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Pod
-    from console.kube.rank_address import RankAddress
     from console.kube.raw_connection import RawConnection
     from console.kube.websocket import WebSocket
 

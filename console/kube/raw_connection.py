@@ -19,12 +19,12 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
+from console.errors import ConsoleError
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, error_from_status, translate_errors
 from console.kube.target import PORTS
 from console.kube.websocket import WebSocket
 
 if TYPE_CHECKING:
-    from console.errors import ConsoleError
     from console.kube.login import Login
 
 CONNECT = 10.0  # seconds until a connection has to stand

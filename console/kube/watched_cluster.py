@@ -11,18 +11,16 @@ from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, ConsoleError, NotAllowed, NotFound, Unreachable, Unreadable, in_read_only_mode
 from console.kube.objects.meta import short_name
-from console.kube.snapshot import WatchState
+from console.kube.snapshot import ContextName, Fleet, WatchState
 from console.kube.store import Store
-from console.settings import YOU, login_name
+from console.settings import YOU, Settings, login_name
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from console.kube.discovery import Connection
     from console.kube.kubeconfig import Kubeconfig
-    from console.kube.snapshot import ContextName, Fleet
     from console.kube.watch import Change, Served
-    from console.settings import Settings
 
 _BY_ITSELF = "Retrying automatically."
 SILENT = 7.0  # seconds after which a list of which nothing comes is given up by whoever waits for it

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -34,16 +35,14 @@ from console.errors import (
 )
 from console.kube.api_server_proxy import api_server_proxy
 from console.kube.failures import failure_cause
+from console.kube.nested_values import Value
 from console.kube.safe_yaml import load_yaml
 from console.launch.recipes import FieldProblem, Release
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from helm_python import Config
 
     from console.kube.login import Login
-    from console.kube.nested_values import Value
 
 
 class BadValues(BadInput):

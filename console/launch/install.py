@@ -9,6 +9,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -37,8 +38,6 @@ from console.launch.yaml_write import write_defaults
 from practice.programs.faults import FAULT_VARIABLE, complaints, work_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from console.kube.client import Client
 
 

@@ -6,23 +6,20 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
 from console.errors import BadInput, NotThere
 from console.folders import atomic_write, config_folder, make_private
-from console.kube.nested_values import get_path, overlay_values, set_path
+from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.kube.safe_yaml import NotPlainError, load_without_references
-from console.launch.recipes import FieldProblem
+from console.launch.recipes import Field, FieldProblem
 from console.launch.schema import nearest, parse_sets, without_secrets
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.nested_values import Value
     from console.launch.install import ChartCatalog
-    from console.launch.recipes import Field
 
 LARGEST = 1 << 20  # bytes of a profile
 PLACES = {

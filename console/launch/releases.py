@@ -23,17 +23,15 @@ import msgspec
 
 from console.errors import BadInput, NotAllowed, NotFound, Refused, ReleaseFailed
 from console.kube.actions import list_objects
-from console.kube.nested_values import get_path, minimal_override, overlay_values
+from console.kube.nested_values import Value, get_path, minimal_override, overlay_values
 from console.kube.objects.meta import ObjectWire, Wire
-from console.launch.recipes import LaunchPlan
+from console.launch.recipes import LaunchPlan, Manifest, Release
 
 if TYPE_CHECKING:
     from console.kube.client import Client
-    from console.kube.nested_values import Value
     from console.kube.objects.jobset import JobSet
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import Launcher
-    from console.launch.recipes import Manifest, Release
 
 
 class ObjectFate(StrEnum):

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
+from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import STOPPED, Alarm, AlarmKind
 from console.metrics.training.steps import RunPosition, nan_since
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
-    from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
     from console.metrics.health import Health
 
 

@@ -8,13 +8,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.errors import ConsoleError, NotThere
 from console.kube.actions import read_jobset
-from console.kube.nested_values import merge_values
+from console.kube.nested_values import Value, merge_values
+from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import short_name
-from console.kube.snapshot import WatchState
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet, WatchState
+from console.launch.recipes import LaunchPlan
 from console.launch.run_database import History, usual_place
 from console.launch.run_record import (
     Outcome,
@@ -26,27 +30,18 @@ from console.launch.run_record import (
     with_final_outcome,
 )
 from console.launch.schema import without_secrets
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.alarm_watch import INSPECTED
-from console.metrics.training.steps import run_position
+from console.metrics.training.steps import RunPosition, run_position
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.nested_values import Value
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
     from console.kube.target import Target
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import ChartCatalog, Launcher
-    from console.launch.recipes import LaunchPlan
     from console.logs.line import LogLine
-    from console.metrics.alarm_rules import Alarm
     from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.steps import RunPosition
 
 TAIL = 20_000  # lines at the end of a log in which its last figures stand
 LATE_TAIL = 200  # lines by which it is judged whether the next step is late

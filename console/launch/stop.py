@@ -18,13 +18,12 @@ import msgspec
 from console.errors import Conflict, ConsoleError, NotAllowed, NotFound, Unreadable
 from console.kube.actions import delete_jobset, list_objects, read_jobset, read_manifest
 from console.kube.objects.meta import ObjectWire, Wire, annotations_of, labels_of
-from console.kube.snapshot import StopReport
+from console.kube.snapshot import Fleet, StopReport
 from console.launch.helm import KINDS, POLICY, load_manifest, object_path
 
 if TYPE_CHECKING:
     from console.kube.client import Client
     from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import Launcher
 

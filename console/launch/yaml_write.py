@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, TypeGuard
 
-from console.launch.recipes import Field
+from console.kube.nested_values import Value
+from console.launch.recipes import Field, Recipe
 from console.launch.yaml_read import Entry, Node, TextFault, parse_text
 
 if TYPE_CHECKING:
-    from console.kube.nested_values import Value
-    from console.launch.recipes import Recipe
-
     Same = Callable[[tuple[str, ...], Node, Value], bool]  # whether a node of the text says that value
     Spare = Callable[[tuple[str, ...], Node], bool]  # whether a node may stay though the values have nothing there
 

@@ -22,6 +22,7 @@ from console.errors import ConsoleError, NotFound, Refused, Unreachable, Unreada
 from console.kube.actions import pod_path
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
+from console.kube.objects.pod import Pod
 from console.kube.watch import USUAL, Backoff
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import LineSplitter, split_timestamps, text_of
@@ -30,7 +31,6 @@ from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from console.kube.client import Client
-    from console.kube.objects.pod import Pod
 
     Stamped = tuple[float, bytes]  # moment and the whole line, its timestamp in front
 

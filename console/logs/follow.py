@@ -8,32 +8,28 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube.find_job import other_namespaces_hint, require_jobs
+from console.kube.objects.jobset import JobSet
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet
 from console.logs.failures import failed_step, parse_failures
 from console.logs.job_log import JobLog
-from console.logs.line import Coverage, Gap, RankLine, time_and_rank
+from console.logs.line import Coverage, Gap, LogLine, RankLine, time_and_rank
 from console.logs.line_splitter import text_of
 from console.logs.redact import Redactor
-from console.logs.store import delete_old_logs, find_stored_job, logs_folder
-from console.scheduling.failure import FailureCard, deduplicate, first_of_latest_attempt, rank_failures
+from console.logs.segment import LogSegment
+from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
+from console.logs.stream import OpenStream
+from console.scheduling.failure import FailureCard, RankFailure, deduplicate, first_of_latest_attempt, rank_failures
 from console.scheduling.ranks import rank_numbers, ranks
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogRequest, LogStream, ResumeCursor, Stamped
-    from console.logs.line import LogLine
-    from console.logs.segment import LogSegment
-    from console.logs.store import JobLogStore
-    from console.logs.stream import OpenStream
-    from console.scheduling.failure import RankFailure
 
 
 AT_ONCE = 16  # logs that are read at the same time

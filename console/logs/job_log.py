@@ -11,32 +11,35 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from console.errors import ConsoleError, Unreadable
-from console.kube.snapshot import WatchState
-from console.logs.line import RankLine, StreamState, time_and_rank
+from console.kube.objects.jobset import JobSet
+from console.kube.objects.pod import Container, Pod
+from console.kube.snapshot import Fleet, WatchState
+from console.logs.line import Coverage, Gap, RankLine, StreamState, time_and_rank
 from console.logs.redact import Redactor
+from console.logs.segment import LogSegment
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
-from console.logs.stream import FollowedContainer, coverage, fetch_older_lines, find_gaps, loggable_containers
+from console.logs.stream import (
+    FollowedContainer,
+    OpenStream,
+    Stream,
+    coverage,
+    fetch_older_lines,
+    find_gaps,
+    loggable_containers,
+)
 from console.scheduling.failure import rank_failures
-from console.scheduling.ranks import ranks
+from console.scheduling.ranks import Rank, ranks
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Container, Pod
-    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import Stamped
-    from console.logs.line import Coverage, Gap
-    from console.logs.segment import LogSegment
-    from console.logs.stream import OpenStream, Stream
-    from console.scheduling.ranks import Rank
 
 
 class ChangeSubscription:

@@ -10,13 +10,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from console.logs.filter import matching_lines, passing_lines
-from console.logs.text import WIDEST, Text, TextRow
+from console.logs.text import WIDEST, LineFilter, Text, TextRow
 
 if TYPE_CHECKING:
     import re
 
     from console.logs.segment import LogSegment
-    from console.logs.text import LineFilter
 
 
 class TimedLines(Protocol):

@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from console.logs.line_splitter import split_timestamps, texts_of
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import BinaryIO
 
     from console.logs.container_log import Stamped

@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.folders import atomic_write, make_private, state_folder
+from console.kube.objects.pod import Pod
 from console.logs.segment import LogSegment, append_to
 from console.scheduling.failure import RankFailure
 
 if TYPE_CHECKING:
-    from console.kube.objects.pod import Pod
     from console.logs.line import RankLine
 
 

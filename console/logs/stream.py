@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from console.errors import ConsoleError, NotAllowed
 from console.logs.line import Coverage, Gap, StreamState
 from console.logs.redact import Redactor
+from console.scheduling.ranks import Rank
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Container, Pod
     from console.logs.container_log import LogRequest, ResumeCursor, Stamped
     from console.logs.segment import LogSegment
-    from console.scheduling.ranks import Rank
 
 
 REFUSED_AGAIN = 30.0  # seconds until a refused log is asked for again, at most

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from console.errors import NotFound, Unreadable
 from console.logs.filter import LONGEST, matching_lines, passing_lines
-from console.logs.line import NCCL, has_severity
+from console.logs.line import NCCL, Gap, has_severity
 
 if TYPE_CHECKING:
     import re
     from pathlib import Path
 
     from console.logs.consensus import Consensus
-    from console.logs.line import Gap
 
 SLICE = 20_000  # lines that one step of a search looks at
 WIDEST = 1 << 16  # characters of a line that are shown

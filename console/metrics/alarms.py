@@ -9,20 +9,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from console.config import config_in_force
-from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import AlarmReport, Coverage
+from console.config import Thresholds, config_in_force
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.objects.pod import Pod
+from console.metrics.alarm_rules import Alarm, AlarmReport, Coverage
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
 
 if TYPE_CHECKING:
-    from console.config import Thresholds
     from console.hang.report import HangReport
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
-    from console.metrics.alarm_rules import Alarm
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import Measures
 

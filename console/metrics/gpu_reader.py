@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.kube.find_job import find_job
-from console.metrics.gpu_metrics import DCGM, SMI, GpuBoard, RankGpus
-from console.scheduling.ranks import ranks
+from console.metrics.gpu_metrics import DCGM, SMI, Gpu, GpuBoard, RankGpus, Source
+from console.scheduling.ranks import Rank, ranks
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
-    from console.metrics.gpu_metrics import Gpu, Source
-    from console.scheduling.ranks import Rank
 
     Take = Callable[[RankGpus], None]
 

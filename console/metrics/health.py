@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from console.kube.objects.jobset import JobState
-from console.metrics.alarm_rules import AlarmKind
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.snapshot import Fleet
+from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
-    from console.kube.objects.jobset import JobSet
-    from console.kube.snapshot import Fleet
-    from console.metrics.alarm_rules import Alarm
     from console.metrics.job_progress import JobProgress
 
 

@@ -16,25 +16,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from console.errors import ConsoleError
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet
+from console.logs.line import LogLine, RankLine, UnparsedLines
 from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_progress import JobProgress, progress_of_measures, with_verdict
 from console.metrics.measured_log import MeasuredLog, read_lines
-from console.metrics.nccl.history import MeasuredTest
+from console.metrics.nccl.history import MeasuredTest, NcclHistory
 from console.metrics.training.formats.own import own_formats
 from console.metrics.training.formats.programs import parse_step
-from console.metrics.training.steps import RunPosition, run_position
+from console.metrics.training.run import TrainingRun
+from console.metrics.training.steps import RunPosition, Step, run_position
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
-    from console.logs.line import LogLine, RankLine, UnparsedLines
-    from console.metrics.nccl.history import NcclHistory
-    from console.metrics.training.run import TrainingRun
-    from console.metrics.training.steps import Step
     from console.scheduling.failure import RankFailure
 
     Key = tuple[str, str]

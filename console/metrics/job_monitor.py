@@ -13,15 +13,18 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from console.config import Thresholds
 from console.errors import ConsoleError
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet
 from console.logs.line import RankLine
 from console.logs.line_splitter import text_of
 from console.metrics.alarm_rules import AlarmKind
 from console.metrics.alarm_watch import INSPECTED, AlarmWatch, JobSample
 from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.job_measures import JobMeasures
-from console.metrics.job_progress import progress_of_measures
+from console.metrics.job_progress import JobProgress, progress_of_measures
 from console.metrics.measured_log import LogReader
 from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.training.run import RunEventKind
@@ -31,15 +34,10 @@ from console.scheduling.ranks import first_failure, ranks
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from console.config import Thresholds
     from console.hang.report import HangReport
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
     from console.metrics.gpu_reader import GpuReader
-    from console.metrics.job_progress import JobProgress
     from console.metrics.measures import Measures
 
     Open = Callable[[Pod], LogStream]

@@ -12,18 +12,17 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from console.logs.collectors import CollectorUnwrapper
+from console.logs.line import LogLine, RankLine, UnparsedLines
 from console.metrics.nccl.history import MeasuredTest
-from console.metrics.nccl.parser import NcclParser
+from console.metrics.nccl.parser import GrowingTest, NcclParser
+from console.metrics.nccl.results import NcclTest
 from console.metrics.training.formats.programs import checkpoint
 from console.metrics.training.parser import TrainingParser
+from console.metrics.training.reader import RunReader
 from console.metrics.training.run import TrainingRun
 
 if TYPE_CHECKING:
-    from console.logs.line import LogLine, RankLine, UnparsedLines
     from console.metrics.job_measures import JobMeasures
-    from console.metrics.nccl.parser import GrowingTest
-    from console.metrics.nccl.results import NcclTest
-    from console.metrics.training.reader import RunReader
 
 
 _LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end

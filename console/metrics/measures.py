@@ -7,39 +7,34 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
 from console.folders import state_folder
 from console.kube.objects.jobset import JobState
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet
+from console.logs.line import LogLine, RankLine
 from console.metrics.job_measures import JobMeasures, JobProgressReader
-from console.metrics.nccl.history import NcclHistory, default_path
+from console.metrics.measured_log import LogReader
+from console.metrics.nccl.history import MeasuredTest, NcclHistory, NodeBandwidth, default_path
 from console.metrics.nccl.reference import PASS_LINE
+from console.metrics.training.run import TrainingRun
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
-from console.scheduling.failure import rank_failures
-from console.scheduling.forecast_record import update_record
+from console.scheduling.failure import RankFailure, rank_failures
+from console.scheduling.forecast_record import Promise, update_record
 from console.scheduling.ranks import ranks
-from console.scheduling.start_windows import StartWindows, run_times, start_windows, with_windows
+from console.scheduling.start_windows import PastRun, StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.runs import Runs
     from console.logs.follow import Logs
     from console.logs.job_log import JobLog
-    from console.logs.line import LogLine, RankLine
     from console.logs.segment import LogSegment
     from console.metrics.job_monitor import JobMonitor
-    from console.metrics.measured_log import LogReader
-    from console.metrics.nccl.history import MeasuredTest, NodeBandwidth
-    from console.metrics.training.run import TrainingRun
-    from console.scheduling.failure import RankFailure
-    from console.scheduling.forecast_record import Promise
-    from console.scheduling.start_windows import PastRun
 
     Key = tuple[str, str]
 

@@ -14,14 +14,13 @@ import msgspec
 
 from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube.kinds import kind_named
+from console.kube.nested_values import Value
 from console.preflight import cluster, images, machines, network, queues, storage
-from console.preflight.check import Check, LaunchNeeds, RepairKind, Result, Verdict, name_of, verdict_of_error
+from console.preflight.check import Check, LaunchNeeds, Repair, RepairKind, Result, Verdict, name_of, verdict_of_error
 from console.preflight.context import CheckContext, Questions
 
 if TYPE_CHECKING:
-    from console.kube.nested_values import Value
     from console.launch.recipes import LaunchPlan
-    from console.preflight.check import Repair
     from console.session import Session
 
 

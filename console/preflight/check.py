@@ -10,12 +10,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from console.errors import ApiDisabled, ConsoleError, NotAllowed
-from console.kube.nested_values import get_path
+from console.kube.nested_values import Value, get_path
 from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.scheduling.topology import MACHINE_GPUS
 
 if TYPE_CHECKING:
-    from console.kube.nested_values import Value
     from console.preflight.context import CheckContext
 
     Look = Callable[[CheckContext], Awaitable["Verdict"]]

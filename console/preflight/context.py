@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from console.errors import ConsoleError, NotAllowed, NotFound, Unreachable
 from console.kube.objects.on_demand import NamedWire, NamesWire, read_object
-from console.kube.snapshot import WatchState
-from console.preflight.check import Observation
+from console.kube.snapshot import Fleet, WatchState
+from console.preflight.check import LaunchNeeds, Observation
 
 if TYPE_CHECKING:
     from console.google.api.calls import GoogleSession
     from console.google.builds import Build, Repository
     from console.google.clusters import GkeCluster, Place, Reservation
     from console.google.storage import Bucket, FilestoreInstance, LustreInstance
-    from console.kube.snapshot import Fleet
-    from console.preflight.check import LaunchNeeds
     from console.session import Session
 
 

@@ -29,6 +29,7 @@ from console.preflight.check import (
 )
 from console.preflight.cluster import account_path
 from console.preflight.context import (
+    CheckContext,
     bucket,
     buckets,
     filestore_instances,
@@ -40,7 +41,6 @@ from console.preflight.context import (
 
 if TYPE_CHECKING:
     from console.google.storage import FilestoreInstance, LustreInstance
-    from console.preflight.context import CheckContext
 
 
 async def _instance(look: CheckContext, kind: str, address: str, need: Need, project: str, share: str = "") -> Verdict:

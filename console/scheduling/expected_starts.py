@@ -6,20 +6,18 @@ since nobody knows for how long.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from console.kube.snapshot import Fleet
+from console.scheduling.kueue.state import Workload
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, kueue_snapshot, kueue_workload, queue_order
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.virtual_cluster import VirtualCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from console.kube.snapshot import Fleet
-    from console.scheduling.kueue.state import Workload
-
     Key = tuple[str, str]
 
 MAX_WAITING = 200  # workloads that are tried; those further behind in their queues are not forecast

@@ -7,26 +7,23 @@ forgotten after an hour, and of many alike only some are kept, so this may find 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.kube.objects.jobset import JobState
+from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
-from console.kube.snapshot import per_snapshot
+from console.kube.objects.node import Node
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.kueue_messages import preempted_by
 from console.scheduling.ranks import rank_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from console.kube.objects.event import Event
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.node import Node
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
     from console.logs.failure_kinds import LogFailure
 
 

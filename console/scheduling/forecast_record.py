@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -10,13 +12,10 @@ from msgspec import Struct, structs
 
 from console.folders import alone, atomic_write
 from console.kube.objects.meta import condition
+from console.kube.snapshot import Fleet
 from console.scheduling.quota_accounts import job_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from console.kube.snapshot import Fleet
     from console.scheduling.start_windows import StartWindow
 
 KEPT = 1000  # promises

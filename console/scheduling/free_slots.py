@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.kube.objects.matching import first_untolerated_taint
+from console.kube.objects.matching import Toleration, first_untolerated_taint
 from console.kube.objects.meta import GPU
-from console.kube.snapshot import per_snapshot
+from console.kube.objects.node import Node
+from console.kube.objects.workload import PodSet as WorkloadPodSet
+from console.kube.objects.workload import Workload
+from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.kueue.state import Flavor, PodSet
-from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree, best_fit, fill, roomiest, spread
+from console.scheduling.kueue.topology_assignment import (
+    HOSTNAME,
+    Domain,
+    TopologyTree,
+    best_fit,
+    fill,
+    roomiest,
+    spread,
+)
 from console.scheduling.kueue_snapshot import UNNAMED, node_of
 from console.scheduling.quota_accounts import QuotaHolder, fewest_holders, quota_holder_of
-from console.scheduling.topology import BLOCK, LEVELS, MACHINE_GPUS, SUBBLOCK, host, label_of, level_name
-from console.scheduling.why_answer import Category
+from console.scheduling.topology import BLOCK, LEVELS, MACHINE_GPUS, SUBBLOCK, Holder, Host, host, label_of, level_name
+from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from console.kube.objects.matching import Toleration
-    from console.kube.objects.node import Node
-    from console.kube.objects.workload import PodSet as WorkloadPodSet
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
-    from console.scheduling.kueue.topology_assignment import Domain
     from console.scheduling.kueue_messages import KueueMessage
-    from console.scheduling.topology import Holder, Host
-    from console.scheduling.why_answer import Why
 
 
 _NAMED = 4  # places named in the sentence; the rest is counted

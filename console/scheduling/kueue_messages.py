@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from console.kube.objects.meta import GPU, condition
+from console.kube.objects.workload import Workload
+from console.kube.snapshot import Fleet
 from console.scheduling.kueue_snapshot import cluster_queue_name
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.why_answer import Category
-
-if TYPE_CHECKING:
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
 
 _TOKENS = {
     "Deactivated": Category.DEACTIVATED,

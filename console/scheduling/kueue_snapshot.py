@@ -10,20 +10,23 @@ lets those behind it pass, so a position is the order of trying, not of starting
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
 from console.kube.objects.matching import Toleration
 from console.kube.objects.meta import GPU, condition
-from console.kube.objects.queue import ResourceFlavor
+from console.kube.objects.node import Node as ClusterNode
+from console.kube.objects.queue import ClusterQueue, LocalQueue, ResourceFlavor
+from console.kube.objects.queue import Quota as QueueQuota
 from console.kube.objects.workload import Workload, WorkloadState
-from console.kube.snapshot import per_snapshot
+from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
 from console.scheduling.kueue.quota_tree import Cohort, Quota
 from console.scheduling.kueue.state import (
     BACK_OF_QUEUE,
     Flavor,
+    FlavorResource,
     Node,
     PodSet,
     QueueNode,
@@ -35,17 +38,6 @@ from console.scheduling.kueue.state import (
 from console.scheduling.kueue.state import Workload as KueueWorkload
 from console.scheduling.kueue.topology_assignment import TopologyTree
 from console.scheduling.topology import label_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from console.kube.objects.node import Node as ClusterNode
-    from console.kube.objects.queue import ClusterQueue, LocalQueue
-    from console.kube.objects.queue import Quota as QueueQuota
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
-    from console.scheduling.kueue.state import FlavorResource
-
 
 _HOLDS_QUOTA = {WorkloadState.RESERVED, WorkloadState.ADMITTED}
 

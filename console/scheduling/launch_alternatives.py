@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from console.scheduling.launch_forecast import Verdict, closed_queue_forecast, forecast, free_quota_gpus, rank_queues
+from console.kube.snapshot import Fleet
+from console.scheduling.launch_forecast import (
+    LaunchDemand,
+    Verdict,
+    closed_queue_forecast,
+    forecast,
+    free_quota_gpus,
+    rank_queues,
+)
 from console.scheduling.topology import MACHINE_GPUS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from console.kube.snapshot import Fleet
-    from console.scheduling.launch_forecast import LaunchDemand
 
 _FITS = {Verdict.NOW, Verdict.SPLIT}
 _HELPS = {Verdict.WAITS, Verdict.NEVER, Verdict.STOPPED}

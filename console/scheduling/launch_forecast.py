@@ -9,11 +9,11 @@ list thousands of pods.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from console.kube.nested_values import get_path
+from console.kube.nested_values import Value, get_path
 from console.kube.objects.matching import (
     ALWAYS,
     Toleration,
@@ -21,7 +21,8 @@ from console.kube.objects.matching import (
     selects_namespace,
 )
 from console.kube.objects.node import GKE
-from console.kube.snapshot import WatchState
+from console.kube.objects.queue import ClusterQueue
+from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.free_slots import (
     EligibleNodes,
     eligible_nodes,
@@ -34,21 +35,14 @@ from console.scheduling.kueue.state import PodSet, Workload
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, queue_order
 from console.scheduling.quota_accounts import (
     QuotaAccount,
+    QuotaHolder,
+    QuotaLedger,
     account,
     ledger,
     quota_holder_of,
     quota_holders,
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from console.kube.nested_values import Value
-    from console.kube.objects.queue import ClusterQueue
-    from console.kube.snapshot import Fleet
-    from console.scheduling.quota_accounts import QuotaHolder, QuotaLedger
-
 
 CHECK = "an estimate"  # to stand beside every forecast
 

@@ -6,6 +6,7 @@ Usage is what is reserved, since a reservation binds as much as an admission.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
 from operator import add
@@ -15,16 +16,13 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from console.kube.objects.meta import GPU
-from console.kube.snapshot import per_snapshot
+from console.kube.objects.workload import Workload
+from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.kueue.quota_tree import QuotaNode
 from console.scheduling.kueue_snapshot import cluster_queue_name, flavor_of, gpu_flavors, kueue_snapshot, queue_order
 from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
     from console.scheduling.kueue_messages import KueueMessage
 
 

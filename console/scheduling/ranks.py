@@ -7,14 +7,13 @@ for each of its GPUs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from console.kube.objects.jobset import JobSet
     from console.kube.objects.pod import Container, Pod
     from console.kube.snapshot import Fleet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, convert
@@ -11,8 +12,6 @@ from console.errors import BadInput
 from console.kube.safe_yaml import NotPlainError, load_without_references
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     import yaml
 
 NODE_GPUS = 8  # of an A4 machine

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -31,13 +31,8 @@ from console.scheduling.kueue.state import (
 )
 from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree
 from console.scheduling.kueue_snapshot import NO_LIMIT
-from console.scheduling.scenario import NODE_GPUS, job_names
+from console.scheduling.scenario import NODE_GPUS, FlavorPlan, JobPlan, QueuePlan, Scenario, job_names
 from console.scheduling.virtual_cluster import VirtualCluster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from console.scheduling.scenario import FlavorPlan, JobPlan, QueuePlan, Scenario
 
 BLOCK = "cloud.google.com/gce-topology-block"
 SLICES = 48  # of the time, for the picture

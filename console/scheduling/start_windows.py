@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -17,18 +18,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from console.scheduling.expected_starts import all_gpu_flavors, cluster_of
+from console.kube.snapshot import Fleet
+from console.scheduling.expected_starts import ExpectedStart, all_gpu_flavors, cluster_of
+from console.scheduling.kueue.state import Workload
 from console.scheduling.kueue_snapshot import queue_order
+from console.scheduling.virtual_cluster import VirtualCluster
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from console.kube.snapshot import Fleet
-    from console.scheduling.expected_starts import ExpectedStart
-    from console.scheduling.kueue.state import Workload
-    from console.scheduling.virtual_cluster import VirtualCluster
-
     Key = tuple[str, str]
 
 ROLLOUTS = 200

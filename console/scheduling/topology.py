@@ -7,6 +7,7 @@ per holder is exact, their index is not the device's.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -14,17 +15,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from console.kube.objects.node import GKE, MAX_GPUS, Provisioning
-from console.kube.snapshot import per_snapshot
+from console.kube.objects.node import GKE, MAX_GPUS, Node, Provisioning
+from console.kube.objects.pod import Pod
+from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.kueue.topology_assignment import HOSTNAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from console.google.node_pools import PoolStatus
-    from console.kube.objects.node import Node
-    from console.kube.objects.pod import Pod
-    from console.kube.snapshot import Fleet
 
 
 MACHINE_GPUS = 8  # GPUs of one A4 machine, and what a pod of a training job asks for

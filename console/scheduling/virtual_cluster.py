@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from console.scheduling.kueue.cycle import Verdict, admission_cycle, failed_before
-from console.scheduling.kueue.state import Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from console.scheduling.kueue.cycle import Decision
-    from console.scheduling.kueue.state import Snapshot
+from console.scheduling.kueue.cycle import Decision, Verdict, admission_cycle, failed_before
+from console.scheduling.kueue.state import Snapshot, Workload
 
 MAX_CYCLES = 1000
 

@@ -5,6 +5,7 @@ Nothing is changed on the cluster. GPUs and places are counted, no other resourc
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,21 +14,17 @@ from msgspec import Struct, structs
 from console.errors import BadInput, NotThere
 from console.kube.find_job import find_job
 from console.kube.objects.meta import GPU
+from console.kube.objects.node import Node
+from console.kube.objects.queue import ClusterQueue
+from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import MAX_WAITING, all_gpu_flavors, cluster_of
 from console.scheduling.kueue.state import PodSet, Workload
 from console.scheduling.kueue_snapshot import ANY_TAINT, closed_reason
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.scenario import NODE_GPUS
-from console.scheduling.virtual_cluster import queued_again
+from console.scheduling.virtual_cluster import VirtualCluster, queued_again
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from console.kube.objects.node import Node
-    from console.kube.objects.queue import ClusterQueue
-    from console.kube.snapshot import Fleet
-    from console.scheduling.virtual_cluster import VirtualCluster
-
     Key = tuple[str, str]
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from console.kube.objects.meta import GPU, condition, is_condition_true
-from console.kube.objects.workload import WorkloadState
-from console.kube.snapshot import per_snapshot
+from console.kube.objects.workload import Workload, WorkloadState
+from console.kube.snapshot import Fleet, per_snapshot
 from console.scheduling.free_slots import (
     eligible_nodes,
     explain_topology,
@@ -26,11 +24,6 @@ from console.scheduling.kueue_snapshot import (
 )
 from console.scheduling.quota_accounts import account, best_flavor, explain_quota, job_name
 from console.scheduling.why_answer import Category, Why
-
-if TYPE_CHECKING:
-    from console.kube.objects.workload import Workload
-    from console.kube.snapshot import Fleet
-
 
 _LOST = {
     "Preempted": "was preempted",

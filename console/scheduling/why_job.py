@@ -7,26 +7,22 @@ says so.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.kube.objects.jobset import JobState
-from console.kube.snapshot import WatchState
+from console.kube.objects.jobset import JobSet, JobState
+from console.kube.objects.pod import Container
+from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.failure import first_deletion
-from console.scheduling.ranks import first_failure, ranks
+from console.scheduling.ranks import Rank, first_failure, ranks
 from console.scheduling.why import why
 from console.scheduling.why_answer import Category, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from console.kube.objects.event import Event
-    from console.kube.objects.jobset import JobSet
-    from console.kube.objects.pod import Container
-    from console.kube.snapshot import Fleet
-    from console.scheduling.ranks import Rank
 
 
 _IMAGE_NAME = re.compile(r'image "([^"]+)"')

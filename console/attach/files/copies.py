@@ -12,12 +12,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.attach.files.entries import CopyMethod, CopyProgress
+from console.attach.files.entries import CopyMethod, CopyProgress, CopyReport
 from console.attach.files.local import format_size
 from console.errors import BadInput, CopyFailed, NotAllowed, NotLoggedIn, Refused, Unreachable
 
 if TYPE_CHECKING:
-    from console.attach.files.entries import CopyReport
     from console.attach.files.pod_files import PodFiles, PodFolder
     from console.attach.ssh.client import Sftp
     from console.kube.watched_cluster import WatchedCluster

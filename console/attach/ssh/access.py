@@ -6,30 +6,26 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from console.attach.ssh import config, editors, identities, paths
+from console.attach.ssh.config import SshHostEntry
 from console.attach.ssh.connect import pin_kubeconfig, prepare, program
-from console.attach.ssh.editors import SshHost, SshPlan
-from console.attach.ssh.identities import fingerprint
+from console.attach.ssh.editors import Editor, SshHost, SshPlan, Step
+from console.attach.ssh.identities import Identity, fingerprint
 from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput, ConsoleError, NotAllowed
 from console.kube.find_job import find_job
-from console.kube.rank_address import RankAddress
+from console.kube.rank_address import LivePod, RankAddress
 from console.kube.snapshot import WatchState
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from console.attach.ssh.config import SshHostEntry
-    from console.attach.ssh.editors import Editor, Step
-    from console.attach.ssh.identities import Identity
     from console.attach.ssh.pod_facts import PodFacts, Probe
     from console.attach.tunnel.engine import PortForwarder
     from console.kube.objects.jobset import JobSet
-    from console.kube.rank_address import LivePod
     from console.kube.watched_cluster import WatchedCluster
 
 

@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING
 import paramiko
 
 from console.attach.ssh import identities, pod_facts
-from console.attach.ssh.identities import fingerprint
+from console.attach.ssh.identities import Identity, fingerprint
 from console.attach.ssh.paths import SshPaths
+from console.attach.ssh.pod_facts import Probe
 from console.attach.tunnel.engine import PortForwarder
 from console.errors import CopyFailed, HostKeyChanged, KeyRefused, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.kube.rank_address import RankAddress
+from console.kube.rank_address import LivePod, RankAddress
 
 if TYPE_CHECKING:
     import socket
 
-    from console.attach.ssh.identities import Identity
-    from console.attach.ssh.pod_facts import Probe
     from console.kube.login import Login
-    from console.kube.rank_address import LivePod
     from console.kube.watched_cluster import WatchedCluster
 
 

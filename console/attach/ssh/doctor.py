@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 from console.attach.ssh import client as ssh
 from console.attach.ssh import identities, pod_facts
+from console.attach.ssh.config import SshHostEntry
 from console.attach.ssh.editors import STEPS, Step, StepState
 from console.attach.ssh.identities import ApiHostKeys, check_host_keys, fingerprint
 from console.attach.ssh.paths import SshPaths
+from console.attach.ssh.pod_facts import PodFacts, Probe
+from console.attach.tunnel.engine import PortForwarder
 from console.errors import ConsoleError, KeyRefused, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube import actions
 from console.kube.failures import CHECK
+from console.kube.rank_address import LivePod, RankAddress
 
 if TYPE_CHECKING:
     import paramiko
 
-    from console.attach.ssh.config import SshHostEntry
-    from console.attach.ssh.pod_facts import PodFacts, Probe
-    from console.attach.tunnel.engine import PortForwarder
     from console.kube.client import Client
-    from console.kube.rank_address import LivePod, RankAddress
 
 BANNER = 4.0  # seconds an SSH server has to say its first line
 STEP = 7.0  # seconds for each step but the login program's

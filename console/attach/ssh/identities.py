@@ -26,14 +26,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
-from console.attach.ssh.config import PodKeys
+from console.attach.ssh.config import PodKeys, SshHostEntry
+from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput, HostKeyChanged, NotFound
 from console.folders import atomic_write
 from console.settings import login_name
 
 if TYPE_CHECKING:
-    from console.attach.ssh.config import SshHostEntry
-    from console.attach.ssh.paths import SshPaths
     from console.attach.ssh.pod_facts import PodFacts
 
 

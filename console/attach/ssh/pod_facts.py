@@ -18,10 +18,10 @@ from console.kube.actions import pod_path
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import UNREADABLE, ObjectWire, Wire
 from console.kube.objects.on_demand import read_object
+from console.kube.objects.pod import Pod
 
 if TYPE_CHECKING:
     from console.kube.client import Client
-    from console.kube.objects.pod import Pod
 
 PORT = 2222
 PROBE = r"""{

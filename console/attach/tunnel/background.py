@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING
 from console import assets
 from console.attach.tunnel import published
 from console.attach.tunnel.engine import LocalForward, PortForwarder
-from console.attach.tunnel.published import decoded, free_name
+from console.attach.tunnel.published import Profile, Tunnel, decoded, free_name
 from console.attach.tunnel.relay import login
 from console.errors import BadInput, ConsoleError, Unreachable
 from console.kube.rank_address import PortPair, RankAddress
 
 if TYPE_CHECKING:
-    from console.attach.tunnel.published import Profile, Tunnel
     from console.kube.login import Login
     from console.kube.watched_cluster import WatchedCluster
 

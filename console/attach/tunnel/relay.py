@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.errors import Unreachable
@@ -14,8 +15,6 @@ from console.kube.kubeconfig import load
 from console.kube.login import Login
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from console.attach.tunnel.engine import PortForwarder
     from console.kube.port_forward import Pipe
     from console.kube.rank_address import LivePod, RankAddress

@@ -14,14 +14,12 @@ from google.cloud.logging_v2.types import ListLogEntriesRequest
 from google.protobuf.json_format import ParseError
 
 from console.errors import BadInput, NotAllowed
-from console.google.api.calls import translate_errors
-from console.google.builds import Build, BuildLine
+from console.google.api.calls import GoogleSession, translate_errors
+from console.google.builds import Build, BuildLine, BuildPlan
 from console.google.storage import GcsPlace, gcs_place
 
 if TYPE_CHECKING:
-    from console.google.api.calls import GoogleSession
     from console.google.api.cloud_storage import Buckets
-    from console.google.builds import BuildPlan
 
 
 PATIENCE = 30.0

@@ -13,16 +13,14 @@ from statistics import median
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.config import config_in_force
+from console.config import Thresholds, config_in_force
 from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step, is_overdue
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.training.series import BLOCK, METRICS, MetricColumn
-from console.metrics.training.steps import run_position, what_is_nan
+from console.metrics.training.steps import Rollback, RunPosition, Step, run_position, what_is_nan
 
 if TYPE_CHECKING:
-    from console.config import Thresholds
     from console.metrics.training.reader import RunReader
-    from console.metrics.training.steps import Rollback, RunPosition, Step
     from console.scheduling.failure import RankFailure
 
 

@@ -5,19 +5,14 @@ Ports the scheduler of Kueue 0.18.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from console.scheduling.kueue.fair_sharing import fairest
 from console.scheduling.kueue.flavors import FlavorAssigner, FlavorChoice, Mode
 from console.scheduling.kueue.preemption import Preemption, Target
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from console.scheduling.kueue.state import Release, Snapshot, Workload
-
+from console.scheduling.kueue.state import Release, Snapshot, Workload
 
 MAX_FAILURES = 20_000
 NO_LONGER_FITS = "Workload no longer fits after processing another workload"

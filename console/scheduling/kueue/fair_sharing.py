@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.state import QueueNode
+from console.scheduling.kueue.quota_tree import QuotaNode
+from console.scheduling.kueue.state import QueueNode, Snapshot, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from console.scheduling.kueue.cycle import Decision
-    from console.scheduling.kueue.quota_tree import QuotaNode
-    from console.scheduling.kueue.state import Snapshot, Workload
 
 LESS_OR_EQUAL_TO_FINAL = "LessThanOrEqualToFinalShare"
 """The preemptor may have as large a share as is left to the other."""

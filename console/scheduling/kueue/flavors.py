@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 from console.scheduling.kueue.topology_assignment import assign_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from console.scheduling.kueue.quota_tree import FlavorResource, Quantities
     from console.scheduling.kueue.state import Flavor, Place, PodSet, QueueNode, ResourceGroup, Snapshot, Workload
 

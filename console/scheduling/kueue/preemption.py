@@ -6,19 +6,14 @@ With fair sharing, victims are taken from whoever is furthest above its quota, a
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from console.scheduling.kueue.fair_sharing import LESS_THAN_INITIAL, below_common_cohort, unfairest_first
-from console.scheduling.kueue.flavors import Mode
+from console.scheduling.kueue.flavors import FlavorChoice, Mode
+from console.scheduling.kueue.quota_tree import FlavorResource, Quantities, QuotaNode
+from console.scheduling.kueue.state import QueueNode, Snapshot, Workload
 from console.scheduling.kueue.topology_assignment import assign_topology
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from console.scheduling.kueue.flavors import FlavorChoice
-    from console.scheduling.kueue.quota_tree import FlavorResource, Quantities, QuotaNode
-    from console.scheduling.kueue.state import QueueNode, Snapshot, Workload
 
 HUMAN_REASONS = {
     "InClusterQueue": "prioritization in the ClusterQueue",

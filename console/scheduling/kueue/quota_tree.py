@@ -6,16 +6,14 @@ nobody uses, up to their borrowing limit. Cohorts may have cohorts above them an
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec import field as msgspec_field
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 FlavorResource = tuple[str, str]  # names of a flavor and of a resource
 Quantities = dict[FlavorResource, int]

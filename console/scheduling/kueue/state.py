@@ -7,6 +7,7 @@ or for those that get one of the flavors it names. Ports Kueue 0.18, with the wo
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -19,8 +20,6 @@ from console.kube.objects.matching import Requirement, Toleration, first_untoler
 from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     from console.scheduling.kueue.flavors import FlavorChoice
     from console.scheduling.kueue.topology_assignment import TopologyTree
 

@@ -6,14 +6,13 @@ The nodes of a flavor are a tree by the levels of its Topology: block > subblock
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from console.kube.objects.matching import first_untolerated_taint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from console.scheduling.kueue.state import Amounts, Flavor, Node, Place, PodSet
 
 HOSTNAME = "kubernetes.io/hostname"
