@@ -1,6 +1,6 @@
 """`python -m tests.bench`: the console beside its peers on one cluster, ratios of one run.
 
-Options choose parts (`parsers`, `panels`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
+Options choose parts (`parsers`, `panels`, `panes`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
 `commands` (plain commands beside kubectl), `consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`, and by its
 name only `floods`, what hostile pods and servers send) and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import commands, consoles, floods, form_keys, launch, logs, panels, parsers, scale, ssh, tunnels
+from tests.bench import commands, consoles, floods, form_keys, launch, logs, panels, panes, parsers, scale, ssh, tunnels
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
 from tests.lab.bulk import Bulk
@@ -40,6 +40,7 @@ def main() -> int:
         default=[
             "parsers",
             "panels",
+            "panes",
             "launch",
             "practice",
             "commands",
@@ -58,6 +59,7 @@ def main() -> int:
     alone: dict[str, Callable[[], bool]] = {
         "parsers": lambda: parsers.main() == 0,
         "panels": lambda: panels.main() == 0,
+        "panes": lambda: panes.main(bound, say),
         "launch": lambda: launch.main(say, bound),
         "practice": practice,
         "commands": lambda: commands.main(say, ratio),
