@@ -7,7 +7,9 @@ numbers is not noticed.
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +18,11 @@ from enum import StrEnum
 from posixpath import basename, dirname
 from typing import Any, Protocol
 
-from console.checkpoints.torch_metadata import LONGEST, needed_sizes
 from console.errors import Unreadable
 
 POINTERS = ("latest_checkpointed_iteration.txt", "latest")  # name the one to go on from: Megatron's and DeepSpeed's
 STILL_WRITTEN = 300.0  # seconds since the last change of an incomplete checkpoint in which it may still be written
+MAX_METADATA = 16 << 20  # bytes of the largest that is read: that of a model of some 100,000 shards has 10 MB
 LONGEST_JSON = 4 << 20
 LONGEST_HEADER = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
 _STEP = re.compile(r"(?i)(?:^|[^a-z])(?:iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
@@ -38,6 +40,7 @@ _STATE = re.compile(  # files of a training state that each checkpoint of a run 
 )
 _NUMBERED = re.compile(r"^(.*(?:rng_state_|mp_rank_))(\d{1,5})((?:_\d+)*(?:/[^/]*)?(?:\.pth)?)$")
 _END_OF_ZIP = 22
+_FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ async def _read(
     tails: dict[str, int] = {}
     for file in (each for held in homes.values() for each in held.values()):
         end = basename(file.path)
-        if end == ".metadata" and file.size <= LONGEST:
+        if end == ".metadata" and file.size <= MAX_METADATA:
             heads[file.path] = file.size
         elif end.endswith(".json"):
             heads[file.path] = min(file.size, LONGEST_JSON)
@@ -236,8 +239,10 @@ def _judge_dcp(
     megatron = inside.keys() & {"common.pt", "metadata.json"}
     if len(megatron) == 1:
         problems.append(f"{_at(folder, min({'common.pt', 'metadata.json'} - megatron))} is missing")
-    if metadata.size > LONGEST:
-        unknown.append(f"{_at(folder, '.metadata')} has {metadata.size >> 20} MiB, at most {LONGEST >> 20} are read")
+    if metadata.size > MAX_METADATA:
+        unknown.append(
+            f"{_at(folder, '.metadata')} has {metadata.size >> 20} MiB, at most {MAX_METADATA >> 20} are read"
+        )
         return
     if not metadata.size:
         return
@@ -358,3 +363,49 @@ def _json(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError):
         return None
+
+
+class _Inert:
+    """Stands for every object of the pickle, whatever class or function it names, and only keeps what it is given."""
+
+    def __new__(cls, *_: object) -> _Inert:
+        return super().__new__(cls)
+
+    def __init__(self, *_: object) -> None:
+        self.state: object = None
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+    def __setitem__(self, key: object, value: object) -> None:
+        """As of an OrderedDict."""
+
+    def append(self, value: object) -> None:
+        """As of a subclass of list."""
+
+    def get(self, name: str) -> object:
+        return self.state.get(name) if isinstance(self.state, dict) else None
+
+
+class _Unpickler(pickle._Unpickler):  # in Python: the one in C reserves as much memory as the pickle tells it to
+    def find_class(self, module: str, name: str) -> Any:
+        del module, name
+        return _Inert
+
+
+def needed_sizes(data: bytes) -> dict[str, int]:
+    """Bytes that each file must have by a DCP's `.metadata`, a pickle that is read without running any of it; Unreadable."""
+    try:
+        whole = _Unpickler(io.BytesIO(data)).load()
+    except Exception as error:  # a damaged pickle may raise anything
+        raise Unreadable("It is damaged or cut off.") from error
+    places = whole.get("storage_data") if isinstance(whole, _Inert) else None
+    if not isinstance(places, dict) or not places:
+        raise Unreadable("It names no files.")
+    sizes: dict[str, int] = {}
+    for place in places.values():
+        path, offset, length = (place.get(name) if isinstance(place, _Inert) else None for name in _FIELDS)
+        if not (isinstance(path, str) and isinstance(offset, int) and isinstance(length, int)):
+            raise Unreadable("It names no files in a form that is known here.")
+        sizes[path] = max(sizes.get(path, 0), offset + length)
+    return sizes

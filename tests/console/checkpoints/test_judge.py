@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.checkpoints.judge import CheckpointState, StoredFile, Survey, survey
+from console.checkpoints.judge import CheckpointState, StoredFile, Survey, needed_sizes, survey
 from console.checkpoints.sources import survey_container
-from console.checkpoints.torch_metadata import needed_sizes
 from console.errors import NotFound, Unreadable
 from tests.console.attach.files.pod import Pod
 
