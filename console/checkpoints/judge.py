@@ -394,7 +394,7 @@ class _Unpickler(pickle._Unpickler):  # in Python: the one in C reserves as much
 
 
 def needed_sizes(data: bytes) -> dict[str, int]:
-    """Bytes that each file must have by a DCP's `.metadata`, a pickle that is read without running any of it; Unreadable."""
+    """Bytes that each file must have by a DCP's `.metadata`, a pickle of which nothing is run; Unreadable."""
     try:
         whole = _Unpickler(io.BytesIO(data)).load()
     except Exception as error:  # a damaged pickle may raise anything
