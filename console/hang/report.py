@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from console.hang import flight_recorder
-from console.hang.flight_recorder import Finding
+from console.hang.flight_recorder import Finding, RankDump
 from console.hang.nccl_ras import RasReport
 from console.hang.stack_location import NOWHERE, Activity, StackLocation
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
@@ -208,6 +208,7 @@ class HangReport:
     absent: tuple[tuple[int, str], ...] = ()  # pods that are not running beside those that are, and their status
     recorded: Finding | None = None  # for whom the ranks wait by the dumps of PyTorch's flight recorder
     recorder_words: str = "not asked"  # which ranks gave a dump
+    dumps: tuple[RankDump, ...] = ()
 
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:

@@ -295,7 +295,7 @@ class HangProbe:
         found = await asyncio.to_thread(judge, dumps)
         report = HangReport(
             name, tuple(pods), tuple(processes), ras.on(nodes), problem, time.time(), absent, found,
-            describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder",
+            describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder", tuple(dumps),
         )  # fmt: skip
         self.reports[namespace, name] = report
         return report

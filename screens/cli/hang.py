@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from console.errors import NotFound, NotThere
+from console.hang.bundle import write_bundle
 from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.report_lines import member_lines, pod_lines
 from console.hang.slow_ranks import SlowReport
@@ -28,10 +29,15 @@ if TYPE_CHECKING:
 
 async def hang(options: HangOptions) -> int:
     """Print the report; returns 0 if no rank stands out, 1 if one does or nothing could be inspected."""
-    async with open_session(options, KINDS) as session:
+    async with open_session(options, (*KINDS, "nodes") if options.bundle else KINDS) as session:
         if options.install:
             await _install(session, options)
         report = await session.xray.job(session.namespace, options.job)
+        if options.bundle:
+            place = Path(options.bundle)
+            texts = {"report.txt": "\n".join(report_lines(report, stacks=True)), "report.json": as_json(report)}
+            size = await write_bundle(session.watch, session.namespace, report, texts, place)
+            warn(f"{place}: {size:,} bytes, secrets redacted.")
         if options.facts_of:
             facts = await session.xray.facts(
                 session.namespace, options.job, chosen(report, options.rank), options.facts_of
@@ -182,6 +188,10 @@ class HangOptions(Options):
     facts_of: str = option(
         "--proc", choices=("status", "limits", "fd", "maps", "strace"),
         help="show that of a rank's process (strace: for ten seconds)",
+    )  # fmt: skip
+    bundle: str = option(
+        "--bundle", metavar="FILE",
+        help="also write all of it to a new .tar.gz: report, stacks, NCCL's answers and lines, dumps, facts of nodes",
     )  # fmt: skip
     json: bool = json_flag()
 

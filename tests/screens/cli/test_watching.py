@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import stat
+import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +34,34 @@ def test_hang_names_the_rank(a4: Commands) -> None:
     code, out, _ = a4.run("hang", "llama-70b")
     assert code == 0
     assert out.startswith("64 in backward\n")
+
+
+def test_hang_writes_all_that_is_known_to_one_archive(a4: Commands, tmp_path: Path) -> None:
+    place = tmp_path / "hang.tar.gz"
+    code, _, err = a4.run("hang", "rag-eval", "-n", "team-b", "--bundle", str(place))
+    assert code == 1
+    assert f"{place}: {place.stat().st_size:,} bytes" in err
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    with tarfile.open(place) as archive:
+        texts = {name: _read(archive, name) for name in archive.getnames()}
+    assert sorted(texts) == [f"rag-eval-hang/{name}" for name in (
+        "nccl-lines.txt", "nodes.json", "ras.txt", "recorder.json", "report.json", "report.txt",
+    )]  # fmt: skip
+    assert "MISMATCH" in texts["rag-eval-hang/ras.txt"]
+    assert "data loader" in texts["rag-eval-hang/report.txt"]
+    (node,) = json.loads(texts["rag-eval-hang/nodes.json"])
+    assert node["name"] == json.loads(texts["rag-eval-hang/report.json"])["processes"][0]["node"]
+    assert texts["rag-eval-hang/nccl-lines.txt"].startswith("── pod 0 rag-eval-")
+    before = place.read_bytes()
+    code, _, err = a4.run("hang", "rag-eval", "-n", "team-b", "--bundle", str(place))
+    assert (code, f"{place} already exists" in err) == (2, True)
+    assert place.read_bytes() == before
+
+
+def _read(archive: tarfile.TarFile, name: str) -> str:
+    file = archive.extractfile(name)
+    assert file is not None
+    return file.read().decode()
 
 
 def test_slow_gives_no_verdict_after_a_moment(a4: Commands) -> None:
