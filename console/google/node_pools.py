@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from console.google.clusters import GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import Node, Provisioning
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool
-
-if TYPE_CHECKING:
-    from console.google.clusters import GkeCluster, GkeOperation, GkePool
-
 
 GOOD = frozenset({"RUNNING"})
 BROKEN = frozenset({"ERROR", "RUNNING_WITH_ERROR"})

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import heapq
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from console.logs.filter import matching_lines, passing_lines
+from console.logs.segment import LogSegment
 from console.logs.text import WIDEST, LineFilter, Text, TextRow
-
-if TYPE_CHECKING:
-    import re
-
-    from console.logs.segment import LogSegment
 
 
 class TimedLines(Protocol):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from console.logs.filter import matching_lines
 from console.logs.line import NOT_A_NUMBER, XID
+from console.logs.segment import LogSegment
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.training.parser import TrainingParser
-
-if TYPE_CHECKING:
-    from console.logs.segment import LogSegment
 
 PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}  # what stands in the line that an alarm came from
 TAIL = 300  # last lines of a pod in which it is looked for steps

@@ -11,18 +11,15 @@ from enum import StrEnum
 from itertools import pairwise
 from statistics import median
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from console.config import Thresholds, config_in_force
 from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step, is_overdue
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
+from console.metrics.training.reader import RunReader
 from console.metrics.training.series import BLOCK, METRICS, MetricColumn
 from console.metrics.training.steps import Rollback, RunPosition, Step, run_position, what_is_nan
-
-if TYPE_CHECKING:
-    from console.metrics.training.reader import RunReader
-    from console.scheduling.failure import RankFailure
-
+from console.scheduling.failure import RankFailure
 
 SETTLED = 10  # finite losses after which a spike can be told from the beginning
 SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15  # of the usual spread, and of the loss
