@@ -106,6 +106,10 @@ def open_console(options: ConsoleOptions) -> int:
         raise BadInput(
             "The console needs a terminal.", "Without one: `a4 --plain`, or a command such as `a4 jobs --json`."
         )
+    if os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:  # such as the shell in Emacs
+        raise BadInput(
+            "The console cannot draw on this terminal: TERM is dumb.", "`a4 --plain` tells the same in lines."
+        )
     from screens.cli.connect import practice_cluster
 
     gc.set_threshold(*COLLECTIONS)

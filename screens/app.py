@@ -33,7 +33,7 @@ from screens.key_order import KeyOrderedApp
 from screens.palette import ActiveBindings, Palette, Places
 from screens.widgets.bars import FirstHints
 from screens.widgets.line import DARK, LIGHT
-from screens.wording import JobColors
+from screens.wording import JobColors, whose
 
 if TYPE_CHECKING:
     from textual.notifications import Notification
@@ -213,6 +213,11 @@ class ConsoleApp(KeyOrderedApp):
     def whose(self, owner: str) -> str:
         """The owner as shown: "you" for what this person launched."""
         return self.session.watch.whose(owner) if self.connected else owner
+
+    def owner_words(self, namespace: str, job: str) -> str:
+        """The words by which filters find what belongs to the owner of a job."""
+        jobset = self.fleet.jobsets.get((namespace, job))
+        return whose(self.whose(jobset.owner), jobset.owner) if jobset is not None else ""
 
     @property
     def session(self) -> Session:

@@ -100,7 +100,7 @@ class FilterLine(Horizontal):
 
 
 GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
-ONLY_MINE = Binding("m", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
+ONLY_MINE = Binding("m,at", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
 
 
 class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):

@@ -76,7 +76,7 @@ class ActiveBindings(NameProvider):
 
 
 PAGES = {
-    "fleet": ("fleet", "nodes", "node", "no", "nodepools", "pools", "np"),
+    "fleet": ("fleet", "nodes", "node", "no", "pools"),
     "queues": ("queues", "queue", "q", "clusterqueues", "cq", "localqueues", "lq", "workloads", "wl"),
     "jobs": ("jobs", "job", "jobsets", "jobset", "js"),
     "pods": ("pods", "pod", "po"),
@@ -88,6 +88,8 @@ PAGES = {
     "images": ("images", "image", "builds"),
     "storage": ("storage", "buckets"),
     "clusters": ("clusters",),
+    "nodepools": ("nodepools", "operations", "np", "ops"),
+    "leftovers": ("leftovers", "orphans"),
     "context": ("context", "contexts", "ctx"),
     "namespace": ("namespace", "namespaces", "ns"),
 }

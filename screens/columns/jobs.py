@@ -189,8 +189,10 @@ def glance_words(glance: JobProgress) -> list[Span]:
         of = ", last test average" if glance.repeats else ", average"
         average = f"{of} {glance.average:,.0f}" if glance.average is not None else ""
         so_far = " so far" if glance.repeats or glance.passing is NcclResult.RUNNING else ""
-        mark = {NcclResult.PASSED: wording.DONE, NcclResult.FAILED: wording.BAD}.get(glance.passing)
-        return [Span(f"peak {glance.busbw:,.0f} GB/s{so_far}{average}"), *([Span(" "), mark] if mark else [])]
+        words = Span(f"peak {glance.busbw:,.0f} GB/s{so_far}{average}")
+        if glance.passing is NcclResult.FAILED:  # in front, where no column cuts it
+            return [wording.BAD, Span(" "), words]
+        return [words, *([Span(" "), wording.DONE] if glance.passing is NcclResult.PASSED else [])]
     if glance.nan:
         return [Span(f"{GLYPH} {glance.nan_words}", "bad")]
     loss = f"loss {glance.loss:.4g}" if glance.loss is not None else ""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import getters, on
 from textual.app import ComposeResult
+from textual.binding import BindingType
 
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH, Alarm, full_text
-from screens.base import LiveScreen
+from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.jobs import ALARMS
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
+
+if TYPE_CHECKING:
+    from screens.app import ConsoleApp
 
 TABS = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "restart": "pods"}  # by kind of alarm
 
@@ -27,7 +31,8 @@ class AlarmTable(ResourceTable[Alarm]):
     COLUMNS: ClassVar = ALARMS
 
     def row_text(self, row: Alarm) -> str:
-        return f"{row.namespace} {row.job} {row.kind} {row.words}"
+        owner = cast("ConsoleApp", self.app).owner_words(row.namespace, row.job)
+        return f"{row.namespace} {row.job} {row.kind} {row.words} {owner}"
 
 
 class AlarmsScreen(LiveScreen):
@@ -35,6 +40,7 @@ class AlarmsScreen(LiveScreen):
 
     crumb = "alarms"
     KINDS = ("jobsets",)
+    BINDINGS: ClassVar[list[BindingType]] = [ONLY_MINE]
     CSS = """
     AlarmsScreen {
         #whole { height: auto; max-height: 4; }

@@ -45,7 +45,8 @@ class JobTable(ResourceTable[JobLine]):
     COLUMNS = JOBS.columns
 
     def on_resize(self) -> None:
-        least = max(20, self.size.width // 4 + 7)
+        beside = self.size.width < self.app.size.width // 2 + self.app.size.width // 4
+        least = 20 if beside else max(20, self.size.width // 4 + 7)  # the pane beside has the whole sentence
         self.set_columns([replace(each, least=least) if each.fill else each for each in self.COLUMNS])
         super().on_resize()
 

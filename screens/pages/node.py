@@ -21,7 +21,7 @@ from screens.pages.pods import PodTable
 from screens.widgets.pane import Fact, Facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
-from screens.wording import Span, clock, duration, moment, sentence
+from screens.wording import Span, clock, duration, moment, sentence, short_node
 
 
 def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | None = None) -> tuple[Fact, ...]:
@@ -102,7 +102,7 @@ class NodeScreen(NodeActions, PodActions):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._node_name = name
-        self.crumb = name
+        self.crumb = short_node(name)
 
     def body(self) -> ComposeResult:
         yield Facts(classes="of-snapshot")
@@ -113,7 +113,8 @@ class NodeScreen(NodeActions, PodActions):
         node = fleet.nodes.get(("", self._node_name))
         now = time.time()
         gone = (("State", Span("gone: the node was removed", "waits")),)
-        self.facts.facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
+        facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
+        self.facts.facts = (("Name", self._node_name), *facts)
         here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
         self.pods_here.styles.height = max(4, min(len(here) + 2, self.size.height // 2))
         self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet
 from console.yielding import keys_soon
+from screens.base import ONLY_MINE
 from screens.columns.column import Column, since
 from screens.columns.pods import PODS, status_cell
 from screens.dialogs.pod_actions import Key, PodActions
@@ -38,6 +39,9 @@ from screens.wording import (
     runs_of,
     sentence,
 )
+
+if TYPE_CHECKING:
+    from screens.app import ConsoleApp
 
 AT_ONCE, AT_ONCE_AMONG_KEYS = 4_000, 2_000
 """New pods that one picture takes, and while keys are likely, which may have to wait for it."""
@@ -86,12 +90,16 @@ class PodTable(ResourceTable["Pod"]):
 class AllPods(PodTable):
     SORTED_BY = "JOB"
 
+    def row_text(self, row: Pod) -> str:
+        return f"{super().row_text(row)} {cast('ConsoleApp', self.app).owner_words(row.namespace, row.jobset)}"
+
 
 class PodsScreen(PanedScreen, PodActions):
     """All pods, with a filter by typing."""
 
     KINDS = ("pods",)
     OPENS = "pod"
+    BINDINGS: ClassVar[list[BindingType]] = [ONLY_MINE]
     table = getters.query_one(AllPods)
     summary = getters.query_one(SummaryLine)
 

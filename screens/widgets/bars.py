@@ -22,7 +22,7 @@ from textual.widgets import Static
 from console.folders import atomic_write, make_private, state_folder
 from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.live import freshness_runs
-from screens.widgets.line import Inked, fit_runs
+from screens.widgets.line import Inked, cut_name, fit_runs
 from screens.wording import Span
 
 
@@ -78,7 +78,8 @@ class TitleBar(Inked):
         left: list[Segment] = []
         room = left_width
         for run, back in self._left(left_width):
-            parts = fit_runs([run], min(room, cell_len(run.text)), self.over(back))
+            cells = min(room, cell_len(run.text))
+            parts = fit_runs(cut_name([run], cells, node=False), cells, self.over(back))
             left += parts
             room -= sum(cell_len(part.text) for part in parts)
         bar = self.ground("bar")

@@ -223,7 +223,9 @@ class Inked(Widget):
         if style is None:
             colours = {**DARK.variables, **self.app.theme_variables}
             colour = colours.get(kind + name)
-            plain = Style(color=colour or colours["ink-text"], bold=name in BOLD or None)
+            alone = name == "bad" and self.app.no_color  # red is a dark grey without colours
+            colour = colours["ink-strong"] if alone else colour
+            plain = Style(color=colour or colours["ink-text"], bold=name in BOLD or None, underline=alone or None)
             style = mixed[kind + name] = Style(bgcolor=colour) if kind == "ground-" else plain
         return style
 

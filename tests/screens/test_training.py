@@ -172,7 +172,7 @@ async def test_keys_choose_zoom_scroll_and_point() -> None:
         assert charts.chosen == "loss"
         assert (charts.view.span, charts.view.end) == (0.25, 0.9375)
         await until(pilot, lambda: "4× zoom" in screen_text(app))
-        await pilot.press("0", "comma")
+        await pilot.press("home", "comma")
         await until(pilot, lambda: "at step 100" in screen_text(app))
         await pilot.press("g", "a", "w", "z")
         assert (charts.view.log, charts.view.by_time, charts.view.smooth, charts.alone) == (True, True, False, True)

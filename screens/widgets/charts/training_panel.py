@@ -181,7 +181,7 @@ class TrainingCharts(Plot, can_focus=True):
         Binding("minus", "zoom(-1)", "Zoom out", id="training.out", key_display="-"),
         Binding("left", "scroll_by(-1)", "Earlier", show=False, id="training.left", key_display="←"),
         Binding("right", "scroll_by(1)", "Later", show=False, id="training.right", key_display="→"),
-        Binding("0,home", "whole", "Whole run", show=False, id="training.whole", key_display="0"),
+        Binding("home", "whole", "Whole run", show=False, id="training.whole", key_display="home"),
         Binding("end,G", "latest", "Latest", show=False, id="training.latest", key_display="end"),
         Binding("comma", "point(-1)", "Point left", show=False, id="training.point-left", key_display=","),
         Binding("full_stop", "point(1)", "Point right", show=False, id="training.point-right", key_display="."),

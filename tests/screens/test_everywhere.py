@@ -1,0 +1,126 @@
+"""What holds on every page and in every terminal: the bar's digits, only mine, the owner, ends of names, no colours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec import structs
+
+from console.metrics.alarm_rules import AlarmKind
+from console.metrics.job_progress import JobProgress
+from console.metrics.nccl.reference import NcclResult
+from screens.__main__ import main
+from screens.columns.jobs import glance_words
+from screens.config import known_names
+from screens.pages.alarms import AlarmsScreen
+from screens.pages.pods import PodsScreen
+from screens.widgets.bars import KeyBar, TitleBar
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, text_of, until
+from tests.screens.queue_scene import queue_scene
+from tests.screens.scene import scene
+
+if TYPE_CHECKING:
+    from console.kube.snapshot import Fleet
+    from screens.app import ConsoleApp
+
+
+def owned(fleet: Fleet, mine: str) -> FakeSession:
+    jobsets = {
+        key: structs.replace(each, owner="anna" if key[1] == mine else "bob") for key, each in fleet.jobsets.items()
+    }
+    session = FakeSession(replace(fleet, jobsets=jobsets))
+    session.mine = "anna"
+    return session
+
+
+def titles(app: ConsoleApp) -> str:
+    """The title line of the page in front; empty while it is being opened."""
+    return "".join(text_of(bar) for bar in app.screen.query(TitleBar))
+
+
+def test_no_page_takes_a_digit_of_the_bar() -> None:
+    known = known_names()
+    places = [*known.pages, *known.places]
+    keys = {
+        key: f"{place.__name__}: {binding.action}"
+        for place in places
+        for several in (place._merged_bindings.key_to_bindings.values() if place._merged_bindings else ())
+        for binding in several
+        for key in binding.key.split(",")
+    }
+    assert {key: where for key, where in keys.items() if key in set("01234567")} == {}
+
+
+async def test_the_key_of_only_mine_works_in_lists_of_pods_and_alarms_too() -> None:
+    session = owned(scene(), "nccl-0412")
+    session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no step for 76 s")
+    session.alarms.sound("default", "llama-70b", AlarmKind.STALL, "no step for 77 s")
+    async with console(session) as (app, pilot, _):
+
+        def shown() -> list[tuple[str, ...]]:
+            page = app.screen
+            return list(page.table.shown) if isinstance(page, PodsScreen | AlarmsScreen) else []
+
+        for opens in "4A":
+            await pilot.press(opens)
+            await until(pilot, lambda: len({"nccl-0412" in "".join(key) for key in shown()}) > 1)
+            await pilot.press("at")
+            await until(pilot, lambda: {"nccl-0412" in "".join(key) for key in shown()} == {True})
+            await pilot.press("at")
+            await until(pilot, lambda: len({"nccl-0412" in "".join(key) for key in shown()}) > 1)
+
+
+@pytest.mark.parametrize("width", [100, 120, 140, 200])
+async def test_the_owner_is_a_column_from_100_columns_on(width: int) -> None:
+    async with console(owned(queue_scene(), "llama"), size=(width, 40)) as (app, pilot, _):
+        await pilot.press("3")
+        await until(pilot, lambda: " OWNER " in screen_text(app))
+        assert " bob " in screen_text(app)
+
+
+async def test_the_trail_keeps_the_end_of_a_name() -> None:
+    name = "gke-train-a4-highgpu-8g-a4-pool-79c66879-0013"
+    async with console(size=(80, 24)) as (app, pilot, _):
+        app.open_page("node", name)
+        await until(pilot, lambda: "a4-pool/0013" in titles(app))
+        app.open_page("node", "a-machine-that-gke-has-not-named-with-a-name-as-long-as-the-line-0013")
+        await until(pilot, lambda: "-0013 " in titles(app))
+
+
+def test_the_mark_of_a_failed_test_stands_where_no_column_cuts_it() -> None:
+    failed = glance_words(JobProgress(busbw=300, average=120, passing=NcclResult.FAILED))
+    assert "".join(run.text for run in failed) == "✗ peak 300 GB/s, average 120"
+
+
+@pytest.mark.parametrize(("typed", "title"), [("operations", "node pools"), ("leftovers", "orphaned")])
+async def test_pages_that_are_no_tab_are_found_by_their_name(typed: str, title: str) -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("colon", *typed)
+        await until(pilot, lambda: "Go to " in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: title in titles(app))
+
+
+async def test_without_colours_what_is_bad_is_no_dark_grey(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with console() as (app, _, _session):
+        bar = app.screen.query_one(KeyBar)
+        assert (bar.ink("bad").color, bar.ink("bad").underline) == (bar.ink("strong").color, True)
+    monkeypatch.delenv("NO_COLOR")
+    async with console() as (app, _, _session):
+        bar = app.screen.query_one(KeyBar)
+        assert bar.ink("bad").color != bar.ink("strong").color
+        assert not bar.ink("bad").underline
+
+
+def test_a_terminal_that_cannot_be_drawn_on_is_told_what_can_be_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    for stream in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
+    assert main(["--demo"]) == 2
+    assert "TERM is dumb. `a4 --plain`" in capsys.readouterr().err
