@@ -8,6 +8,8 @@ import shlex
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
+
 from console.config import OwnCommand, config_path, load_config
 from console.metrics.alarm_rules import AlarmKind
 from console.settings import Settings
@@ -17,13 +19,12 @@ from screens.pages.jobs import JobsScreen, JobTable
 from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar
+from tests.console.test_config import BROKEN
 from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.web_server import server
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def write(text: str) -> Path:
@@ -313,3 +314,29 @@ def test_a_secret_of_an_address_is_never_printed(capsys: pytest.CaptureFixture[s
     assert "json://… has taken a message" in said.out
     assert "nonsense://… failed: apprise knows no such address" in said.out
     assert len(got) == 1
+
+
+NAMELESS = (
+    ('refresh = 1\ntheme = "draculaa"', 2, "There is no theme draculaa"),
+    ('[keys]\n"table.filtr" = "f12"', 2, "Is it table.filter"),
+    ('[keys]\n"table.filter" = "notakey"', 2, "There is no key notakey"),
+    ('[lists.pods]\nsort = "AGES"', 2, "List pods has no column AGES"),
+    ('refresh = 1\n[lists.jobz]\nsort = "AGE"', 2, "There is no list jobz"),
+    ('[themes.mine]\ncolors = { ink-okay = "#00ff00" }', 2, "There is no colour ink-okay"),
+    ('[[commands]]\nkey = "f11"\nname = "X"\ncommand = "echo {rank}"', 4, "Nothing is put in for {rank}"),
+    ('[alarms]\nstall = "long"', 2, "alarms.stall"),
+    ('[notifications]\nto = ["nonsense://x"]', 2, "apprise knows no such address"),
+    ("[[formats]]\nname = \"nova\"\npattern = '('", 3, "formats[1].pattern"),
+)
+"""Files whose form is right and whose words are not, the line, and what is said of it."""
+
+
+@pytest.mark.parametrize(("text", "line", "said"), [*BROKEN, *NAMELESS])
+def test_the_check_tells_each_broken_file_with_its_line(
+    text: str, line: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(text)
+    assert main(["config", "check"]) == 2
+    (told,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith(f"{file}:")]
+    assert told.startswith(f"{file}:{line}: ")
+    assert said in told
