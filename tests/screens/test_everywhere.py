@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
+from textual.screen import ModalScreen
 
 from console.metrics.alarm_rules import AlarmKind
 from console.metrics.job_progress import JobProgress
@@ -43,7 +44,7 @@ def titles(app: ConsoleApp) -> str:
 
 def test_no_page_takes_a_digit_of_the_bar() -> None:
     known = known_names()
-    places = [*known.pages, *known.places]
+    places = [each for each in (*known.pages, *known.places) if not issubclass(each, ModalScreen)]  # they cover the bar
     keys = {
         key: f"{place.__name__}: {binding.action}"
         for place in places
