@@ -275,10 +275,9 @@ def test_a_recorder_dumps_when_its_pipe_is_written_to(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe_3.pipe")
     assert probe.recorder(each)["why"].startswith("its recorder does not listen (")
     (tmp_path / "trace_3").write_bytes(b"of an earlier time")
-    listens = os.open(tmp_path / "pipe_3.pipe", os.O_RDONLY | os.O_NONBLOCK)
+    listens = os.open(tmp_path / "pipe_3.pipe", os.O_RDWR)  # to wait for the first who writes, not to end without one
 
     def writes() -> None:
-        os.set_blocking(listens, True)
         assert os.read(listens, 9) == b"1\n"
         (tmp_path / "trace_3").write_bytes(pickle.dumps(dump(entry(7, "started")), 2))
 
