@@ -48,7 +48,7 @@ Connect = Callable[[], Awaitable["Session"]]
 TICK = 1.0  # seconds between repaints of what ages by itself
 PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "container_facts", "doctor", "run", "release",
               "leftovers", "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
-              "folder")  # fmt: skip
+              "folder", "what_if")  # fmt: skip
 PAGE_MODULES = {"pod": "pods", "run": "runs", "bucket": "storage", "build": "images", "pool": "nodepools",
                 "leftovers": "release", "container_facts": "container", "folder": "container"}  # fmt: skip
 

@@ -100,6 +100,8 @@ class FilterLine(Horizontal):
 
 
 GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
+WHAT_IF = Binding("W", "what_if", "What if", show=False, key_display="W", id="table.whatif",
+                  tooltip="What would follow if this job were stopped, or of any other change")  # fmt: skip
 ONLY_MINE = Binding("m,at", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
 
 

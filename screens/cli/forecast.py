@@ -12,13 +12,13 @@ from console.kube.objects.workload import Workload
 from console.scheduling.forecast_record import Promise, score
 from console.scheduling.kueue_snapshot import queue_position
 from console.scheduling.quota_accounts import job_name
-from console.scheduling.what_if import Changes, Consequence
+from console.scheduling.what_if import Changes, Consequence, WhatIf
 from console.scheduling.what_if import what_if as compare
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.lists import expected_starts, unread
-from screens.cli.output import print_json, print_line, print_table, warn
+from screens.cli.output import print_json, print_line, print_table, table_lines, warn
 from screens.columns.jobs import start_json, start_words
 from screens.wording import clock, duration
 
@@ -148,28 +148,27 @@ async def what_if(options: WhatIfOptions) -> int:
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
-    print_line("Nothing is changed on the cluster. If it were, now:")
+    for line in result_lines(found):
+        print_line(line)
+    return 0
+
+
+def result_lines(found: WhatIf) -> list[str]:
     titles = ("JOB", "NAMESPACE", "QUEUE", "GPUS", "THEN")
     rows = [(each.job, each.namespace, each.queue, f"{each.gpus}", _words(each)) for each in found.consequences]
-    if rows:
-        print_table(titles, rows, [title == "GPUS" for title in titles])
-    else:
-        print_line("No job would start, stop or wait that does not already.")
-    print_line()
-    free = ("QUEUE", "FLAVOR", "QUOTA FREE NOW", "QUOTA FREE THEN")
-    print_table(
-        free, [(each.queue, each.flavor, f"{each.now}", f"{each.then}") for each in found.free],
-        [False, False, True, True],
-    )  # fmt: skip
-    print_line()
+    quota = [(each.queue, each.flavor, f"{each.now}", f"{each.then}") for each in found.free]
     machines = {each.flavor: (_machines(each.machines_now), _machines(each.machines_then)) for each in found.free}
-    print_table(
-        ("FLAVOR", "GPUS FREE NOW", "GPUS FREE THEN"), [(name, *gpus) for name, gpus in machines.items()],
-        [False, True, True],
-    )  # fmt: skip
-    for note in found.notes:
-        print_line(f"{note[0].upper()}{note[1:]}.")
-    return 0
+    return [
+        "Nothing is changed on the cluster. If it were, now:",
+        *(table_lines(titles, rows, [title == "GPUS" for title in titles])
+          if rows else ["No job would start, stop or wait that does not already."]),
+        "",
+        *table_lines(("QUEUE", "FLAVOR", "QUOTA FREE NOW", "QUOTA FREE THEN"), quota, [False, False, True, True]),
+        "",
+        *table_lines(("FLAVOR", "GPUS FREE NOW", "GPUS FREE THEN"),
+                     [(name, *gpus) for name, gpus in machines.items()], [False, True, True]),
+        *(f"{note[0].upper()}{note[1:]}." for note in found.notes),
+    ]  # fmt: skip
 
 
 def _machines(gpus: int | None) -> str:

@@ -225,13 +225,17 @@ def print_listing(as_json: bool, value: Any, columns: Sequence[Column[Any]], row
     return 0
 
 
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
-    """Print rows under titles with aligned columns; `right` marks numeric columns."""
+def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
+    """Rows under titles with aligned columns; `right` marks numeric columns."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     for row in (titles, *rows):
         columns = zip(row, widths, right, strict=True)
-        cells = (cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in columns)
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+        yield "  ".join(cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in columns).rstrip()
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+    for line in table_lines(titles, rows, right):
+        sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 

@@ -15,7 +15,7 @@ from console.errors import Unreachable
 from console.kube.snapshot import Fleet
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
-from screens.base import GLANCE_EVERY, ONLY_MINE
+from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
 from screens.columns.jobs import JOBS, JobLine, place_words, reasons, state_cell
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_jobs
@@ -73,6 +73,7 @@ class JobsScreen(PanedScreen):
                 tooltip="Start another job, from the values of the one under the cursor"),
         ONLY_MINE,
         Binding("w", "why", "Why", id="jobs.why", tooltip="The whole reason, if it is cut; again: as before"),
+        WHAT_IF,
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
         *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
                   tooltip=f"The job's page at {title}") for key, tab, title in TABS),
@@ -177,6 +178,11 @@ class JobsScreen(PanedScreen):
             await self.app.switch_mode("launch")
         else:
             await launch_like_job(self, self.table.row.jobset)
+
+    def action_what_if(self) -> None:
+        row = self.table.row
+        typed = f"stop {row.jobset.name}" if row is not None and not row.jobset.finished else ""
+        self.app.open_page("what_if", self.subject()["namespace"], typed)
 
     def action_why(self) -> None:
         show_whole(self, self.reason)

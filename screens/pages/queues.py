@@ -20,7 +20,7 @@ from console.kube.snapshot import Fleet
 from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import line_of
-from screens.base import GLANCE_EVERY, ONLY_MINE
+from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
 from screens.columns.queues import (
     LOCAL_QUEUES,
     QUEUES,
@@ -87,6 +87,7 @@ class QueuesScreen(PanedScreen):
         ONLY_MINE,
         Binding("y", "manifest", "YAML", id="queues.manifest", tooltip="The object under the cursor as YAML"),
         Binding("n", "launch", "Launch", id="queues.launch", tooltip="Start a job"),
+        WHAT_IF,
     ]
 
     cluster_queues = getters.query_one(ClusterQueueTable)
@@ -231,6 +232,11 @@ class QueuesScreen(PanedScreen):
         if table.cursor:
             *namespace, name = table.cursor
             self.app.open_page("object_yaml", kind, "".join(namespace), name)
+
+    def action_what_if(self) -> None:
+        row = self.workloads.row
+        namespace, typed = (row.workload.namespace, f"stop {name_of(row.workload)}") if row else ("", "")
+        self.app.open_page("what_if", namespace, typed)
 
     def action_launch(self) -> None:
         self.app.switch_mode("launch")

@@ -60,6 +60,7 @@ TITLES = {
     "SearchInput": "Search in the form",
     "ChangeLook": "Before an upgrade or rollback",
     "LaunchLook": "Before a launch",
+    "WhatIfScreen": "What if",
     "ExecAll": "A command in many pods",
     "CopyDialog": "Copying files",
     "EditorDialog": "Editor for a pod",

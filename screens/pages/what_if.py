@@ -1,0 +1,97 @@
+"""What if: changes are typed as after `a4 whatif`, and what would follow is shown as the command prints it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.widgets import Input, Static
+
+from console.errors import BadInput, ConsoleError
+from console.scheduling.what_if import Changes, what_if
+from screens.cli.forecast import KINDS, result_lines
+from screens.cli.lists import unread
+from screens.dialogs.question import Question
+
+if TYPE_CHECKING:
+    from screens.app import ConsoleApp
+
+FORMS = {
+    "stop": "JOB",
+    "submit": "QUEUE:GPUS[:PRIORITY]",
+    "priority": "JOB:N",
+    "drain": "NODE|POOL",
+    "lose": "HOST",
+    "quota": "QUEUE:FLAVOR:GPUS",
+}
+
+
+def read_changes(text: str) -> Changes:
+    """The changes that were typed: "stop llama submit a4:32", or the options of `a4 whatif`."""
+    words = [word.removeprefix("--") for word in text.split()]
+    known = ", ".join(f"{name} {form}" for name, form in FORMS.items())
+    found: dict[str, list[str]] = {name: [] for name in FORMS}
+    for at in range(0, len(words), 2):
+        if words[at] not in found:
+            raise BadInput(f"{words[at]} is no change.", f"Changes are: {known}.")
+        if at + 1 == len(words):
+            raise BadInput(f"{words[at]} has to be {words[at]} {FORMS[words[at]]}.")
+        found[words[at]].append(words[at + 1])
+    if not words:
+        raise BadInput("Nothing to try.", f"Changes are: {known}.")
+    drain = (*found.pop("drain"), *found.pop("lose"))
+    return Changes(drain=drain, **{name: tuple(values) for name, values in found.items()})
+
+
+class WhatIfScreen(Question[None]):
+    DEFAULT_CSS = """
+    WhatIfScreen > Vertical { height: 85%; }
+    WhatIfScreen VerticalScroll { height: 1fr; margin-top: 1; }
+    WhatIfScreen #result { width: auto; height: auto; }
+    WhatIfScreen .hint { height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Close", id="whatif.close")]
+
+    if TYPE_CHECKING:
+        app: getters.app[ConsoleApp]
+    result = getters.query_one("#result", Static)
+
+    def __init__(self, namespace: str = "", typed: str = "") -> None:
+        super().__init__()
+        self._namespace, self._typed = namespace, typed
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title = "What if"
+            yield Input(self._typed, placeholder="stop llama submit a4:32", compact=True)
+            forms = "   ".join(f"{name} {form}" for name, form in FORMS.items())
+            yield Static(f"Changes, as many as are wanted: {forms}", markup=False, classes="hint")
+            with VerticalScroll():
+                yield Static(id="result", markup=False)
+            yield Static("⏎ tries it; nothing is changed on the cluster   tab, ↑↓ read   esc closes this",
+                         markup=False, classes="keys")  # fmt: skip
+
+    def on_mount(self) -> None:
+        if self._typed:
+            self._try(self._typed)
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._try(event.value)
+
+    @work(group="whatif", exclusive=True)
+    async def _try(self, typed: str) -> None:
+        fleet = self.app.fleet
+        namespace = self._namespace or self.app.only_namespace or self.app.session.namespace
+        try:
+            found = await asyncio.to_thread(what_if, fleet, namespace, read_changes(typed))
+        except ConsoleError as error:
+            self.result.update(str(error))
+            return
+        missing = [f"{kind}: {reason}" for kind, reason in unread(KINDS, fleet).items()]
+        self.result.update("\n".join([*missing, *result_lines(found)]))

@@ -1,0 +1,46 @@
+"""What if: typed changes, and the text of the command."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import Input
+
+from console.errors import BadInput
+from console.scheduling.what_if import Changes, what_if
+from screens.cli.forecast import result_lines
+from screens.pages.what_if import WhatIfScreen, read_changes
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, until
+from tests.screens.queue_scene import queue_scene
+
+
+async def test_what_follows_is_shown_as_the_command_prints_it() -> None:
+    session = FakeSession(queue_scene())
+    async with console(session, size=(140, 45)) as (app, pilot, _):
+        await pilot.press("2")
+        await until(pilot, lambda: "dpo-b" in screen_text(app))
+        await pilot.press("W")
+        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        assert app.screen.query_one(Input).value == "stop dpo-b", "the job under the cursor"
+        lines = result_lines(what_if(session.fleet, "default", Changes(stop=("dpo-b",))))
+        await until(pilot, lambda: all(line in screen_text(app) for line in lines))
+        app.screen.query_one(Input).value = "stop llama submit a4:24"
+        await pilot.press("enter")
+        await until(pilot, lambda: "new-1" in screen_text(app))
+        assert "dpo-b default a4 32 starts" in " ".join(screen_text(app).split())
+        app.screen.query_one(Input).value = "stop nobody"
+        await pilot.press("enter")
+        await until(pilot, lambda: "nobody" in screen_text(app) and "new-1" not in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, WhatIfScreen))
+        await pilot.press("3", "W")
+        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+
+
+def test_changes_are_typed_as_the_options_of_the_command() -> None:
+    assert read_changes("stop a --submit a4:8 drain n1 lose h1 quota a4:a4:64 priority b:5") == Changes(
+        stop=("a",), submit=("a4:8",), drain=("n1", "h1"), quota=("a4:a4:64",), priority=("b:5",)
+    )
+    for wrong, words in (("halt a", "halt is no change"), ("stop", "stop has to be stop JOB"), (" ", "Nothing to try")):
+        with pytest.raises(BadInput, match=words):
+            read_changes(wrong)
