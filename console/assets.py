@@ -17,16 +17,16 @@ CHILDREN = "/"
 """Where modules start that run as processes of their own: the current folder may have been copied from anywhere."""
 
 
-def chart() -> Path:
-    return _folder("chart", "Chart.yaml")
+def chart_folder() -> Path:
+    return _find_folder("chart", "Chart.yaml")
 
 
-def launchers() -> Path:
+def launchers_folder() -> Path:
     """The folder with the scripts that run inside pods."""
-    return _folder("launchers", "run.sh")
+    return _find_folder("launchers", "run.sh")
 
 
-def _folder(name: str, proof: str) -> Path:
+def _find_folder(name: str, proof: str) -> Path:
     """The first candidate folder that contains the file `proof`, to skip unrelated folders of the same name."""
     for place in _PLACES:
         if (place / name / proof).is_file():
@@ -45,15 +45,15 @@ def module_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(_PACKAGE.parent), *given))}
 
 
-def release() -> str:
+def release_name() -> str:
     """The version, and the commit if known: "0.1.0 (commit 51e6f05)"."""
     from importlib.metadata import version
 
-    commit = _commit()
+    commit = _read_commit()
     return version("a4-console") + (f" (commit {commit})" if commit else "")
 
 
-def _commit() -> str:
+def _read_commit() -> str:
     """The commit according to git or to the wheel's metadata; empty if unknown."""
     import subprocess
 

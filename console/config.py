@@ -23,7 +23,7 @@ Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
 AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu"]
 Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
 ADDRESS = "^[a-zA-Z0-9+.-]{1,20}://."
-FASTEST = 0.25
+MIN_REFRESH_SECONDS = 0.25
 """Seconds between two snapshots of the cluster."""
 PLACEHOLDERS = ("job", "pod", "node", "namespace", "context")
 """What a command of one's own may name, each in braces."""
@@ -109,7 +109,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
     theme: Annotated[str, Meta(description="a theme of ours, of Textual's, or of [themes]")] = "a4-dark"
     start: Annotated[Page, Meta(description="the page that is open at first")] = "fleet"
-    refresh: Annotated[float, Meta(ge=FASTEST, le=60, description="seconds between two pictures, at least")] = FASTEST
+    refresh: Annotated[
+        float, Meta(ge=MIN_REFRESH_SECONDS, le=60, description="seconds between two pictures, at least")
+    ] = MIN_REFRESH_SECONDS
     keys: Annotated[
         dict[str, str], Meta(description="keys of bindings by their id, as `a4 config keys` lists them")
     ] = msgspec.field(default_factory=dict)
@@ -125,7 +127,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     alarms: Annotated[Thresholds, Meta(description="thresholds of alarms")] = Thresholds()
 
 
-class Problem(Struct, frozen=True):
+class ConfigProblem(Struct, frozen=True):
     """A problem in the settings file."""
 
     line: int
@@ -134,28 +136,28 @@ class Problem(Struct, frozen=True):
     path: tuple[str | int, ...] = ()
 
 
-class Loaded(Struct, frozen=True):
+class LoadedConfig(Struct, frozen=True):
     """The settings in force, and the problems of the file."""
 
     path: Path
     config: Config
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ConfigProblem, ...] = ()
     text: str | None = None
     """The file; None: there is none."""
 
     def __repr__(self) -> str:
         return f"<{self.path}>"  # the text may hold secrets
 
-    def where(self, *path: str | int) -> int:
+    def line_of(self, *path: str | int) -> int:
         """The line number of a setting."""
-        return line_of(self.text or "", path)
+        return find_line(self.text or "", path)
 
 
 def config_path() -> Path:
     return config_folder() / "config.toml"
 
 
-def config_time() -> int:
+def config_mtime() -> int:
     """The file's modification time in nanoseconds; 0 if there is no file."""
     try:
         return config_path().stat().st_mtime_ns
@@ -163,28 +165,28 @@ def config_time() -> int:
         return 0
 
 
-def load_config(path: Path | None = None) -> Loaded:
+def load_config(path: Path | None = None) -> LoadedConfig:
     """Read the settings file; invalid lines are skipped and reported. Blocking."""
     path = path or config_path()
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return Loaded(path, Config())
+        return LoadedConfig(path, Config())
     except (OSError, ValueError) as error:
-        return Loaded(path, Config(), (Problem(1, f"The file cannot be read: {error}."),))
-    problems: list[Problem] = []
+        return LoadedConfig(path, Config(), (ConfigProblem(1, f"The file cannot be read: {error}."),))
+    problems: list[ConfigProblem] = []
     data = _parse(text, problems)
-    config = _checked(data, Config, (), text, problems)
-    return Loaded(path, config, tuple(sorted(problems, key=lambda each: each.line)), text)
+    config = _convert(data, Config, (), text, problems)
+    return LoadedConfig(path, config, tuple(sorted(problems, key=lambda each: each.line)), text)
 
 
-_in_force: tuple[Path, int, Loaded] | None = None
+_in_force: tuple[Path, int, LoadedConfig] | None = None
 
 
-def config_in_force() -> Loaded:
+def config_in_force() -> LoadedConfig:
     """The current settings, read again only if the file has changed. Blocking."""
     global _in_force
-    now = config_path(), config_time()
+    now = config_path(), config_mtime()
     if _in_force is None or _in_force[:2] != now:
         _in_force = (*now, load_config(now[0]))
     return _in_force[2]
@@ -192,8 +194,8 @@ def config_in_force() -> Loaded:
 
 def with_thresholds(before: Thresholds, given: Mapping[str, Any]) -> Thresholds:
     """The thresholds with some changed; BadInput names the first invalid one."""
-    problems: list[Problem] = []
-    found: Thresholds = _checked({**msgspec.to_builtins(before), **given}, Thresholds, (), "", problems)
+    problems: list[ConfigProblem] = []
+    found: Thresholds = _convert({**msgspec.to_builtins(before), **given}, Thresholds, (), "", problems)
     if problems:
         raise BadInput(problems[0].text)
     return found
@@ -208,7 +210,7 @@ MAX_WRONG_LINES = 50
 _AT = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
-def _parse(text: str, problems: list[Problem]) -> dict[str, Any]:
+def _parse(text: str, problems: list[ConfigProblem]) -> dict[str, Any]:
     """Parse TOML, skipping invalid lines."""
     import tomllib  # most who start a4 have no such file
 
@@ -222,65 +224,65 @@ def _parse(text: str, problems: list[Problem]) -> dict[str, Any]:
             while number > 1 and not lines[number - 1].strip():
                 number -= 1  # a text or list that is not closed is noticed where the next line begins
             said = _AT.sub("", str(error)).strip()
-            problems.append(Problem(number, f"This is no TOML: {said[:1].lower()}{said[1:]}."))
+            problems.append(ConfigProblem(number, f"This is no TOML: {said[:1].lower()}{said[1:]}."))
             lines[number - 1] = ""
     return {}
 
 
-def _checked(value: Any, kind: Any, path: tuple[str | int, ...], text: str, problems: list[Problem]) -> Any:
+def _convert(value: Any, kind: Any, path: tuple[str | int, ...], text: str, problems: list[ConfigProblem]) -> Any:
     """Convert a value to the type, dropping and reporting invalid parts."""
     bare, meta = _without_metadata(kind)
     origin = get_origin(bare)
     if isinstance(bare, type) and issubclass(bare, Struct):
-        return _checked_struct(value, bare, path, text, problems)
+        return _convert_struct(value, bare, path, text, problems)
     if origin is dict and isinstance(value, dict):
         of = get_args(bare)[1]
-        parts = {key: _checked(each, of, (*path, key), text, problems) for key, each in value.items()}
+        parts = {key: _convert(each, of, (*path, key), text, problems) for key, each in value.items()}
         return {key: each for key, each in parts.items() if each is not None}
     if origin is tuple and isinstance(value, list):
         of = get_args(bare)[0]
-        items = [_checked(each, of, (*path, number), text, problems) for number, each in enumerate(value)]
+        items = [_convert(each, of, (*path, number), text, problems) for number, each in enumerate(value)]
         return tuple(each for each in items if each is not None)
     try:
         return msgspec.convert(value, Annotated[bare, meta] if meta else bare)
     except msgspec.ValidationError:
-        found = "not shown" if path[:1] == ("notifications",) else _short(value)  # it may hold a secret
-        said = f"{_dotted(path)} is {found}, and has to be {_allowed(bare, meta)}."
-        problems.append(Problem(line_of(text, path), said, path))
+        found = "not shown" if path[:1] == ("notifications",) else _shorten(value)  # it may hold a secret
+        said = f"{_format_path(path)} is {found}, and has to be {_describe_allowed(bare, meta)}."
+        problems.append(ConfigProblem(find_line(text, path), said, path))
         return None
 
 
-def _checked_struct(
-    value: Any, kind: type[Struct], path: tuple[str | int, ...], text: str, problems: list[Problem]
+def _convert_struct(
+    value: Any, kind: type[Struct], path: tuple[str | int, ...], text: str, problems: list[ConfigProblem]
 ) -> Any:
     if not isinstance(value, dict):
-        found = "not shown" if path[:1] == ("notifications",) else _short(value)
-        said = f"{_dotted(path)} is {found}, and has to be a table with {', '.join(kind.__struct_fields__)}."
-        problems.append(Problem(line_of(text, path), said, path))
+        found = "not shown" if path[:1] == ("notifications",) else _shorten(value)
+        said = f"{_format_path(path)} is {found}, and has to be a table with {', '.join(kind.__struct_fields__)}."
+        problems.append(ConfigProblem(find_line(text, path), said, path))
         return None
     types = get_type_hints(kind, include_extras=True)
     given: dict[str, Any] = {}
     for key, each in value.items():
         if key not in types:
-            said = f"There is no setting {_dotted((*path, key))}. There are {', '.join(types)}."
-            problems.append(Problem(line_of(text, (*path, key)), said, (*path, key)))
-        elif (part := _checked(each, types[key], (*path, key), text, problems)) is not None:
+            said = f"There is no setting {_format_path((*path, key))}. There are {', '.join(types)}."
+            problems.append(ConfigProblem(find_line(text, (*path, key)), said, (*path, key)))
+        elif (part := _convert(each, types[key], (*path, key), text, problems)) is not None:
             given[key] = part
     missing = [each.name for each in msgspec.structs.fields(kind) if each.required and each.name not in given]
     if missing:
         if not set(missing) & value.keys():  # what is there and wrong has been named
-            said = f"{_dotted(path)} lacks {' and '.join(missing)}."
-            problems.append(Problem(line_of(text, path), said, path))
+            said = f"{_format_path(path)} lacks {' and '.join(missing)}."
+            problems.append(ConfigProblem(find_line(text, path), said, path))
         return None
     made = kind(**given)
-    if isinstance(made, LogFormat) and (why := _wrong_pattern(made.pattern)):
+    if isinstance(made, LogFormat) and (why := _pattern_error(made.pattern)):
         at = (*path, "pattern")
-        problems.append(Problem(line_of(text, at), f"{_dotted(at)} {why}", at))
+        problems.append(ConfigProblem(find_line(text, at), f"{_format_path(at)} {why}", at))
         return None
     return made
 
 
-def _wrong_pattern(pattern: str) -> str:
+def _pattern_error(pattern: str) -> str:
     """Why a log format's pattern cannot be used, as the end of a sentence and what is allowed; empty if it can be."""
     try:
         groups = compiled(pattern).groups
@@ -297,7 +299,7 @@ def _without_metadata(kind: Any) -> tuple[Any, Meta | None]:
     return kind, None
 
 
-def _allowed(kind: Any, meta: Meta | None) -> str:
+def _describe_allowed(kind: Any, meta: Meta | None) -> str:
     """The values that a type allows, as text."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
@@ -317,12 +319,12 @@ def _allowed(kind: Any, meta: Meta | None) -> str:
     return "a text in quotes" + (" that is not empty" if meta and meta.min_length else "")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     said = repr(value)
     return said if len(said) <= 40 else f"{said[:39]}…"
 
 
-def _dotted(path: tuple[str | int, ...]) -> str:
+def _format_path(path: tuple[str | int, ...]) -> str:
     """A path as text: "commands[2].key", counted from 1."""
     said = ""
     for part in path:
@@ -335,19 +337,19 @@ _KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"
 _PART = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
 
 
-def line_of(text: str, path: tuple[str | int, ...]) -> int:
+def find_line(text: str, path: tuple[str | int, ...]) -> int:
     """The line number of a setting in a TOML file, else of its table, else 1."""
     table: tuple[str | int, ...] = ()
     counts: dict[tuple[str | int, ...], int] = {}
     best, found = -1, 1
     for number, line in enumerate(text.split("\n"), 1):
         if header := _HEADER.match(line):
-            here = table = _parts(header[2])
+            here = table = _split_path(header[2])
             if header[1] == "[[":
                 counts[table] = counts.get(table, -1) + 1
                 here = table = (*table, counts[table])
         elif key := _KEY.match(line):
-            here = (*table, *_parts(key[1]))
+            here = (*table, *_split_path(key[1]))
         else:
             continue
         if here[: len(path)] == path:
@@ -357,5 +359,5 @@ def line_of(text: str, path: tuple[str | int, ...]) -> int:
     return found
 
 
-def _parts(dotted: str) -> tuple[str | int, ...]:
+def _split_path(dotted: str) -> tuple[str | int, ...]:
     return tuple(each.strip("\"'") for each in _PART.findall(dotted))

@@ -11,15 +11,15 @@ from pathlib import Path
 
 def state_folder() -> Path:
     """The folder `a4` in XDG_STATE_HOME."""
-    return _of_xdg("XDG_STATE_HOME", ".local/state")
+    return _xdg_folder("XDG_STATE_HOME", ".local/state")
 
 
 def config_folder() -> Path:
     """The folder `a4` in XDG_CONFIG_HOME."""
-    return _of_xdg("XDG_CONFIG_HOME", ".config")
+    return _xdg_folder("XDG_CONFIG_HOME", ".config")
 
 
-def _of_xdg(variable: str, usual: str) -> Path:
+def _xdg_folder(variable: str, usual: str) -> Path:
     named = Path(os.environ.get(variable, ""))  # one that is not absolute counts for nothing, say the rules
     return (named if named.is_absolute() else Path.home() / usual) / "a4"
 
@@ -55,7 +55,7 @@ def atomic_write(path: Path, content: bytes | Iterable[bytes], mode: int = 0o600
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def file_lock(path: Path) -> Iterator[None]:
     """Hold a lock for that file among all threads and processes of this account. Blocking."""
     make_private(path.parent)
     lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -21,39 +21,39 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from console.attach.exec_many import ContainerExec
-    from console.attach.files.copies import Copies
+    from console.attach.files.copies import FileCopies
     from console.attach.ssh.access import SshAccess
     from console.attach.tunnel.background import Tunnels
-    from console.google.services import Google
+    from console.google.services import GoogleServices
     from console.hang.report import HangReport
     from console.hang.slow_ranks import SlowReport
     from console.hang.xray import HangProbe
     from console.kube.kubeconfig import Kubeconfig
     from console.launch.choices import FieldChoices
     from console.launch.install import ChartCatalog
-    from console.launch.launcher import Launching
-    from console.logs.follow import Logs
+    from console.launch.launcher import LaunchService
+    from console.logs.follow import LogService
     from console.metrics.alarm_rules import Alarm
-    from console.metrics.alarms import Alarms
+    from console.metrics.alarms import AlarmService
     from console.metrics.gpu_reader import GpuReader
-    from console.metrics.measures import Measures
+    from console.metrics.measures import MeasureService
     from console.preflight.all_checks import Preflight
 
 
-class _Remembers(Protocol):
+class _ContextDependent(Protocol):
     def on_context_changed(self) -> None:
         """Called after a switch to another cluster."""
 
 
 UNASKED = 2  # jobs that are inspected at the same time without anybody having asked
-_PartT = TypeVar("_PartT", bound=_Remembers)
+_PartT = TypeVar("_PartT", bound=_ContextDependent)
 
 
-def catalog() -> ChartCatalog:
+def load_catalog() -> ChartCatalog:
     """The recipes with their fields and values; needs no cluster."""
     from console.launch.install import ChartCatalog
 
-    return ChartCatalog.load()
+    return ChartCatalog.from_chart()
 
 
 class Session:
@@ -68,9 +68,9 @@ class Session:
         if not brief and len(kinds) > 1:
             beside["chart"] = lambda: self.launch.load()
         if not brief and {"jobsets", "pods"} <= set(kinds):
-            beside["runs"] = lambda: self.launch.runs.keep()
+            beside["runs"] = lambda: self.launch.runs.update_periodically()
         if tuple(kinds) == tuple(FIELDS):
-            beside["hosts"] = lambda: self.attach.keep_tidy()
+            beside["hosts"] = lambda: self.attach.remove_ended_periodically()
 
     @classmethod
     async def open(cls, settings: Settings, *, kinds: Collection[str] | None = None, brief: bool = False) -> Self:
@@ -89,9 +89,9 @@ class Session:
         except BadKubeconfig:
             if not settings.context.startswith("gke_") or settings.practice:
                 raise
-            from console.google.account import from_google
+            from console.google.account import kubeconfig_from_google
 
-            kubeconfig = await from_google(settings.context)
+            kubeconfig = await kubeconfig_from_google(settings.context)
         session = cls(settings, kubeconfig, kinds, brief=brief)
         await session.watch.connect(settings.context, settings.namespace)
         return session
@@ -130,17 +130,17 @@ class Session:
     # parts
 
     @cached_property
-    def launch(self) -> Launching:
-        from console.launch.launcher import Launching
+    def launch(self) -> LaunchService:
+        from console.launch.launcher import LaunchService
 
-        return Launching(self.watch, self._alarms_of)
+        return LaunchService(self.watch, self._alarms_of)
 
     @cached_property
-    def logs(self) -> Logs:
+    def logs(self) -> LogService:
         """Logs of containers and jobs; a job's log is followed once for all readers and stored on disk."""
-        from console.logs.follow import Logs
+        from console.logs.follow import LogService
 
-        return self._void_after_leaving(Logs(self.watch))
+        return self._reset_on_context_change(LogService(self.watch))
 
     @property
     def preflight(self) -> Preflight:
@@ -150,23 +150,23 @@ class Session:
         return Preflight(self)
 
     @cached_property
-    def google(self) -> Google:
-        from console.google.services import Google
+    def google(self) -> GoogleServices:
+        from console.google.services import GoogleServices
 
-        return Google(self.watch, lambda: self.logs)
+        return GoogleServices(self.watch, lambda: self.logs)
 
-    async def choices(self, namespace: str = "") -> Mapping[str, FieldChoices]:
+    async def read_choices(self, namespace: str = "") -> Mapping[str, FieldChoices]:
         """Form choices from a namespace (by default the session's), by `Field.choices_from`.
 
         Images with those that were built from here; what only Google knows waits until it is asked for.
         """
-        from console.launch.choices import list_choices, unasked
+        from console.launch.choices import list_choices, unasked_choices
 
         connection = self.watch.current_connection
         found = dict(await list_choices(connection.client, connection.catalogue, namespace or self.namespace))
         if "images" in found:
-            found["images"] = await self.google.images.offered(found["images"])
-        return {**found, **unasked()}
+            found["images"] = await self.google.images.image_choices(found["images"])
+        return {**found, **unasked_choices()}
 
     @property
     def attach(self) -> SshAccess:
@@ -176,14 +176,14 @@ class Session:
         return SshAccess(self.watch)
 
     @property
-    def copies(self) -> Copies:
+    def copies(self) -> FileCopies:
         """Copies between this machine and pods."""
-        from console.attach.files.copies import Copies
+        from console.attach.files.copies import FileCopies
 
-        return Copies(self.watch)
+        return FileCopies(self.watch)
 
     @property
-    def inside(self) -> ContainerExec:
+    def container_exec(self) -> ContainerExec:
         """Commands in many ranks, and facts about containers."""
         from console.attach.exec_many import ContainerExec
 
@@ -196,11 +196,11 @@ class Session:
         return GpuReader(self.watch)
 
     @cached_property
-    def xray(self) -> HangProbe:
+    def hang_probe(self) -> HangProbe:
         """The hang probe, which finds where the processes of a job are."""
         from console.hang.xray import HangProbe
 
-        return self._void_after_leaving(HangProbe(self.watch))
+        return self._reset_on_context_change(HangProbe(self.watch))
 
     @cached_property
     def tunnels(self) -> Tunnels:
@@ -210,11 +210,11 @@ class Session:
         return Tunnels(self.watch)
 
     @cached_property
-    def measures(self) -> Measures:
+    def measures(self) -> MeasureService:
         """NCCL tests and training steps of jobs, parsed from their logs."""
-        from console.metrics.measures import Measures
+        from console.metrics.measures import MeasureService
 
-        return self._void_after_leaving(Measures(self.watch, lambda: self.logs, lambda: self.launch.runs))
+        return self._reset_on_context_change(MeasureService(self.watch, lambda: self.logs, lambda: self.launch.runs))
 
     @property
     def alarms_enabled(self) -> bool:
@@ -222,23 +222,23 @@ class Session:
         return "alarms" in vars(self)
 
     @cached_property
-    def alarms(self) -> Alarms:
+    def alarms(self) -> AlarmService:
         """The alarms of watched jobs."""
-        from console.metrics.alarms import Alarms
+        from console.metrics.alarms import AlarmService
 
-        made = Alarms(
-            self.watch, lambda: self.measures, lambda: self.gpus, xray=self._last_xray, inspect=self._inspect_own
+        made = AlarmService(
+            self.watch, lambda: self.measures, lambda: self.gpus, xray=self._last_xray, inspect=self._inspect_own_job
         )
-        return self._void_after_leaving(made)
+        return self._reset_on_context_change(made)
 
-    def _void_after_leaving(self, part: _PartT) -> _PartT:
+    def _reset_on_context_change(self, part: _PartT) -> _PartT:
         self.watch.when_left.append(part.on_context_changed)
         return part
 
     def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
         return self.alarms.history_of(namespace, name, since) if self.alarms_enabled else ()
 
-    async def _inspect_own(self, key: tuple[str, str]) -> None:
+    async def _inspect_own_job(self, key: tuple[str, str]) -> None:
         """Make a hang report of a job that this account launched; NotAllowed of others' jobs and in read-only mode."""
         jobset = self.watch.fleet.jobsets.get(key)
         if jobset is None:
@@ -247,11 +247,11 @@ class Session:
         if owner != YOU:
             raise NotAllowed(f"{owner or 'somebody else'} launched it")
         async with self._unasked:
-            await self.xray.job(*key)
+            await self.hang_probe.inspect_job(*key)
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         """What NCCL last told of slow ranks of a job, in this session."""
-        return self.xray.slow_reports.get(key) if "xray" in vars(self) else None
+        return self.hang_probe.slow_reports.get(key) if "xray" in vars(self) else None
 
     def _last_xray(self, key: tuple[str, str]) -> HangReport | None:
-        return self.xray.reports.get(key) if "xray" in vars(self) else None
+        return self.hang_probe.reports.get(key) if "xray" in vars(self) else None

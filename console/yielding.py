@@ -12,17 +12,17 @@ import sys
 import threading
 import time
 
-SLICE = 0.005
+SLICE_SECONDS = 0.005
 """Seconds of work before others get their turn."""
-SOON = 3.0
+KEY_RECENT_SECONDS = 3.0
 """Seconds after a key in which another one is likely."""
 RESTS, RESTS_SOON = 1.0, 3.0
 """How much longer than a slice the rest after it is; and while keys are likely."""
-ENDS = 1.0
+KEY_BURST_END_SECONDS = 1.0
 """Seconds without a slice that is used up after which a burst of work has ended."""
-LONGEST = 0.25
+MAX_REST_SECONDS = 0.25
 """Seconds of the longest rest."""
-SWITCH = 0.0005
+SWITCH_SECONDS = 0.0005
 """Seconds after which a thread that works lets another one go on: answering a key takes many such turns."""
 
 _pressed = -math.inf
@@ -30,30 +30,30 @@ _free_at = 0.0
 _NEVER = threading.Event()
 
 
-def key_pressed() -> None:
+def note_key_press() -> None:
     global _pressed
     if _pressed == -math.inf:
-        sys.setswitchinterval(SWITCH)
+        sys.setswitchinterval(SWITCH_SECONDS)
     _pressed = time.monotonic()
 
 
-def keys_soon() -> bool:
+def key_expected() -> bool:
     """Whether a key was pressed so recently that another is likely."""
-    return time.monotonic() < _pressed + SOON
+    return time.monotonic() < _pressed + KEY_RECENT_SECONDS
 
 
-def rest_after(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
+def rest_seconds(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
     """Seconds to pause after `worked` seconds of work, multiplied by `times`; `likely`: as if keys were."""
     if _pressed == -math.inf and not likely:
         return 0.0
-    share = RESTS_SOON if likely or keys_soon() else RESTS
-    return min(LONGEST, times * share * worked)
+    share = RESTS_SOON if likely or key_expected() else RESTS
+    return min(MAX_REST_SECONDS, times * share * worked)
 
 
-def _turn_after(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
+def _turn_seconds(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
     """Seconds until this task may continue: all tasks together pause as long as one alone would."""
     global _free_at
-    rest, now = rest_after(worked, times, likely=likely), time.monotonic()
+    rest, now = rest_seconds(worked, times, likely=likely), time.monotonic()
     if not rest:
         return 0.0
     _free_at = max(_free_at, now) + rest
@@ -62,7 +62,7 @@ def _turn_after(worked: float, times: float = 1.0, *, likely: bool = False) -> f
 
 async def rest_after_slice() -> None:
     """Pause after about one slice of work."""
-    await asyncio.sleep(_turn_after(SLICE))
+    await asyncio.sleep(_turn_seconds(SLICE_SECONDS))
 
 
 class WorkSlices:
@@ -83,15 +83,15 @@ class WorkSlices:
     async def pause(self) -> bool:
         """Pause if the slice is used up; returns whether it was."""
         now = time.monotonic()
-        if (worked := now - self._begun) <= SLICE:
+        if (worked := now - self._begun) <= SLICE_SECONDS:
             return False
-        self._spent = worked + (self._spent if now < self._used_up + ENDS else 0.0)
-        await asyncio.sleep(_turn_after(worked, self._rests, likely=self._spent > self._burst))
+        self._spent = worked + (self._spent if now < self._used_up + KEY_BURST_END_SECONDS else 0.0)
+        await asyncio.sleep(_turn_seconds(worked, self._rests, likely=self._spent > self._burst))
         self._begun = self._used_up = time.monotonic()
         return True
 
     def pause_thread(self) -> None:
-        if (worked := time.monotonic() - self._begun) > SLICE:
-            if rest := rest_after(worked, self._rests):
+        if (worked := time.monotonic() - self._begun) > SLICE_SECONDS:
+            if rest := rest_seconds(worked, self._rests):
                 _NEVER.wait(rest)
             self._begun = time.monotonic()

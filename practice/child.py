@@ -12,7 +12,7 @@ from typing import IO
 
 from console import assets
 from console.errors import ConsoleError
-from practice.leftovers import remove
+from practice.folder_removal import remove_folder
 
 _STOP_SECONDS = 5.0
 
@@ -25,7 +25,7 @@ class PracticeProcess:
     """
 
     process: subprocess.Popen[str]
-    complaints: IO[str] = field(repr=False)
+    stderr_file: IO[str] = field(repr=False)
     """What it wrote to its standard error: kept out of the terminal while a console fills that."""
     _ready: Path | None = field(default=None, repr=False)
 
@@ -54,7 +54,7 @@ class PracticeProcess:
             line = self.process.stdout.readline() if self.process.stdout is not None else ""
             if not line:
                 code = self.process.wait()
-                said = self._complaints().strip().rpartition("\n")[2]
+                said = self._read_stderr().strip().rpartition("\n")[2]
                 text = f"The practice cluster could not start: its process ended with exit code {code}"
                 raise ConsoleError(f"{text}: {said}" if said else f"{text}.", "Run `a4 practice` to see what it says.")
             self._ready = Path(json.loads(line)["kubeconfig"])
@@ -70,13 +70,13 @@ class PracticeProcess:
             self.process.kill()
             self.process.wait()
             if self._ready is not None:
-                remove(self._ready.parent)
+                remove_folder(self._ready.parent)
         if self.process.stdout is not None:
             self.process.stdout.close()
-        if not self.complaints.closed:
-            sys.stderr.write(self._complaints())
-            self.complaints.close()
+        if not self.stderr_file.closed:
+            sys.stderr.write(self._read_stderr())
+            self.stderr_file.close()
 
-    def _complaints(self) -> str:
-        self.complaints.seek(0)
-        return self.complaints.read()
+    def _read_stderr(self) -> str:
+        self.stderr_file.seek(0)
+        return self.stderr_file.read()

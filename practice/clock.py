@@ -53,7 +53,7 @@ class Clock:
         """Whether time runs by itself."""
         return self._past is None
 
-    def after(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
         """Call ``call`` once, ``seconds`` of practice time from now."""
         self._sequence += 1
         timer = Timer(self.now() + max(seconds, 0.0), self._sequence, call)
@@ -63,18 +63,18 @@ class Clock:
             heapq.heappush(self._timers, timer)
         return timer
 
-    def at(self, moment: float, call: Callable[[], None]) -> Timer:
+    def call_at(self, moment: float, call: Callable[[], None]) -> Timer:
         """Call ``call`` once at ``moment`` (epoch seconds), or at once when that has passed."""
-        return self.after(moment - self.now(), call)
+        return self.call_later(moment - self.now(), call)
 
-    def soon(self, call: Callable[[], None]) -> None:
+    def call_soon(self, call: Callable[[], None]) -> None:
         """Call ``call`` after the current event."""
         if self._past is None and self._loop is not None:
             self._loop.call_soon(call)
         else:
-            self.after(0, call)
+            self.call_later(0, call)
 
-    def play_until(self, moment: float) -> None:
+    def simulate_until(self, moment: float) -> None:
         """Run every timer due before ``moment``, each at its own time, and stand at ``moment``."""
         while self._timers and self._timers[0].due <= moment:
             timer = heapq.heappop(self._timers)
@@ -83,7 +83,7 @@ class Clock:
                 timer.call()
         self._past = moment
 
-    def go_live(self) -> None:
+    def start_real_time(self) -> None:
         """Let time run by itself from now on; pending timers move to the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._past = None
@@ -102,16 +102,16 @@ class Clock:
             timer.handle = self._loop.call_later(max(seconds, 0.0) / self.speed, timer.call)
 
 
-def stamp(seconds: float) -> str:
+def format_timestamp(seconds: float) -> str:
     """Return epoch seconds as the API writes a time: ``2026-11-21T06:33:39Z``."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def micro_stamp(seconds: float) -> str:
+def format_micro_timestamp(seconds: float) -> str:
     """Return epoch seconds as the API writes an eventTime: ``2026-11-21T06:33:39.123456Z``."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def seconds_of(text: str) -> float:
+def parse_timestamp(text: str) -> float:
     """Return the epoch seconds of an API time, with or without a fraction."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -24,26 +24,26 @@ from practice.controllers.kueue.jobs import ManagedJobs
 from practice.controllers.kueue.status import QueueStatus
 from practice.controllers.kueue.ungate import TopologyUngater
 from practice.controllers.kueue.workloads import Workloads
-from practice.controllers.machines import Agents, FlexStart, Replacements
+from practice.controllers.machines import FlexStart, NodeAgents, NodeReplacements
 from practice.controllers.nodes import Nodes
 from practice.controllers.quotas import Quotas
 from practice.controllers.scheduler import Scheduler
 from practice.controllers.volumes import Volumes
-from practice.leftovers import remove
+from practice.folder_removal import remove_folder
 from practice.node.pods import PodRuntime
 from practice.objects.resources import JOBS, JOBSETS
 from practice.objects.storage import Storage
-from practice.scene.harm import harm_cluster
-from practice.scene.story import HISTORY_SECONDS, furnish, tell
+from practice.scene.cluster_faults import apply_cluster_faults
+from practice.scene.timeline import HISTORY_SECONDS, create_seed_objects, schedule_story
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from practice.google.server import GoogleServer
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
 
 Scene = Literal["full", "empty"]
-GOOGLE_PATH = "/practice/google"  # where the API server says how practice Google is reached
+GOOGLE_ENDPOINTS_PATH = "/practice/google"  # where the API server says how practice Google is reached
 
 
 class PracticeCluster:
@@ -83,14 +83,14 @@ class PracticeCluster:
         self.google: GoogleServer | None = None
         """Practice Google, from the first time that somebody asks for it: its messages take a second to load."""
         self._opening_google = asyncio.Lock()
-        self.server.beside[GOOGLE_PATH] = self.open_google
+        self.server.extra_routes[GOOGLE_ENDPOINTS_PATH] = self.open_google
 
     @property
     def url(self) -> str:
         """The URL of the API server."""
         return self.server.url
 
-    def play_past(self) -> None:
+    def simulate_past(self) -> None:
         """Replay everything that happened before the opening."""
         admission = Admission(self.plane)
         for controller in (
@@ -104,9 +104,9 @@ class PracticeCluster:
             TopologyUngater(self.plane),
             Scheduler(self.plane),
             Volumes(self.plane),
-            Replacements(self.plane),
+            NodeReplacements(self.plane),
             FlexStart(self.plane),
-            Agents(self.plane, scene=self._full),
+            NodeAgents(self.plane, scene=self._full),
             self.kubelets,
             self._nodes,
             GarbageCollector(self.plane),
@@ -114,27 +114,27 @@ class PracticeCluster:
             Quotas(self.plane),
         ):
             self.plane.add(controller)
-        furnish(self.storage, opening=self._opening, seed=self._seed, faults=self._full)
+        create_seed_objects(self.storage, opening=self._opening, seed=self._seed, faults=self._full)
         if self._full:
-            tell(self.storage, self.clock, self._opening)
-        self.clock.play_until(self._opening)
-        harm_cluster(self.storage, self.server.admin, self.kubelets.registries)
+            schedule_story(self.storage, self.clock, self._opening)
+        self.clock.simulate_until(self._opening)
+        apply_cluster_faults(self.storage, self.server.admin, self.kubelets.registries)
 
     async def start(self) -> None:
         """Start; when this returns, the kubeconfig is written and ``url`` answers."""
         make_private(self.folder)
-        self.play_past()
-        self.clock.go_live()
+        self.simulate_past()
+        self.clock.start_real_time()
         await self.server.start()
         self.server.kubeconfig(self.kubeconfig)
         self.server.kubeconfig(self.folder / "reader.kubeconfig", account=self.server.reader)
-        self._nodes.beat()
+        self._nodes.renew_heartbeats()
 
     async def open_google(self) -> Object:
         """Start the Google imitation unless it runs; returns its endpoints and a token."""
         async with self._opening_google:
             if self.google is None:
-                await asyncio.to_thread(_import_google)
+                await asyncio.to_thread(_import_google_server)
                 self.google = self._make_google()
                 await self.google.start()
         where = {"project": "practice", "location": "us-central1", "cluster": "practice"}
@@ -142,14 +142,14 @@ class PracticeCluster:
 
     def _make_google(self) -> GoogleServer:
         from practice.google.cloud import PracticeGoogle
-        from practice.google.harm import harm_google
+        from practice.google.google_faults import apply_google_faults
         from practice.google.server import GoogleServer
 
         world = PracticeGoogle(
             self.storage, self.clock, server=self.url, authority=self.server.authority,
             registries=self.kubelets.registries, buckets=self.kubelets.buckets,
         )  # fmt: skip
-        harm_google(world)
+        apply_google_faults(world)
         return GoogleServer(world, self.server.admin.token)
 
     async def stop(self) -> None:
@@ -160,7 +160,7 @@ class PracticeCluster:
         await self.runtime.close()
         await self.server.stop()
         if self._own_folder:
-            await asyncio.to_thread(remove, self.folder)
+            await asyncio.to_thread(remove_folder, self.folder)
 
     async def __aenter__(self) -> PracticeCluster:
         await self.start()
@@ -172,6 +172,6 @@ class PracticeCluster:
         await self.stop()
 
 
-def _import_google() -> None:
+def _import_google_server() -> None:
     """Import the messages of Google's services, in a thread."""
     importlib.import_module("practice.google.server")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobSet
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind, full_text, next_step
+from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.notify import Outbox
 from screens.columns.jobs import JobLine
 from screens.widgets.log.view import LogView, Told
@@ -46,18 +46,23 @@ def has_changed(app: ConsoleApp, line: JobLine) -> bool:
     if not app.connected or not app.session.alarms_enabled:
         return bool(line.alarms or line.late)
     alarms, key = app.session.alarms, line.jobset.key
-    now = alarms.of(*key), alarms.late(*key), alarms.verdict(*key)
+    now = alarms.active_alarms(*key), alarms.late_text(*key), alarms.verdict(*key)
     return now != (line.alarms, line.late, line.verdict)
 
 
 def with_jobs(app: ConsoleApp, runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
     """These runs; open ones are completed with their job's current health."""
-    from console.launch.run_record import is_of  # what it knows of Kueue is more than the first screen waits for
+    from console.launch.run_record import (
+        is_run_of_job,
+    )  # what it knows of Kueue is more than the first screen waits for
 
     jobs = app.fleet.jobsets if app.connected else {}
     return tuple(
         replace(run, now=line_of(app, jobset, app.fleet).health)
-        if run.open and run.server == app.session.watch.server and (jobset := jobs.get(run.key)) and is_of(run, jobset)
+        if run.open
+        and run.server == app.session.watch.server
+        and (jobset := jobs.get(run.key))
+        and is_run_of_job(run, jobset)
         else run
         for run in runs
     )
@@ -110,12 +115,12 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     alarms = app.session.alarms
     alarms.watch_namespace(app.only_namespace)
     begun = bell.not_yet_told(app, alarms.take_new())
-    new = begun + bell.explained(alarms.latest)
+    new = begun + bell.explained(alarms.latest_alarms)
     _show(app, new)
     _send(app, bell.outbox, new)
     for alarm in begun:  # the terminal cannot replace what it was sent, as a toast is replaced
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
-            notify_terminal(app, f"{alarm.job}: {alarm.kind}", full_text(alarm, app.session.watch))
+            notify_terminal(app, f"{alarm.job}: {alarm.kind}", format_alarm(alarm, app.session.watch))
 
 
 def _send(app: ConsoleApp, outbox: Outbox, alarms: list[Alarm]) -> None:
@@ -124,11 +129,11 @@ def _send(app: ConsoleApp, outbox: Outbox, alarms: list[Alarm]) -> None:
         return
     for each in alarms:
         where = f"{app.session.context}, namespace {each.namespace}"
-        outbox.add(f"{each.job}: {each.kind}", f"{full_text(each, app.session.watch)} ({where})")
+        outbox.add_message(f"{each.job}: {each.kind}", f"{format_alarm(each, app.session.watch)} ({where})")
     if not outbox.sending:
         outbox.sending = True
         tell = partial(app.notify, title="Alarms are not sent", severity="warning", timeout=SHOWN)
-        app.run_worker(outbox.send(lambda: app.loaded.config.notifications.to, tell), group="notifications")
+        app.run_worker(outbox.send_pending(lambda: app.loaded.config.notifications.to, tell), group="notifications")
 
 
 def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:

@@ -20,7 +20,7 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
 
-from console.config import FASTEST, Loaded, OwnCommand, config_time, load_config
+from console.config import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config_mtime, load_config
 from console.errors import BadKubeconfig, ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH
@@ -38,7 +38,7 @@ from screens.wording import JobColors, whose
 if TYPE_CHECKING:
     from textual.notifications import Notification
 
-    from console.google.services import Google
+    from console.google.services import GoogleServices
     from console.session import Session
     from practice.child import PracticeProcess
     from screens.widgets.form.model import LaunchRequest
@@ -131,7 +131,7 @@ class ConsoleApp(KeyOrderedApp):
     """The latest snapshot; only `follow_store` assigns it."""
     trouble: reactive[ConsoleError | None] = reactive(None, init=False)
     """Why there is no session; None while there is one or one is being opened."""
-    loaded: reactive[Loaded] = reactive(load_config, init=False)
+    loaded: reactive[LoadedConfig] = reactive(load_config, init=False)
     """The person's settings; they are taken over while the console runs."""
 
     def __init__(
@@ -143,7 +143,7 @@ class ConsoleApp(KeyOrderedApp):
         self.settings = settings
         self._connect = connect or self._open_session
         self._session: Session | None = None
-        self._alone: Google | None = None
+        self._alone: GoogleServices | None = None
         self.only_namespace = settings.namespace
         """Namespace that lists of jobs, pods and workloads are narrowed to; empty: all."""
         self.launched: tuple[str, str] | None = None
@@ -154,10 +154,10 @@ class ConsoleApp(KeyOrderedApp):
         self._job_inks = JobColors()
         self._practice = practice
         self._bell = AlarmNotifier()
-        self._config_changed_at = config_time()
+        self._config_changed_at = config_mtime()
         self._take_config(loaded)
 
-    def _take_config(self, loaded: Loaded) -> None:
+    def _take_config(self, loaded: LoadedConfig) -> None:
         """Apply the person's themes and keys; problems are shown once the app is open."""
         config = loaded.config
         for theme in themes_of(config):
@@ -168,7 +168,7 @@ class ConsoleApp(KeyOrderedApp):
         self.loaded = loaded
 
     def _follow_config(self) -> None:
-        changed = config_time()
+        changed = config_mtime()
         if changed != self._config_changed_at:
             self._config_changed_at = changed
             self._take_config(load_config())
@@ -234,14 +234,14 @@ class ConsoleApp(KeyOrderedApp):
         return self._session is None and self.trouble is not None and not self.settings.practice
 
     @property
-    def google(self) -> Google:
+    def google(self) -> GoogleServices:
         """Google Cloud for the cluster or the login alone; Unreachable while connecting."""
         if not self.without_cluster:
             return self.session.google
         if self._alone is None:
-            from console.google.services import Google
+            from console.google.services import GoogleServices
 
-            self._alone = Google(read_only=self.settings.read_only)
+            self._alone = GoogleServices(read_only=self.settings.read_only)
         return self._alone
 
     @property
@@ -279,7 +279,7 @@ class ConsoleApp(KeyOrderedApp):
         self.refresh_bindings()
         async for fleet in session.watch.snapshots():
             self.fleet = fleet
-            await asyncio.sleep(self.loaded.config.refresh - FASTEST)
+            await asyncio.sleep(self.loaded.config.refresh - MIN_REFRESH_SECONDS)
 
     @cached_property
     def first_hints(self) -> FirstHints | None:

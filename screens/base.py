@@ -337,7 +337,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
 
     def bandwidth_of_nodes(self) -> Mapping[str, NodeBandwidth]:
         """Each node's bandwidth in its latest tests; empty without a session."""
-        return self.session.measures.nodes() if self.app.connected else {}
+        return self.session.measures.bandwidth_by_node() if self.app.connected else {}
 
     @contextmanager
     def report_errors(self, what: str) -> Iterator[None]:

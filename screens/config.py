@@ -22,9 +22,9 @@ from textual.dom import DOMNode
 from textual.keys import REPLACED_KEYS, Keys, _character_to_key, _normalize_key_list, key_to_character
 from textual.theme import BUILTIN_THEMES, Theme
 
-from console.config import PLACEHOLDERS, Config, Loaded, OwnCommand, Problem, json_schema, load_config
+from console.config import PLACEHOLDERS, Config, ConfigProblem, LoadedConfig, OwnCommand, json_schema, load_config
 from console.errors import BadInput
-from console.metrics.notify import failure_text, send, shown
+from console.metrics.notify import format_failures, mask_address, send_to_all
 from screens.cli.output import print_json, print_line, print_table
 from screens.widgets.line import DARK, LIGHT
 
@@ -179,33 +179,35 @@ def _keys_in_use(page: type[DOMNode], app: type[DOMNode], config: Config) -> dic
 # what is wrong
 
 
-def all_problems(loaded: Loaded, known: Known) -> list[Problem]:
+def all_problems(loaded: LoadedConfig, known: Known) -> list[ConfigProblem]:
     """All problems of the settings file, by line."""
     colors = (_wrong_color(loaded, each.path) or each for each in loaded.problems)
     found = [*colors, *_themes(loaded), *_commands(loaded, known), *_keys(loaded, known), *_lists(loaded, known)]
     return sorted(found, key=lambda each: each.line)
 
 
-def _wrong_color(loaded: Loaded, path: tuple[str | int, ...]) -> Problem | None:
+def _wrong_color(loaded: LoadedConfig, path: tuple[str | int, ...]) -> ConfigProblem | None:
     """The problem of an invalid colour name; None if the path is not one of a colour."""
     names = _FIELDS | DARK.variables.keys()
     if path[:1] != ("themes",) or path[2:3] != ("colors",) or len(path) != 4 or path[3] in names:
         return None
-    return Problem(loaded.where(*path), f"There is no colour {path[3]}. There are {', '.join(sorted(names))}.", path)
+    return ConfigProblem(
+        loaded.line_of(*path), f"There is no colour {path[3]}. There are {', '.join(sorted(names))}.", path
+    )
 
 
-def _themes(loaded: Loaded) -> Iterator[Problem]:
+def _themes(loaded: LoadedConfig) -> Iterator[ConfigProblem]:
     config = loaded.config
     if config.theme not in theme_names(config):
         said = f"There is no theme {config.theme}. There are {', '.join(theme_names(config))}."
-        yield Problem(loaded.where("theme"), said, ("theme",))
+        yield ConfigProblem(loaded.line_of("theme"), said, ("theme",))
     for name, own in config.themes.items():
         for color in own.colors:
             if problem := _wrong_color(loaded, ("themes", name, "colors", color)):
                 yield problem
 
 
-def _numbered_commands(loaded: Loaded) -> dict[int, OwnCommand]:
+def _numbered_commands(loaded: LoadedConfig) -> dict[int, OwnCommand]:
     """The valid commands by their number in the file."""
     wrong = [each.path for each in loaded.problems if each.path[:1] == ("commands",)]
     left_out = {path[1] for path in wrong if path[2:] in {(), ("key",), ("name",), ("command",)} and len(path) > 1}
@@ -213,21 +215,21 @@ def _numbered_commands(loaded: Loaded) -> dict[int, OwnCommand]:
     return dict(zip(numbers, loaded.config.commands, strict=False))
 
 
-def _commands(loaded: Loaded, known: Known) -> Iterator[Problem]:
+def _commands(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
     earlier: dict[str, str] = {}
     for number, command in _numbered_commands(loaded).items():
         at = ("commands", number, "command")
         for word in _BRACED.findall(command.command):
             if word not in PLACEHOLDERS:
                 there = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
-                yield Problem(loaded.where(*at), f"Nothing is put in for {{{word}}}. There are {there}.", at)
+                yield ConfigProblem(loaded.line_of(*at), f"Nothing is put in for {{{word}}}. There are {there}.", at)
         path = ("commands", number, "key")
         keys = keys_of(command.key)
         yield from _no_keys(loaded, keys, path)
         for key in keys:
             if key in earlier:
                 said = f"{key} is the key of {earlier[key]} already, so {command.name} has none. Give it another one."
-                yield Problem(loaded.where(*path), said, path)
+                yield ConfigProblem(loaded.line_of(*path), said, path)
         earlier.update(dict.fromkeys(keys, command.name))
         pages = [page for page in known.pages if set(command.uses) <= page.SUBJECT]
         uses = [
@@ -237,21 +239,21 @@ def _commands(loaded: Loaded, known: Known) -> Iterator[Problem]:
         if clashes:
             free = len({page for *_, page in clashes}) < len(pages)
             said = f"{_clash_words(clashes, known)}. {command.name} is left out {'there' if free else 'everywhere'}."
-            yield Problem(loaded.where(*path), f"{said} Give it another key.", () if free else path)
+            yield ConfigProblem(loaded.line_of(*path), f"{said} Give it another key.", () if free else path)
 
 
-def _no_keys(loaded: Loaded, keys: tuple[str, ...], path: tuple[str | int, ...]) -> Iterator[Problem]:
+def _no_keys(loaded: LoadedConfig, keys: tuple[str, ...], path: tuple[str | int, ...]) -> Iterator[ConfigProblem]:
     for key in keys:
         if not is_key(key):
             said = f"There is no key {key}." if key else "A key is missing."
-            yield Problem(loaded.where(*path), f"{said} {_KEYS_ALLOWED}", path)
+            yield ConfigProblem(loaded.line_of(*path), f"{said} {_KEYS_ALLOWED}", path)
 
 
 def _page_name(page: type[DOMNode]) -> str:
     return re.sub(r"(?<=.)(?=[A-Z])", " ", page.__name__.removesuffix("Screen")).lower()
 
 
-def _uses_of(loaded: Loaded, known: Known, problems: Sequence[Problem]) -> list[dict[str, Any]]:
+def _uses_of(loaded: LoadedConfig, known: Known, problems: Sequence[ConfigProblem]) -> list[dict[str, Any]]:
     """On which pages each command of one's own has its key: those that are about all that it names."""
     refused = {each.path[1] for each in problems if each.path[:1] == ("commands",) and len(each.path) > 1}
     found: list[dict[str, Any]] = []
@@ -264,13 +266,13 @@ def _uses_of(loaded: Loaded, known: Known, problems: Sequence[Problem]) -> list[
             for page in known.pages
             if set(command.uses) <= page.SUBJECT and not keys & _keys_in_use(page, known.app, loaded.config).keys()
         ]
-        line = loaded.where("commands", number, "command")
+        line = loaded.line_of("commands", number, "command")
         found.append({"line": line, "name": command.name, "key": command.key, "uses": list(command.uses),
                       "pages": sorted(pages)})  # fmt: skip
     return found
 
 
-def _print_checked(loaded: Loaded, known: Known, problems: Sequence[Problem]) -> None:
+def _print_checked(loaded: LoadedConfig, known: Known, problems: Sequence[ConfigProblem]) -> None:
     """Print where commands that name an object have their key, and whether the file is right."""
     for use in _uses_of(loaded, known, problems):
         if use["uses"]:
@@ -293,14 +295,16 @@ def _clash_words(clashes: Sequence[tuple[str, str, type[DOMNode]]], known: Known
     )
 
 
-def _keys(loaded: Loaded, known: Known) -> Iterator[Problem]:
+def _keys(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
     own = usable_keys(loaded.config)
     every: list[tuple[type[DOMNode], list[Binding]]] = [(page, _bindings_of(page, known.app)) for page in known.pages]
     every += [(place, _bindings_in(place)) for place in known.places]
     for name, text in loaded.config.keys.items():
         path = ("keys", name)
         if name not in known.keys:
-            yield Problem(loaded.where(*path), f"There is no binding {name}. {_nearest(name, known.keys)}", path)
+            yield ConfigProblem(
+                loaded.line_of(*path), f"There is no binding {name}. {_nearest(name, known.keys)}", path
+            )
         yield from _no_keys(loaded, keys_of(text), path)
         if name in own:
             new = set(keys_of(text)) - set(known.keys[name].keys.split(",") if name in known.keys else ())
@@ -315,21 +319,23 @@ def _keys(loaded: Loaded, known: Known) -> Iterator[Problem]:
             ]
             if clashes:
                 said = f"{_clash_words(clashes, known)}. Give {name} or that another key."
-                yield Problem(loaded.where(*path), said, path)
+                yield ConfigProblem(loaded.line_of(*path), said, path)
 
 
-def _lists(loaded: Loaded, known: Known) -> Iterator[Problem]:
+def _lists(loaded: LoadedConfig, known: Known) -> Iterator[ConfigProblem]:
     for name, own in loaded.config.lists.items():
         path = ("lists", name)
         if name not in known.lists:
-            yield Problem(loaded.where(*path), f"There is no list {name}. There are {', '.join(known.lists)}.", path)
+            yield ConfigProblem(
+                loaded.line_of(*path), f"There is no list {name}. There are {', '.join(known.lists)}.", path
+            )
             continue
         titles = known.lists[name]
         for column in (*own.columns, *filter(None, [own.sort])):
             if column not in titles:
                 at = "columns" if column in own.columns else "sort"
                 said = f"List {name} has no column {column}. It has {', '.join(titles)}."
-                yield Problem(loaded.where(*path, at), said, (*path, at))
+                yield ConfigProblem(loaded.line_of(*path, at), said, (*path, at))
 
 
 def _nearest(name: str, known: Mapping[str, KeyBinding]) -> str:
@@ -385,20 +391,22 @@ def show_config(options: ConfigOptions) -> int:
     return BadInput.exit_code if problems and options.what == "check" else 0
 
 
-def _addresses(loaded: Loaded) -> list[Problem]:
+def _addresses(loaded: LoadedConfig) -> list[ConfigProblem]:
     """What is wrong with the addresses of alarms, which takes a process that knows them all."""
     to, at = loaded.config.notifications.to, ("notifications", "to")
-    failed = asyncio.run(send(to, "", "")) if to else {}
-    return [Problem(loaded.where(*at), f"notifications.to: {failure_text(to, failed)}", at)] if failed else []
+    failed = asyncio.run(send_to_all(to, "", "")) if to else {}
+    return (
+        [ConfigProblem(loaded.line_of(*at), f"notifications.to: {format_failures(to, failed)}", at)] if failed else []
+    )
 
 
 def _try_notifications(addresses: Sequence[str]) -> int:
     """Send a message to all of them."""
     if not addresses:
         raise BadInput("There are no addresses to send to.", 'Name some in config.toml: [notifications] to = ["…"].')
-    failed = asyncio.run(send(addresses, "a4", "This is where the a4 console sends alarms."))
+    failed = asyncio.run(send_to_all(addresses, "a4", "This is where the a4 console sends alarms."))
     for each in addresses:
-        print_line(f"{shown(each)} {f'failed: {failed[each]}' if each in failed else 'has taken a message'}")
+        print_line(f"{mask_address(each)} {f'failed: {failed[each]}' if each in failed else 'has taken a message'}")
     return 1 if failed else 0
 
 
@@ -410,11 +418,11 @@ def _print_names(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, as
     return 0
 
 
-def _in_force(loaded: Loaded, problems: Sequence[Problem]) -> dict[str, Any]:
+def _in_force(loaded: LoadedConfig, problems: Sequence[ConfigProblem]) -> dict[str, Any]:
     """The settings without invalid parts."""
     settings: dict[str, Any] = msgspec.to_builtins(loaded.config)
     if to := loaded.config.notifications.to:
-        settings["notifications"]["to"] = [shown(each) for each in to]
+        settings["notifications"]["to"] = [mask_address(each) for each in to]
     wrong = {each.path for each in problems} - {each.path for each in loaded.problems}  # those are not in it
     refused = {path[1] for path in wrong if path[:1] == ("commands",)}
     settings["commands"] = [
@@ -434,13 +442,13 @@ def _in_force(loaded: Loaded, problems: Sequence[Problem]) -> dict[str, Any]:
     return settings
 
 
-def _print_in_force(loaded: Loaded, settings: Mapping[str, Any]) -> None:
+def _print_in_force(loaded: LoadedConfig, settings: Mapping[str, Any]) -> None:
     """Print each setting with its line number."""
     default, rows = msgspec.to_builtins(Config()), []
     for name, value in settings.items():
         parts = {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
         for key, part in parts.items() if value else ():
-            source = f"line {loaded.where(*key.split('.', 1))}" if part != default.get(name) else "default"
+            source = f"line {loaded.line_of(*key.split('.', 1))}" if part != default.get(name) else "default"
             rows.append((key, part if isinstance(part, str) else json.dumps(part, ensure_ascii=False), source))
         if not value:
             rows.append((name, "none", "default"))

@@ -117,13 +117,13 @@ class PlacedScreen(InGoogleScreen):
         if not self.app.without_cluster:
             return True
         cloud = self.app.google.cloud
-        if await cloud.usual_project() and (cloud.region or not region):
+        if await cloud.default_project() and (cloud.region or not region):
             return True
         return await self._ask()
 
     async def _ask(self) -> bool:
         cloud = self.app.google.cloud
-        usual = f"{await cloud.usual_project()}/{cloud.region or USUAL_REGION}"
+        usual = f"{await cloud.default_project()}/{cloud.region or USUAL_REGION}"
         hint = "PROJECT/REGION, as in my-project/us-central1. Esc cancels."
         typed = await self.app.push_screen_wait(Prompt("In which project and region?", usual, hint=hint))
         if typed is None:
@@ -148,7 +148,7 @@ class PlacedScreen(InGoogleScreen):
         service = next(iter(self._disabled), "")
         with self.report_errors(f"Could not enable {service}"):
             cloud = self.app.google.cloud
-            if await enable_service(self, cloud, await cloud.usual_project(), service):
+            if await enable_service(self, cloud, await cloud.default_project(), service):
                 self.read()
 
 

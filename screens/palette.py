@@ -113,7 +113,7 @@ class Places(NameProvider):
         """Read runs and recipes from files when the palette opens."""
         if self.console.connected:
             with suppress(ConsoleError):  # what cannot be read is said on its own page
-                self._runs = await self.console.session.launch.runs.all()
+                self._runs = await self.console.session.launch.runs.list_runs()
                 self._recipes = await asyncio.to_thread(self.console.session.launch.recipes)
 
     async def discover(self) -> Hits:

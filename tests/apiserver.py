@@ -103,7 +103,7 @@ class ApiServer:
 
     async def start(self) -> None:
         app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self._answer)
+        app.router.add_route("*", "/{path:.*}", self._dispatch)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls, reuse_address=True)
@@ -170,7 +170,7 @@ class ApiServer:
             if each.path == path and all(each.query.get(name, "") == value for name, value in query.items())
         ]
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _dispatch(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
         if self.tokens is not None and request.headers.get("Authorization", "")[7:] not in self.tokens:
             return status(401, "Unauthorized", reason="Unauthorized")

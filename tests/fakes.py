@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, cast
 from console.errors import ConsoleError, NotFound, Unreachable
 from console.kube.objects.meta import format_time
 from console.kube.snapshot import ContextName, Fleet, WatchState, WatchStatus
-from console.logs.follow import Logs
+from console.logs.follow import LogService
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import split_timestamps
 from console.logs.store import logs_folder
-from console.metrics.measures import Measures
+from console.metrics.measures import MeasureService
 from console.settings import Settings
 from tests.fakes_google import FakeGoogle
 from tests.fakes_preflight import FakePreflight
@@ -339,10 +339,10 @@ class FakeSession:
         return self.xray.slow_reports.get(key)
 
     @cached_property
-    def measures(self) -> Measures:
+    def measures(self) -> MeasureService:
         """The real ones, over `printed`."""
         place = logs_folder().parent / "nccl-tests.jsonl"
-        return Measures(cast("Any", self), lambda: self.logs, lambda: cast("Any", self.launch.runs), place=place,
+        return MeasureService(cast("Any", self), lambda: self.logs, lambda: cast("Any", self.launch.runs), place=place,
                         read_tail=self._read_tail)  # fmt: skip
 
     async def _read_tail(self, pod: Pod, lines: int) -> list[LogLine]:
@@ -350,14 +350,14 @@ class FakeSession:
         return self.printed.get(pod.key, [])[-lines:]
 
 
-class FakeLogs(Logs):
+class FakeLogs(LogService):
     """The real ones, over what containers of a FakeSession print."""
 
     def __init__(self, session: FakeSession, folder: Path | None = None) -> None:
         super().__init__(cast("Any", session), session._stream, folder or logs_folder())
         self._session = session
 
-    def follow(self, *args: Any, **kwargs: Any) -> Any:
+    def follow_pod(self, *args: Any, **kwargs: Any) -> Any:
         return self._session.follow_log(*args, **kwargs)
 
 

@@ -41,10 +41,10 @@ class FakeNodePools:
         await asyncio.Event().wait()
 
     def again(self, picture: PoolsSnapshot) -> PoolsSnapshot:
-        return self._real.again(picture)
+        return self._real.with_current_nodes(picture)
 
     def why_not_report(self, node: Node) -> str:
-        return self._real.why_not_report(node)
+        return self._real.why_not_reportable(node)
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
         return cast("GkeOperation", self._session._did("resize", pool, nodes))

@@ -188,7 +188,7 @@ class FakeLaunching:
         from console.launch.install import ChartCatalog
         from console.launch.plan_texts import PlanTexts
 
-        return PlanTexts(ChartCatalog.load(), self.render)
+        return PlanTexts(ChartCatalog.from_chart(), self.render)
 
     async def render(self, plan: Any) -> Any:
         return self._session._did("render", plan, default=())

@@ -26,13 +26,13 @@ async def practice_google(
     The machines of the practice cluster stand in `world.storage`; long operations run `speed` times faster than life.
     """
     cluster = PracticeCluster(scene=scene, speed=speed)
-    cluster.play_past()
-    cluster.clock.go_live()
+    cluster.simulate_past()
+    cluster.clock.start_real_time()
     world = PracticeGoogle(cluster.storage, cluster.clock, server="https://127.0.0.1:6443", authority=b"none")
     server = GoogleServer(world, TOKEN)
     await server.start()
     told = {"grpc": server.grpc, "http": server.http, "token": TOKEN, "project": PROJECT}
-    reach = GoogleSession.practice(told)
+    reach = GoogleSession.from_practice(told)
     try:
         yield world, reach
     finally:

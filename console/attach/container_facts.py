@@ -39,7 +39,7 @@ class ContainerFacts:
 
 ABSENT = 44
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE|AUTH", re.IGNORECASE)
-_HIDDEN = "(hidden)"
+_MASK = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ QUESTIONS = (
 )
 
 
-def pending_facts() -> tuple[ContainerFact, ...]:
+def unanswered_facts() -> tuple[ContainerFact, ...]:
     return tuple(ContainerFact(each.name, each.title) for each in QUESTIONS)
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """The lines of an environment with the values of secrets hidden."""
     lines = []
     for line in text.splitlines():
         name, equals, _ = line.partition("=")
-        lines.append(f"{name}={_HIDDEN}" if equals and _SECRET.search(name) else line)
+        lines.append(f"{name}={_MASK}" if equals and _SECRET.search(name) else line)
     return "\n".join(lines)

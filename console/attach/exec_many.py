@@ -17,7 +17,7 @@ from console.attach.container_facts import (
     ContainerFacts,
     FactQuestion,
     FactState,
-    masked,
+    mask_secrets,
 )
 from console.errors import BadInput, ConsoleError, NotFound, NotThere, ProgramFailed, Refused, Unreachable, Unreadable
 from console.scheduling.ranks import Rank, format_pods, format_ranges
@@ -46,7 +46,7 @@ class RankOutput:
     cut: bool = False  # whether it printed more than is kept
 
     @property
-    def said(self) -> str:
+    def comparable_text(self) -> str:
         """The text to compare: the output without trailing blanks, and why the command failed."""
         return self.output.rstrip() if not self.failure else f"{self.output.rstrip()}\n{self.failure}".strip()
 
@@ -61,7 +61,7 @@ class OutputGroup:
     differs: bool = False  # whether most ranks said something else, or it failed
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The ranks, such as "pods 0-6" or "pod 7"."""
         return format_pods(*self.ranks)
 
@@ -71,7 +71,7 @@ def group_outputs(outputs: Iterable[RankOutput]) -> tuple[OutputGroup, ...]:
     found: dict[tuple[str, int | None], list[int]] = {}
     for each in sorted(outputs, key=lambda each: each.rank):
         if each.code is not None:
-            found.setdefault((each.said, each.code), []).append(each.rank)
+            found.setdefault((each.comparable_text, each.code), []).append(each.rank)
     ranked = sorted(found.items(), key=lambda pair: (-len(pair[1]), pair[1][0]))
     every = sum(len(ranks) for _, ranks in ranked)
     most = bool(ranked) and len(ranked[0][1]) * 2 > every  # without a majority nobody is odd, as with `hostname`
@@ -102,11 +102,11 @@ def parse_ranks(text: str, known: Collection[int]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-AT_ONCE = 16  # ranks in which a command runs at the same time
-LIMIT = 60.0  # seconds after which a rank is given up, unless another limit is asked for
-KEPT = 1 << 20  # bytes of each rank's output that are kept
-MOST = 8 << 20  # bytes that a rank may print in all; then the command is ended there
-_NO_PROGRAM = (126, 127)
+MAX_CONCURRENT = 16  # ranks in which a command runs at the same time
+DEFAULT_TIMEOUT = 60.0  # seconds after which a rank is given up, unless another limit is asked for
+MAX_KEPT_BYTES = 1 << 20  # bytes of each rank's output that are kept
+MAX_OUTPUT_BYTES = 8 << 20  # bytes that a rank may print in all; then the command is ended there
+_COMMAND_NOT_FOUND = (126, 127)
 
 
 class ContainerExec:
@@ -119,8 +119,8 @@ class ContainerExec:
         argv: Sequence[str],
         *,
         container: str = "",
-        at_once: int = AT_ONCE,
-        limit: float = LIMIT,
+        at_once: int = MAX_CONCURRENT,
+        limit: float = DEFAULT_TIMEOUT,
         heard: Callable[[int, int, bytes], None] = lambda *_: None,
         ended: Callable[[RankOutput], None] = lambda _: None,
     ) -> tuple[RankOutput, ...]:
@@ -132,13 +132,13 @@ class ContainerExec:
         self._watched.connection_for_change(f"run a command in {len(ranks)} pods")
         room = asyncio.Semaphore(at_once)
 
-        async def one(rank: Rank) -> RankOutput:
+        async def run_in_slot(rank: Rank) -> RankOutput:
             async with room:
-                result = await self._in_rank(rank, argv, container, limit, heard)
+                result = await self._run_in_rank(rank, argv, container, limit, heard)
             ended(result)
             return result
 
-        tasks = [asyncio.create_task(one(rank)) for rank in ranks]
+        tasks = [asyncio.create_task(run_in_slot(rank)) for rank in ranks]
         try:
             return tuple(await asyncio.gather(*tasks))
         finally:
@@ -146,7 +146,7 @@ class ContainerExec:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _in_rank(
+    async def _run_in_rank(
         self, rank: Rank, argv: Sequence[str], container: str, limit: float, heard: Callable[[int, int, bytes], None]
     ) -> RankOutput:
         told = RankOutput(rank.number, rank.name, rank.node)
@@ -154,27 +154,28 @@ class ContainerExec:
             return replace(told, code=1, failure=f"It has no running pod ({rank.status}).")
         said, errors, count = bytearray(), bytearray(), 0
 
-        def take(channel: int, data: bytes) -> None:
+        def forward_output(channel: int, data: bytes) -> None:
             nonlocal count
             heard(rank.number, channel, data)
             count += len(data)
-            if count > MOST:
-                raise Unreadable(f"It printed more than {MOST >> 20} MiB: the command was stopped.")
-            said.extend(data[: max(0, KEPT - len(said))])
+            if count > MAX_OUTPUT_BYTES:
+                raise Unreadable(f"It printed more than {MAX_OUTPUT_BYTES >> 20} MiB: the command was stopped.")
+            said.extend(data[: max(0, MAX_KEPT_BYTES - len(said))])
             if channel == 2:
-                errors.extend(data[: max(0, KEPT - len(errors))])
+                errors.extend(data[: max(0, MAX_KEPT_BYTES - len(errors))])
 
         began = time.monotonic()
         try:
-            code, failure = await self._run(rank.pod, argv, container, limit, take)
+            code, failure = await self._run(rank.pod, argv, container, limit, forward_output)
         except Refused as error:
             return replace(told, code=error.exit_code, failure=error.message)
         return replace(
             told, code=code, failure=failure, output=said.decode(errors="replace"),
-            errors=errors.decode(errors="replace"), seconds=round(time.monotonic() - began, 3), cut=len(said) >= KEPT,
+            errors=errors.decode(errors="replace"), seconds=round(time.monotonic() - began, 3),
+            cut=len(said) >= MAX_KEPT_BYTES,
         )  # fmt: skip
 
-    async def quick_nccl(
+    async def run_quick_nccl_test(
         self,
         pod: Pod,
         test: QuickTest,
@@ -182,7 +183,7 @@ class ContainerExec:
         heard: Callable[[int, bytes], None] = lambda *_: None,
         grown: Callable[[NcclTest], None] = lambda _: None,
         container: str = "",
-        limit: float = LIMIT,
+        limit: float = DEFAULT_TIMEOUT,
     ) -> None:
         """Run all_reduce_perf on a pod's GPUs; `heard` gets 1 or 2 and bytes, `grown` the test with each row."""
         from console.metrics.nccl.parser import NcclParser
@@ -193,18 +194,18 @@ class ContainerExec:
         def take(channel: int, data: bytes) -> None:
             nonlocal count
             count += len(data)
-            if count > KEPT:
-                raise Unreadable(f"It printed more than {KEPT >> 20} MiB: it was stopped.")
+            if count > MAX_KEPT_BYTES:
+                raise Unreadable(f"It printed more than {MAX_KEPT_BYTES >> 20} MiB: it was stopped.")
             heard(channel, data)
             if channel == 2:
-                errors.extend(data[: max(0, KEPT - len(errors))])
+                errors.extend(data[: max(0, MAX_KEPT_BYTES - len(errors))])
             else:
                 for found in parser.feed(data):
                     grown(found)
 
         doing = f"run the NCCL test in pod {pod.name}"
         code, failure = await self._run(pod, test.argv, container, limit, take, doing)
-        if code == ABSENT or code in _NO_PROGRAM:
+        if code == ABSENT or code in _COMMAND_NOT_FOUND:
             hint = "The gIB diagnostic image brings it (network.gib.image); so do images with nccl-tests."
             raise NotFound(f"Pod {pod.name} has no all_reduce_perf.", hint, status=404)
         if failure or code:
@@ -219,7 +220,7 @@ class ContainerExec:
         """(exit code, reason why there is none); raises Refused and its subclasses."""
         from console.kube import exec as executing
 
-        client, container = self._watched.current_connection.client, container or _main(pod)
+        client, container = self._watched.current_connection.client, container or _main_container(pod)
         try:
             async with asyncio.timeout(limit):
                 return await executing.run(
@@ -232,7 +233,7 @@ class ContainerExec:
         except (Unreachable, Unreadable) as error:
             return error.exit_code, error.message
 
-    async def facts(
+    async def read_facts(
         self,
         pod: Pod,
         *,
@@ -243,57 +244,57 @@ class ContainerExec:
         """Read all facts at once, with failures in them; `answered` gets each. Refused if none may be asked."""
         refusals: list[Refused] = []
 
-        async def one(question: FactQuestion) -> ContainerFact:
+        async def answer_question(question: FactQuestion) -> ContainerFact:
             try:
-                fact = await self._ask(pod, question, container)
+                fact = await self._answer_fact_question(pod, question, container)
             except Refused as error:
                 refusals.append(error)
                 fact = ContainerFact(question.name, question.title, FactState.FAILED, words=error.message)
             answered(fact)
             return fact
 
-        facts = await asyncio.gather(*map(one, QUESTIONS))
+        facts = await asyncio.gather(*map(answer_question, QUESTIONS))
         if len(refusals) == len(facts):
             raise refusals[0]
-        gpus = _gpus(next(fact.text for fact in facts if fact.name == "gpus"))
+        gpus = _parse_gpus(next(fact.text for fact in facts if fact.name == "gpus"))
         return ContainerFacts(pod.name, pod.node, rank, tuple(facts), gpus)
 
-    async def _ask(self, pod: Pod, question: FactQuestion, container: str) -> ContainerFact:
+    async def _answer_fact_question(self, pod: Pod, question: FactQuestion, container: str) -> ContainerFact:
         from console.kube import exec as executing
 
         began, client = time.monotonic(), self._watched.current_connection.client
         argv = ("sh", "-c", executing.BEGUN + question.script)
 
-        def answer(state: FactState, words: str = "", text: str = "") -> ContainerFact:
+        def make_fact(state: FactState, words: str = "", text: str = "") -> ContainerFact:
             seconds = round(time.monotonic() - began, 3)
             return ContainerFact(question.name, question.title, state, text, words, seconds)
 
         try:
             code, said, complained = await executing.run_and_collect(
-                client, pod.namespace, pod.name, argv, container=container or _main(pod), most=KEPT,
+                client, pod.namespace, pod.name, argv, container=container or _main_container(pod), most=MAX_KEPT_BYTES,
                 limit=question.limit, begins=executing.BEGINS, doing=f"ask pod {pod.name} for its {question.title}",
             )  # fmt: skip
         except Refused:
             raise
         except ConsoleError as error:
-            if isinstance(error, ProgramFailed) and error.code in _NO_PROGRAM:
-                return answer(FactState.ABSENT, "There is no shell (sh) in this image to ask with.")
-            return answer(FactState.FAILED, error.message)
-        text = masked(said.decode(errors="replace")).strip("\n")
+            if isinstance(error, ProgramFailed) and error.code in _COMMAND_NOT_FOUND:
+                return make_fact(FactState.ABSENT, "There is no shell (sh) in this image to ask with.")
+            return make_fact(FactState.FAILED, error.message)
+        text = mask_secrets(said.decode(errors="replace")).strip("\n")
         if code == ABSENT or (not code and not text):
-            return answer(FactState.ABSENT, question.absent, text)
+            return make_fact(FactState.ABSENT, question.absent, text)
         if code:
             complaint = complained.decode(errors="replace").strip()
             why = complaint.splitlines()[-1] if complaint else f"The command ended with exit code {code}."
-            return answer(FactState.FAILED, why, text)
-        return answer(FactState.KNOWN, format_gpus(_gpus(text)) if question.name == "gpus" else "", text)
+            return make_fact(FactState.FAILED, why, text)
+        return make_fact(FactState.KNOWN, format_gpus(_parse_gpus(text)) if question.name == "gpus" else "", text)
 
 
-def _main(pod: Pod) -> str:
+def _main_container(pod: Pod) -> str:
     return pod.main.name if pod.main else ""
 
 
-def _gpus(text: str) -> tuple[Gpu, ...]:
+def _parse_gpus(text: str) -> tuple[Gpu, ...]:
     from console.metrics.gpu_parsers import parse_nvidia_smi
 
     return parse_nvidia_smi(text.encode())
@@ -344,8 +345,8 @@ class QuickTest:
     last: str = "1G"
     gpus: int = 0  # GPUs of the pod that take part; 0: all
 
-    def check(self) -> None:
-        first, last = _bytes(self.first), _bytes(self.last)
+    def require_valid(self) -> None:
+        first, last = _parse_size(self.first), _parse_size(self.last)
         if first > last:
             raise BadInput(f"The first size {self.first} is above the last, {self.last}.", "Exchange them.")
         if self.gpus < 0:
@@ -353,11 +354,11 @@ class QuickTest:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        self.check()
+        self.require_valid()
         return ("bash", "-c", SCRIPT, "nccl-quick", self.first, self.last, str(self.gpus))
 
 
-def _bytes(size: str) -> int:
+def _parse_size(size: str) -> int:
     found = _SIZE.fullmatch(size)
     if found is None:
         raise BadInput(f"{size} is not a message size.", "Give a number of bytes such as 8, 512K, 1M or 1G.")

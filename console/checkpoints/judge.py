@@ -21,24 +21,24 @@ from typing import Any, Protocol
 from console.errors import Unreadable
 
 POINTERS = ("latest_checkpointed_iteration.txt", "latest")  # name the one to go on from: Megatron's and DeepSpeed's
-STILL_WRITTEN = 300.0  # seconds since the last change of an incomplete checkpoint in which it may still be written
+WRITING_SECONDS = 300.0  # seconds since the last change of an incomplete checkpoint in which it may still be written
 MAX_METADATA = 16 << 20  # bytes of the largest that is read: that of a model of some 100,000 shards has 10 MB
-LONGEST_JSON = 4 << 20
-LONGEST_HEADER = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
+MAX_JSON_BYTES = 4 << 20
+MAX_HEADER_BYTES = 8 << 20  # bytes of the header of a safetensors file; one tensor takes about 100
 _STEP = re.compile(r"(?i)(?:^|[^a-z])(?:iter|checkpoint|ckpt|global_step|step|epoch)[-_=]?(\d{1,12})(?!\d)")
 _UNFINISHED = re.compile(r"(?i)^tmp[-_.]|\.tmp$|[-_.](?:incomplete|unfinished|partial)$")
-_WEIGHTS = re.compile(
+_WEIGHT_FILE = re.compile(
     r"(?:^|/)(?:\.metadata|[^/]+\.(?:distcp|safetensors)|pytorch_model[^/]*\.bin|model_optim_rng\.pt)$"
 )
-_ZIPPED = re.compile(r"\.(?:pt|pth|bin|ckpt)$")
-_FULL = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|distcp|json)$|(?:^|/)\.metadata$")
-_SHARD = re.compile(r"^(.*)-(\d{5})-of-(\d{5})(\.(?:safetensors|bin))$")
-_STATE = re.compile(  # files of a training state that each checkpoint of a run has, if one has it
+_ZIP_SUFFIXES = re.compile(r"\.(?:pt|pth|bin|ckpt)$")
+_FULL_WEIGHTS = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|distcp|json)$|(?:^|/)\.metadata$")
+_SHARD_FILE = re.compile(r"^(.*)-(\d{5})-of-(\d{5})(\.(?:safetensors|bin))$")
+_TRAINING_STATE = re.compile(  # files of a training state that each checkpoint of a run has, if one has it
     r"(?:^|/)(?:optimizer|scheduler|scaler|common|model_optim_rng|distrib_optim|training_args|rng_state(?:_\d+)?)"
     r"\.(?:pt|pth|bin)$|(?:^|/)(?:trainer_state|config|metadata|args|adapter_config)\.json$"
     r"|(?:^|/)(?:adapter_)?model\.safetensors$|(?:^|/)\.metadata$"
 )
-_NUMBERED = re.compile(r"^(.*(?:rng_state_|mp_rank_))(\d{1,5})((?:_\d+)*(?:/[^/]*)?(?:\.pth)?)$")
+_NUMBERED_FILE = re.compile(r"^(.*(?:rng_state_|mp_rank_))(\d{1,5})((?:_\d+)*(?:/[^/]*)?(?:\.pth)?)$")
 _END_OF_ZIP = 22
 _FIELDS = ("relative_path", "offset", "length")  # of a place in DCP's metadata
 
@@ -51,10 +51,10 @@ class StoredFile:
 
 
 class FileReader(Protocol):
-    async def heads(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
+    async def read_heads(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
         """So many bytes of the beginning of each file."""
 
-    async def tails(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
+    async def read_tails(self, wanted: Mapping[str, int]) -> Mapping[str, bytes]:
         """So many bytes of the end of each file."""
 
 
@@ -89,31 +89,33 @@ class Survey:
         return next((each for each in reversed(self.checkpoints) if each.state is CheckpointState.COMPLETE), None)
 
 
-async def survey(
+async def survey_checkpoints(
     files: Sequence[StoredFile], reader: FileReader, now: float, name: str = "", folders: Iterable[str] = ()
 ) -> Survey:
     """Judge the checkpoints among these files; `name` is that of the folder looked through, `folders` those in it."""
-    homes = _homes(files, name, folders)
-    contents = await _read(homes, files, reader)
-    usual = _usual_files(homes)
-    found = [_judged(path, held, contents, usual.get(path, set()), now, name) for path, held in homes.items()]
+    homes = _group_by_checkpoint(files, name, folders)
+    contents = await _read_ends(homes, files, reader)
+    usual = _common_files(homes)
+    found = [_judge_checkpoint(path, held, contents, usual.get(path, set()), now, name) for path, held in homes.items()]
     found.sort(key=lambda each: (dirname(each.path), -1 if each.step is None else each.step, each.modified))
     return Survey(tuple(found), tuple(_pointer_notes(found, files, contents)))
 
 
-def _homes(files: Sequence[StoredFile], name: str, folders: Iterable[str]) -> dict[str, dict[str, StoredFile]]:
+def _group_by_checkpoint(
+    files: Sequence[StoredFile], name: str, folders: Iterable[str]
+) -> dict[str, dict[str, StoredFile]]:
     """Files of each checkpoint by their path in its folder."""
     all_of: dict[str, dict[str, StoredFile]] = defaultdict(dict)
     with_weights: set[str] = set()
     for file in files:
-        home = _home(file.path, name)
+        home = _checkpoint_folder(file.path, name)
         if home is None:
             continue
         inside = file.path[len(home) :].lstrip("/")
         all_of[home][inside] = file
-        if _WEIGHTS.search(file.path):
+        if _WEIGHT_FILE.search(file.path):
             with_weights.add(home)
-    families = {dirname(home) for home in with_weights if _step(home, name) is not None}
+    families = {dirname(home) for home in with_weights if _parse_step(home, name) is not None}
     for folder in folders:
         if dirname(folder) in families and _STEP.search(basename(folder)):
             all_of.setdefault(folder, {})
@@ -124,7 +126,7 @@ def _homes(files: Sequence[StoredFile], name: str, folders: Iterable[str]) -> di
     }
 
 
-def _home(path: str, name: str) -> str | None:
+def _checkpoint_folder(path: str, name: str) -> str | None:
     """The folder of the checkpoint that a file belongs to, by its name or by what the file is."""
     if _STEP.search(name):
         return ""
@@ -133,15 +135,15 @@ def _home(path: str, name: str) -> str | None:
         if _STEP.search(basename(path[:at])):
             return path[:at]
         at = path.find("/", at + 1)
-    return dirname(path) if _WEIGHTS.search(path) or basename(path) not in POINTERS else None
+    return dirname(path) if _WEIGHT_FILE.search(path) or basename(path) not in POINTERS else None
 
 
-def _step(home: str, name: str) -> int | None:
+def _parse_step(home: str, name: str) -> int | None:
     found = _STEP.search(basename(home) or name)
     return int(found[1]) if found else None
 
 
-async def _read(
+async def _read_ends(
     homes: Mapping[str, Mapping[str, StoredFile]], files: Sequence[StoredFile], reader: FileReader
 ) -> dict[str, bytes]:
     """Headers and small files by path; ends of files under the path and `!`."""
@@ -152,41 +154,44 @@ async def _read(
         if end == ".metadata" and file.size <= MAX_METADATA:
             heads[file.path] = file.size
         elif end.endswith(".json"):
-            heads[file.path] = min(file.size, LONGEST_JSON)
+            heads[file.path] = min(file.size, MAX_JSON_BYTES)
         elif end.endswith(".safetensors"):
             heads[file.path] = 8
-        elif _ZIPPED.search(end):
+        elif _ZIP_SUFFIXES.search(end):
             heads[file.path], tails[file.path] = 4, _END_OF_ZIP
     for file in files:
         if basename(file.path) in POINTERS:
             heads[file.path] = min(file.size, 200)
-    found = dict(await reader.heads({path: size for path, size in heads.items() if size}))
+    found = dict(await reader.read_heads({path: size for path, size in heads.items() if size}))
     longer = {
         path: 8 + length
         for path, head in found.items()
-        if path.endswith(".safetensors") and (length := int.from_bytes(head[:8], "little")) <= LONGEST_HEADER
+        if path.endswith(".safetensors") and (length := int.from_bytes(head[:8], "little")) <= MAX_HEADER_BYTES
     }
-    found.update(await reader.heads(longer))
-    for path, data in (await reader.tails(tails)).items():
+    found.update(await reader.read_heads(longer))
+    for path, data in (await reader.read_tails(tails)).items():
         found[f"{path}!"] = data
     return found
 
 
-def _usual_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, set[str]]:
+def _common_files(homes: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, set[str]]:
     """For each checkpoint the files of a training state that all others beside it have."""
     families: dict[str, list[str]] = defaultdict(list)
     for home in homes:
         families[dirname(home)].append(home)
     usual: dict[str, set[str]] = {}
     for members in families.values():
-        of = {home: {path for path in homes[home] if _STATE.search(path) or _NUMBERED.match(path)} for home in members}
+        of = {
+            home: {path for path in homes[home] if _TRAINING_STATE.search(path) or _NUMBERED_FILE.match(path)}
+            for home in members
+        }
         for home in members:
             others = [held for other, held in of.items() if other != home and held]
             usual[home] = set.intersection(*others) if others else set()
     return usual
 
 
-def _judged(
+def _judge_checkpoint(
     home: str, held: Mapping[str, StoredFile], contents: Mapping[str, bytes], usual: set[str], now: float, name: str
 ) -> Checkpoint:
     problems: list[str] = []
@@ -195,27 +200,34 @@ def _judged(
         problems.append("its name says that the save did not finish")
     if not held:
         problems.append("it is empty")
-    problems += [f"{path} is empty" for path, file in held.items() if not file.size and _FULL.search(path)]
+    problems += [f"{path} is empty" for path, file in held.items() if not file.size and _FULL_WEIGHTS.search(path)]
     for folder in sorted({dirname(path) for path in held}):
         inside = {basename(path): file for path, file in held.items() if dirname(path) == folder}
         _judge_dcp(folder, inside, contents, problems, unknown)
         _judge_shards(folder, inside, contents, problems)
     for path, file in held.items():
         _judge_file(path, file, contents, problems, unknown)
-    gone = (usual - held.keys()) | _gaps(held)
+    gone = (usual - held.keys()) | _missing_numbered_files(held)
     problems += [f"{path} is missing" for path in sorted(gone) if not any(path in each for each in problems)]
     modified = max((file.modified for file in held.values()), default=0.0)
     if problems:
-        state = CheckpointState.WRITING if now - modified < STILL_WRITTEN else CheckpointState.INCOMPLETE
+        state = CheckpointState.WRITING if now - modified < WRITING_SECONDS else CheckpointState.INCOMPLETE
     else:
         state = CheckpointState.UNKNOWN if unknown else CheckpointState.COMPLETE
     size = sum(file.size for file in held.values())
     return Checkpoint(
-        home, _format(held), _step(home, name), state, size, len(held), modified, tuple(problems or unknown)
+        home,
+        _detect_format(held),
+        _parse_step(home, name),
+        state,
+        size,
+        len(held),
+        modified,
+        tuple(problems or unknown),
     )
 
 
-def _format(held: Mapping[str, StoredFile]) -> str:
+def _detect_format(held: Mapping[str, StoredFile]) -> str:
     names = {basename(path) for path in held}
     if any(each == ".metadata" or each.endswith(".distcp") for each in names):
         return "Megatron torch_dist" if names & {"common.pt", "metadata.json"} else "torch DCP"
@@ -223,7 +235,7 @@ def _format(held: Mapping[str, StoredFile]) -> str:
         return "Megatron torch"
     if any(each.endswith(".safetensors") for each in names):
         return "safetensors"
-    return "torch.save" if any(_ZIPPED.search(each) for each in names) else "not known"
+    return "torch.save" if any(_ZIP_SUFFIXES.search(each) for each in names) else "not known"
 
 
 def _judge_dcp(
@@ -234,29 +246,29 @@ def _judge_dcp(
     metadata = inside.get(".metadata")
     if metadata is None:
         if shards:
-            problems.append(f"{_at(folder, '.metadata')} is missing: it is written last, so the save did not finish")
+            problems.append(f"{_join(folder, '.metadata')} is missing: it is written last, so the save did not finish")
         return
     megatron = inside.keys() & {"common.pt", "metadata.json"}
     if len(megatron) == 1:
-        problems.append(f"{_at(folder, min({'common.pt', 'metadata.json'} - megatron))} is missing")
+        problems.append(f"{_join(folder, min({'common.pt', 'metadata.json'} - megatron))} is missing")
     if metadata.size > MAX_METADATA:
         unknown.append(
-            f"{_at(folder, '.metadata')} has {metadata.size >> 20} MiB, at most {MAX_METADATA >> 20} are read"
+            f"{_join(folder, '.metadata')} has {metadata.size >> 20} MiB, at most {MAX_METADATA >> 20} are read"
         )
         return
     if not metadata.size:
         return
     try:
-        needed = needed_sizes(contents.get(metadata.path, b""))
+        needed = read_needed_sizes(contents.get(metadata.path, b""))
     except Unreadable as error:
-        problems.append(f"{_at(folder, '.metadata')}: {error.message}")
+        problems.append(f"{_join(folder, '.metadata')}: {error.message}")
         return
     for path, size in needed.items():
         file = inside.get(path)
         if file is None:
-            problems.append(f"{_at(folder, path)} is missing")
+            problems.append(f"{_join(folder, path)} is missing")
         elif file.size < size:
-            problems.append(f"{_at(folder, path)} has {file.size:,} of {size:,} bytes")
+            problems.append(f"{_join(folder, path)} has {file.size:,} of {size:,} bytes")
 
 
 def _judge_shards(
@@ -265,15 +277,15 @@ def _judge_shards(
     """Files that an index of Hugging Face names, or the numbers in their names announce."""
     wanted: set[str] = set()
     for name in inside:
-        if shard := _SHARD.match(name):
+        if shard := _SHARD_FILE.match(name):
             stem, _, count, end = shard.groups()
             wanted |= {f"{stem}-{each:05}-of-{count}{end}" for each in range(1, min(int(count), 10_000) + 1)}
             wanted.add(f"{stem}{end}.index.json")
         if name.endswith(".index.json"):
-            table = _json(contents.get(inside[name].path, b""))
+            table = _parse_json(contents.get(inside[name].path, b""))
             named = table.get("weight_map") if isinstance(table, dict) else None
             wanted |= {each for each in named.values() if isinstance(each, str)} if isinstance(named, dict) else set()
-    problems += [f"{_at(folder, each)} is missing" for each in sorted(wanted - inside.keys())]
+    problems += [f"{_join(folder, each)} is missing" for each in sorted(wanted - inside.keys())]
 
 
 def _judge_file(
@@ -283,11 +295,11 @@ def _judge_file(
     if not file.size or data is None:
         return
     if path.endswith(".json"):
-        if file.size <= LONGEST_JSON and _json(data) is None:
+        if file.size <= MAX_JSON_BYTES and _parse_json(data) is None:
             problems.append(f"{path} is no JSON: it is damaged or cut off")
     elif path.endswith(".safetensors"):
         _judge_safetensors(path, file, data, problems, unknown)
-    elif _ZIPPED.search(path) and data.startswith(b"PK\3\4"):
+    elif _ZIP_SUFFIXES.search(path) and data.startswith(b"PK\3\4"):
         end = contents.get(f"{file.path}!", b"")
         if not (end.startswith(b"PK\5\6") and len(end) == _END_OF_ZIP):
             problems.append(f"{path} is cut off: the end of a file of torch.save is missing")
@@ -298,10 +310,10 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
     if length + 8 > file.size:
         problems.append(f"{path} has {file.size:,} bytes, its header alone {length + 8:,}")
         return
-    if length > LONGEST_HEADER:
-        unknown.append(f"{path} has a header of {length >> 20} MiB, at most {LONGEST_HEADER >> 20} are read")
+    if length > MAX_HEADER_BYTES:
+        unknown.append(f"{path} has a header of {length >> 20} MiB, at most {MAX_HEADER_BYTES >> 20} are read")
         return
-    table = _json(head[8 : 8 + length])
+    table = _parse_json(head[8 : 8 + length])
     if not isinstance(table, dict):
         problems.append(f"{path} has a damaged header")
         return
@@ -315,10 +327,10 @@ def _judge_safetensors(path: str, file: StoredFile, head: bytes, problems: list[
         problems.append(f"{path} has {file.size:,} of {size:,} bytes")
 
 
-def _gaps(held: Mapping[str, StoredFile]) -> set[str]:
+def _missing_numbered_files(held: Mapping[str, StoredFile]) -> set[str]:
     numbers: dict[tuple[str, str, int], set[int]] = defaultdict(set)
     for path in held:
-        if found := _NUMBERED.match(path):
+        if found := _NUMBERED_FILE.match(path):
             numbers[found[1], found[3], len(found[2])].add(int(found[2]))
     return {
         f"{before}{each:0{width}}{after}"
@@ -353,11 +365,11 @@ def _pointer_notes(
             yield f"{file.path} names step {step}, but step {last} is complete"
 
 
-def _at(folder: str, name: str) -> str:
+def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def _json(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     """What it says; None where it is no JSON."""
     try:
         return json.loads(data)
@@ -393,7 +405,7 @@ class _Unpickler(pickle._Unpickler):  # in Python: the one in C reserves as much
         return _Inert
 
 
-def needed_sizes(data: bytes) -> dict[str, int]:
+def read_needed_sizes(data: bytes) -> dict[str, int]:
     """Bytes that each file must have by a DCP's `.metadata`, a pickle of which nothing is run; Unreadable."""
     try:
         whole = _Unpickler(io.BytesIO(data)).load()

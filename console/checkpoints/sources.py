@@ -11,7 +11,7 @@ from posixpath import basename
 from typing import TYPE_CHECKING
 
 from console.attach.files.entries import EntryKind
-from console.checkpoints.judge import StoredFile, Survey, survey
+from console.checkpoints.judge import StoredFile, Survey, survey_checkpoints
 from console.errors import NotFound, Unreadable
 from console.google.storage import CloudStorage, GcsPlace
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MAX_FILES = 100_000  # below the folder that is looked through
 MAX_READ = 256 << 20  # bytes of headers and small files that are read of all checkpoints together
-PART = 16 << 20  # bytes that one command in a container reads
-AT_ONCE = 16  # objects of a bucket that are read at the same time
+BATCH_BYTES = 16 << 20  # bytes that one command in a container reads
+MAX_CONCURRENT_READS = 16  # objects of a bucket that are read at the same time
 
 
 async def survey_container(files: PodFiles, folder: str, now: float) -> Survey:
@@ -29,58 +29,58 @@ async def survey_container(files: PodFiles, folder: str, now: float) -> Survey:
     place = await files.stat(folder)
     if not place.folder:
         raise NotFound(f"There is no folder {folder} in {files.where}.")
-    entries, _ = await files.tree(place.path)
+    entries, _ = await files.list_tree(place.path)
     found = [StoredFile(each.path, each.size, each.modified) for each in entries if each.file]
     folders = [each.path for each in entries if each.kind is EntryKind.FOLDER and each.path]
-    reader = _Batches(lambda wanted, tail: files.ends(place.path, wanted, tail=tail))
-    return await survey(_limited(found, folder), reader, now, basename(place.path), folders)
+    reader = _BatchedReader(lambda wanted, tail: files.read_ends(place.path, wanted, tail=tail))
+    return await survey_checkpoints(_require_few_files(found, folder), reader, now, basename(place.path), folders)
 
 
 async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float) -> Survey:
     """The checkpoints below a folder of a bucket; NotFound where nothing is there."""
     found: list[StoredFile] = []
-    async with aclosing(storage.tree(place)) as objects:
+    async with aclosing(storage.iter_tree(place)) as objects:
         async for each in objects:
             inside = each.name[len(place.folder) :]
             if inside and not each.is_folder:
                 found.append(StoredFile(inside, each.bytes, each.updated))
-                _limited(found, str(place))
+                _require_few_files(found, str(place))
     if not found:
         raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
     sizes = {each.path: each.size for each in found}
-    room = asyncio.Semaphore(AT_ONCE)
+    room = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
     async def read(wanted: Mapping[str, int], tail: bool) -> dict[str, bytes]:
         async def one(path: str, size: int) -> tuple[str, bytes]:
             start = max(0, sizes[path] - size) if tail else 0
             async with room:
-                return path, await storage.read(GcsPlace(place.bucket, place.folder + path), start, size)
+                return path, await storage.read_object(GcsPlace(place.bucket, place.folder + path), start, size)
 
         return dict(await asyncio.gather(*(one(path, size) for path, size in wanted.items())))
 
-    return await survey(found, _Batches(read), now, basename(place.path.rstrip("/")))
+    return await survey_checkpoints(found, _BatchedReader(read), now, basename(place.path.rstrip("/")))
 
 
-def _limited(found: list[StoredFile], where: str) -> list[StoredFile]:
+def _require_few_files(found: list[StoredFile], where: str) -> list[StoredFile]:
     if len(found) > MAX_FILES:
         raise Unreadable(f"There are more than {MAX_FILES:,} files below {where}.", "Name a folder with fewer.")
     return found
 
 
 @dataclass(slots=True)
-class _Batches:
+class _BatchedReader:
     """Reads in parts of limited size, and not more than all together may have."""
 
     read: Callable[[Mapping[str, int], bool], Awaitable[dict[str, bytes]]]
     left: int = MAX_READ
 
-    async def heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return await self._all(wanted, tail=False)
+    async def read_heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
+        return await self._read_all(wanted, tail=False)
 
-    async def tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        return await self._all(wanted, tail=True)
+    async def read_tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
+        return await self._read_all(wanted, tail=True)
 
-    async def _all(self, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
+    async def _read_all(self, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
         self.left -= sum(wanted.values())
         if self.left < 0:
             hint = "Name a folder with fewer."
@@ -92,7 +92,7 @@ class _Batches:
             for path, length in rest:
                 part[path] = length
                 size += length
-                if size > PART:
+                if size > BATCH_BYTES:
                     break
             found.update(await self.read(part, tail))
         return found

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 AnswerT = TypeVar("AnswerT")
 ClientT = TypeVar("ClientT")
 PRACTICE_PATH = "/practice/google"
-AT_ONCE = 8  # projects that are asked at the same time
-REDRAW = 0.25  # seconds between two pictures of a list that grows
+MAX_CONCURRENT_PROJECTS = 8  # projects that are asked at the same time
+REDRAW_SECONDS = 0.25  # seconds between two pictures of a list that grows
 _CONTEXT = re.compile(r"^gke_([^_]+)_([^_]+)_(.+)$")
 _PROVIDER = re.compile(r"^gce://([^/]+)/([^/]+)/")
 
@@ -64,37 +64,37 @@ class Cloud:
         """The practice cluster's folder if its imitation of Google is used; None for the real Google."""
         return self._watched.current_connection.target.cluster.practice_folder if self._watched else None
 
-    async def reach(self) -> GoogleSession:
+    async def open_session(self) -> GoogleSession:
         """The login (of the practice cluster if connected to one), or NotLoggedIn: gRPC would try again for long."""
         folder = str(self.practice_folder or "")
         async with self._opening:
             if folder not in self._reaches:
                 kind = (await loaded("console.google.api.calls")).GoogleSession
-                made = kind.practice(await self._practice_answer()) if folder else await kind.real()
+                made = kind.from_practice(await self._read_practice_endpoints()) if folder else await kind.from_login()
                 self._reaches[folder] = made
             reach = self._reaches[folder]
         await reach.token()
         return reach
 
-    async def _practice_answer(self) -> dict[str, str]:
+    async def _read_practice_endpoints(self) -> dict[str, str]:
         assert self._watched is not None
         client = self._watched.current_connection.client
         answer: dict[str, str] = json.loads(await client.request("GET", PRACTICE_PATH, doing="reach practice Google"))
         self._places[str(self.practice_folder)] = Place(answer["project"], answer["location"], answer["cluster"])
         return answer
 
-    async def ask(self, module: str, question: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
+    async def call(self, module: str, question: Callable[[Any, GoogleSession], Awaitable[AnswerT]]) -> AnswerT:
         """Load a module of `console.google.api` and call `question` with it and this login."""
-        return await question(await loaded(f"console.google.api.{module}"), await self.reach())
+        return await question(await loaded(f"console.google.api.{module}"), await self.open_session())
 
     async def client(self, module: str, make: Callable[[Any, GoogleSession], ClientT]) -> ClientT:
         """Load a module of `console.google.api` and build its client with this login."""
-        return make(await loaded(f"console.google.api.{module}"), await self.reach())
+        return make(await loaded(f"console.google.api.{module}"), await self.open_session())
 
-    async def connected(self) -> tuple[Gke, GkeCluster]:
+    async def connected_cluster(self) -> tuple[Gke, GkeCluster]:
         """The GKE client, and the connected cluster as GKE reports it."""
         place, gke = await self.place(), await self.gke()
-        return gke, await gke.cluster(place.project, place.location, place.cluster)
+        return gke, await gke.read_cluster(place.project, place.location, place.cluster)
 
     async def gke(self) -> Gke:
         return await self.client("container", lambda api, login: api.Gke(login))
@@ -105,10 +105,10 @@ class Cloud:
             raise NotFound("No cluster is connected.", "Connect to one: `a4 clusters` lists them.")
         context = self._watched.context
         if self.practice:
-            await self.reach()
+            await self.open_session()
             return self._places[str(self.practice_folder)]
         if context not in self._places:
-            self._places[context] = place_in(context) or await self._place_by_node(context)
+            self._places[context] = parse_place(context) or await self._place_by_node(context)
         return self._places[context]
 
     async def _place_by_node(self, context: str) -> Place:
@@ -128,14 +128,16 @@ class Cloud:
             raise NotFound(f"The cluster of context {context} is not a GKE cluster, judging by its nodes.", hint)
         server = connection.target.cluster.server.removeprefix("https://").rstrip("/")
         authority = connection.target.cluster.certificate_authority_data
-        for each in (await (await self.gke()).clusters_of(named[1])).clusters:
+        for each in (await (await self.gke()).list_clusters(named[1])).clusters:
             if server in (each.endpoint, each.dns_endpoint) or (authority and authority == each.authority):
                 return Place(each.project, each.location, each.name)
         words = f"Project {named[1]} has no cluster with the address {server}."
         raise NotFound(words, "Name the context gke_PROJECT_LOCATION_NAME.")
 
     async def projects(self) -> AsyncGenerator[Project, None]:
-        found: AsyncGenerator[Project, None] = await self.client("projects", lambda api, login: api.projects(login))
+        found: AsyncGenerator[Project, None] = await self.client(
+            "projects", lambda api, login: api.search_projects(login)
+        )
         async with aclosing(found):
             async for each in found:
                 yield each
@@ -143,27 +145,27 @@ class Cloud:
     async def clusters(self, projects: Sequence[str] = ()) -> Clusters:
         """All clusters of these projects, else of all visible ones; unreadable projects are listed in the result."""
         latest = Clusters(())
-        async with aclosing(self.growing(projects)) as pictures:
+        async with aclosing(self.follow_clusters(projects)) as pictures:
             async for picture in pictures:
                 latest = picture
         return latest
 
-    async def growing(self, projects: Sequence[str] = ()) -> AsyncGenerator[Clusters, None]:
+    async def follow_clusters(self, projects: Sequence[str] = ()) -> AsyncGenerator[Clusters, None]:
         """Yield the clusters found so far, four times a second, and finally all of them."""
         gke, known, shown = await self.gke(), Clusters(()), time.monotonic()
         pending: set[asyncio.Task[Clusters]] = set()
         try:
-            async with aclosing(self._asked(projects)) as names:
+            async with aclosing(self._iter_project_ids(projects)) as names:
                 name: str | None = ""
                 while name is not None or pending:
-                    if name is not None and len(pending) < AT_ONCE:
+                    if name is not None and len(pending) < MAX_CONCURRENT_PROJECTS:
                         if name := await anext(names, None):
-                            pending.add(asyncio.create_task(_read(gke, name)))
+                            pending.add(asyncio.create_task(_read_clusters(gke, name)))
                     else:
                         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                         for task in done:
-                            known = known.joined(task.result())
-                    if time.monotonic() > shown + REDRAW and (name is not None or pending):
+                            known = known.merge(task.result())
+                    if time.monotonic() > shown + REDRAW_SECONDS and (name is not None or pending):
                         shown = time.monotonic()
                         yield known
             yield known
@@ -172,7 +174,7 @@ class Cloud:
                 task.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
 
-    async def _asked(self, projects: Sequence[str]) -> AsyncGenerator[str, None]:
+    async def _iter_project_ids(self, projects: Sequence[str]) -> AsyncGenerator[str, None]:
         for each in projects:
             yield each
         if projects:
@@ -182,41 +184,41 @@ class Cloud:
                 async for project in found:
                     yield project.id
         except NotAllowed as error:
-            usual = await self.usual_project()
+            usual = await self.default_project()
             if not usual:
                 raise BadInput(error.message, "Name the projects: --project ID.") from error
             yield usual
 
-    async def usual_project(self) -> str:
+    async def default_project(self) -> str:
         """The connected cluster's project, else the one given, the login's, or the environment's."""
         try:
             return (await self.place()).project
         except NotFound:
-            return self.project or (await self.reach()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+            return self.project or (await self.open_session()).project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
 
     async def find(self, name: str, projects: Sequence[str] = ()) -> GkeCluster:
         """The cluster of that name, context, or PROJECT/LOCATION/NAME; NotFound, or BadInput if several match."""
-        place = place_in(name) or (Place(*name.split("/")) if name.count("/") == 2 else None)
+        place = parse_place(name) or (Place(*name.split("/")) if name.count("/") == 2 else None)
         if place is not None:
-            return await (await self.gke()).cluster(place.project, place.location, place.cluster)
+            return await (await self.gke()).read_cluster(place.project, place.location, place.cluster)
         return (await self.clusters(projects)).find_by_name(name)
 
     async def fetch_server_version(self, cluster: GkeCluster, way: str = "") -> str:
         """Connect to a cluster ("dns" or "ip", else whichever answers) and return its Kubernetes version."""
-        token = (await self.reach()).token
+        token = (await self.open_session()).token
         return (await fetch_server_version(cluster, token, way, practice=self.practice_folder))[1]
 
-    async def enter(self, cluster: GkeCluster, way: str = "") -> None:
+    async def switch_to_cluster(self, cluster: GkeCluster, way: str = "") -> None:
         """Switch this session to that cluster, without writing a file; on failure it stays where it is."""
         assert self._watched is not None
-        token, practice = (await self.reach()).token, self.practice_folder
+        token, practice = (await self.open_session()).token, self.practice_folder
         chosen, _ = await fetch_server_version(cluster, token, way, practice=practice)
-        address = ways(cluster)[chosen]
-        add(self._watched.kubeconfig, cluster, address, token, practice=practice)
+        address = endpoints(cluster)[chosen]
+        add_to_kubeconfig(self._watched.kubeconfig, cluster, address, token, practice=practice)
         await self._watched.switch(context=cluster.context)
 
     @staticmethod
-    def usual_kubeconfig() -> Path:
+    def default_kubeconfig() -> Path:
         from console.kube import kubeconfig
 
         return kubeconfig.default_path()
@@ -227,9 +229,9 @@ class Cloud:
         from console.kube import kubeconfig
 
         check_ready(cluster)
-        known = ways(cluster)
+        known = endpoints(cluster)
         if way and way not in known:
-            await reachable(cluster, way)  # says why not
+            await find_reachable_endpoint(cluster, way)  # says why not
         chosen = way or next(iter(known))
         command, arguments = await asyncio.to_thread(_login_program)
         authority = cluster.authority if chosen == "ip" else ""
@@ -239,10 +241,10 @@ class Cloud:
 
     async def enable_service(self, project: str, service: str) -> None:
         """Enable a Google API in a project and wait until it is enabled."""
-        self.check_may(f"enable {service}")
-        await self.ask("projects", lambda api, login: api.enable(login, project, service))
+        self.require_writable(f"enable {service}")
+        await self.call("projects", lambda api, login: api.enable_service(login, project, service))
 
-    def check_may(self, what: str) -> None:
+    def require_writable(self, what: str) -> None:
         """Raise NotAllowed, naming `what`, in read-only mode."""
         if self._watched is not None:
             self._watched.connection_for_change(what)
@@ -250,42 +252,42 @@ class Cloud:
             raise in_read_only_mode(what)
 
 
-def place_in(context: str) -> Place | None:
+def parse_place(context: str) -> Place | None:
     """The place in a context name of gcloud's form, gke_PROJECT_LOCATION_NAME; None for other names."""
     named = _CONTEXT.match(context)
     return Place(*named.groups()) if named else None
 
 
-async def _read(gke: Gke, project: str) -> Clusters:
+async def _read_clusters(gke: Gke, project: str) -> Clusters:
     try:
-        return await gke.clusters_of(project)
+        return await gke.list_clusters(project)
     except ConsoleError as error:
         return Clusters((), ((project, error),))
 
 
-async def from_google(context: str) -> Kubeconfig:
+async def kubeconfig_from_google(context: str) -> Kubeconfig:
     """An in-memory kubeconfig with the cluster of that context (gke_PROJECT_LOCATION_NAME), read from Google."""
     from console.kube.kubeconfig import Kubeconfig
 
     cloud = Cloud()
     try:
         found = await cloud.find(context)
-        token = (await cloud.reach()).token
+        token = (await cloud.open_session()).token
         made = Kubeconfig()
         made.source, made.current = "of Google's list of clusters", found.context
-        add(made, found, ways(found)[await reachable(found)], token)
+        add_to_kubeconfig(made, found, endpoints(found)[await find_reachable_endpoint(found)], token)
         return made
     finally:
         await cloud.close()
 
 
-ANSWER = 4.0  # seconds in which an address has to take a connection
-WAYS = ("dns", "ip")
+ANSWER_TIMEOUT = 4.0  # seconds in which an address has to take a connection
+ENDPOINT_KINDS = ("dns", "ip")
 _PLUGIN = "gke-gcloud-auth-plugin"
-_UP = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
+_RUNNING_STATES = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
 
 
-def ways(cluster: GkeCluster) -> dict[str, str]:
+def endpoints(cluster: GkeCluster) -> dict[str, str]:
     """The cluster's endpoints by kind: "dns" through Google's front end, "ip" directly to the control plane."""
     found = {"dns": cluster.dns_endpoint, "ip": cluster.endpoint}
     return {way: address for way, address in found.items() if address}
@@ -293,19 +295,19 @@ def ways(cluster: GkeCluster) -> dict[str, str]:
 
 def check_ready(cluster: GkeCluster) -> None:
     """Raise BadInput, with the reason, if the cluster is in a state that allows no connection."""
-    if cluster.status not in _UP:
+    if cluster.status not in _RUNNING_STATES:
         why = f": {cluster.message.rstrip('.')}" if cluster.message else ""
         words = f"Cluster {cluster.name} is in state {cluster.status.lower()}{why}."
         hints = {"PROVISIONING": "It is being made: try again in a few minutes.", "STOPPING": "It is being deleted."}
         raise BadInput(words, hints.get(cluster.status, "Its control plane does not run: repair it or make another."))
-    if not ways(cluster):
+    if not endpoints(cluster):
         raise BadInput(f"Cluster {cluster.name} has no address yet.", "Try again in a few minutes.")
 
 
-async def reachable(cluster: GkeCluster, way: str = "") -> str:
+async def find_reachable_endpoint(cluster: GkeCluster, way: str = "") -> str:
     """The endpoint that answers ("dns" before "ip"), or the requested one; Unreachable if none does."""
     check_ready(cluster)
-    known = ways(cluster)
+    known = endpoints(cluster)
     if way and way not in known:
         missing = {"dns": "its DNS endpoint is disabled", "ip": "it has no IP endpoint"}[way]
         enable = f"gcloud container clusters update {cluster.name} --enable-dns-access --location {cluster.location}"
@@ -315,13 +317,13 @@ async def reachable(cluster: GkeCluster, way: str = "") -> str:
         if (not way or each == way) and await _is_reachable(address):
             return each
     if cluster.private and "dns" not in known:
-        raise _private(cluster)
+        raise _private_endpoint_error(cluster)
     named = " and ".join(known[each] for each in known if not way or each == way)
     hint = "Check that this machine is in its authorized networks, and whether a proxy is in between."
     raise Unreachable(f"Cluster {cluster.name} does not answer at {named}.", hint)
 
 
-def _private(cluster: GkeCluster) -> Unreachable:
+def _private_endpoint_error(cluster: GkeCluster) -> Unreachable:
     return Unreachable(
         f"Cluster {cluster.name} is private: {cluster.endpoint} answers only inside its network.",
         "Connect from a machine in that network or over its VPN, or enable its DNS endpoint: "
@@ -333,7 +335,7 @@ def _private(cluster: GkeCluster) -> Unreachable:
 async def _is_reachable(address: str) -> bool:
     parts = urlsplit(f"//{address}")
     try:
-        async with asyncio.timeout(ANSWER):
+        async with asyncio.timeout(ANSWER_TIMEOUT):
             _, writer = await asyncio.open_connection(parts.hostname, parts.port or 443)
     except (OSError, TimeoutError):
         return False
@@ -352,20 +354,20 @@ async def fetch_server_version(
     from console.kube.discovery import Connection
     from console.kube.kubeconfig import Kubeconfig
 
-    chosen = await reachable(cluster, way)
-    address = ways(cluster)[chosen]
+    chosen = await find_reachable_endpoint(cluster, way)
+    address = endpoints(cluster)[chosen]
     kubeconfig = Kubeconfig()
-    add(kubeconfig, cluster, address, token, practice=practice)
+    add_to_kubeconfig(kubeconfig, cluster, address, token, practice=practice)
     connection = Connection(kubeconfig.target(cluster.context))
     try:
         return chosen, await connection.catalogue.server_version()
     except Unreachable as error:  # a proxy on the way may have taken the connection
-        raise (_private(cluster) if cluster.private and chosen == "ip" else error) from error
+        raise (_private_endpoint_error(cluster) if cluster.private and chosen == "ip" else error) from error
     finally:
         await connection.close()
 
 
-def add(
+def add_to_kubeconfig(
     kubeconfig: Kubeconfig,
     cluster: GkeCluster,
     address: str,

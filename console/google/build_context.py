@@ -16,22 +16,22 @@ import yaml
 
 from console import assets
 from console.errors import BadInput
-from console.folders import alone, atomic_write
+from console.folders import atomic_write, file_lock
 from console.google.builds import NAME, REGISTRY, RUNNING, TAG, Build, BuildContext, BuildPlan, repository_parts
 from console.kube.safe_yaml import load_yaml
 
 DESCRIPTIONS = ("cloudbuild.yaml", "cloudbuild.yml", "cloudbuild.json")
-MOST = 1 << 30  # bytes in a folder beyond which it is surely another one that was meant
-LONGEST = 86400  # seconds that Cloud Build lets a build take
-_LEFT_OUT = {".git", "__pycache__", ".venv", "node_modules"}
-_USED = re.compile(r"\$\{?(_[A-Z][A-Z0-9_]*)\}?")
+MAX_CONTEXT_BYTES = 1 << 30  # bytes in a folder beyond which it is surely another one that was meant
+MAX_DESCRIPTION_BYTES = 86400  # seconds that Cloud Build lets a build take
+_IGNORED_NAMES = {".git", "__pycache__", ".venv", "node_modules"}
+_SUBSTITUTION_USE = re.compile(r"\$\{?(_[A-Z][A-Z0-9_]*)\}?")
 _NAME = re.compile(r"^[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*$")
 _TAG = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
 _IMAGE = f"${{{REGISTRY}}}/${{{NAME}}}:${{{TAG}}}"
 
 
-def bundled() -> tuple[BuildContext, ...]:
-    folders = sorted(each for each in (assets.launchers() / "images").iterdir() if each.is_dir())
+def bundled_contexts() -> tuple[BuildContext, ...]:
+    folders = sorted(each for each in (assets.launchers_folder() / "images").iterdir() if each.is_dir())
     return tuple(read_context(each) for each in folders)
 
 
@@ -41,17 +41,19 @@ def read_context(place: Path) -> BuildContext:
     if not place.exists():
         raise BadInput(f"There is no folder {place}.", "Name a folder with a Dockerfile, or one of `a4 images`.")
     dockerfile = "" if place.is_dir() else place.name
-    described = description(folder, dockerfile)
+    described = read_build_description(folder, dockerfile)
     given = described.get("substitutions") or {}
     if not isinstance(given, dict):
         raise BadInput(f"The substitutions of {folder} are not NAME: VALUE pairs.", "Write them as _NAME: value.")
     defaults = {str(name): str(value) for name, value in given.items()}
-    used = dict.fromkeys([*_USED.findall(repr(described)), *defaults])
-    title = _title(folder / "Dockerfile" if place.is_dir() else place)
-    return BuildContext(folder.resolve().name, folder, title, defaults, tuple(used), dockerfile, _images(described))
+    used = dict.fromkeys([*_SUBSTITUTION_USE.findall(repr(described)), *defaults])
+    title = _read_title(folder / "Dockerfile" if place.is_dir() else place)
+    return BuildContext(
+        folder.resolve().name, folder, title, defaults, tuple(used), dockerfile, _image_names(described)
+    )
 
 
-def _images(described: Mapping[str, Any]) -> tuple[str, ...]:
+def _image_names(described: Mapping[str, Any]) -> tuple[str, ...]:
     """The images that a build description pushes, else those that its steps tag."""
     said = described.get("images")
     if isinstance(said, list) and said:
@@ -65,7 +67,7 @@ def _images(described: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def description(folder: Path, dockerfile: str = "") -> dict[str, Any]:
+def read_build_description(folder: Path, dockerfile: str = "") -> dict[str, Any]:
     """The build description: its cloudbuild.yml, else one step that builds the Dockerfile; BadInput."""
     for name in () if dockerfile else DESCRIPTIONS:
         if (folder / name).is_file():
@@ -95,7 +97,7 @@ def _read_description(path: Path) -> dict[str, Any]:
     return found
 
 
-def _title(dockerfile: Path) -> str:
+def _read_title(dockerfile: Path) -> str:
     try:
         with dockerfile.open(errors="replace") as file:
             first = file.readline().strip()
@@ -104,12 +106,12 @@ def _title(dockerfile: Path) -> str:
     return first.removeprefix("#").strip() if first.startswith("#") and not first.startswith("# syntax") else ""
 
 
-def problems(plan: BuildPlan) -> tuple[tuple[str, str], ...]:
+def plan_problems(plan: BuildPlan) -> tuple[tuple[str, str], ...]:
     """Why a plan cannot be built: (name of the substitution or empty, sentence)."""
-    return tuple(_problems(plan))
+    return tuple(_iter_problems(plan))
 
 
-def _problems(plan: BuildPlan) -> Iterator[tuple[str, str]]:
+def _iter_problems(plan: BuildPlan) -> Iterator[tuple[str, str]]:
     values, wanted = {**plan.context.defaults, **plan.substitutions}, plan.context.wanted
     for name in values:
         if name not in wanted:
@@ -125,28 +127,28 @@ def _problems(plan: BuildPlan) -> Iterator[tuple[str, str]]:
         yield NAME, f"{image} cannot be the name of an image: small letters, digits and . _ - between them."
     if (tag := values.get(TAG)) and TAG in wanted and not _TAG.match(tag):
         yield TAG, f"{tag} cannot be a tag: letters, digits, _ . -, at most 128."
-    if not 1 <= plan.time_out <= LONGEST:
+    if not 1 <= plan.time_out <= MAX_DESCRIPTION_BYTES:
         yield "", "A build may take from a second to 24 hours."
 
 
-def files(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """The files to upload; BadInput if the folder is implausibly large."""
     found: list[Path] = []
     size = 0
     for path in sorted(folder.rglob("*")):
-        if _LEFT_OUT & set(path.relative_to(folder).parts) or not (path.is_file() or path.is_symlink()):
+        if _IGNORED_NAMES & set(path.relative_to(folder).parts) or not (path.is_file() or path.is_symlink()):
             continue
         found.append(path)
         size += path.lstat().st_size
-        if size > MOST:
-            words = f"{folder} holds more than {MOST >> 30} GiB."
+        if size > MAX_CONTEXT_BYTES:
+            words = f"{folder} holds more than {MAX_CONTEXT_BYTES >> 30} GiB."
             raise BadInput(words, "Everything in it is uploaded to the builder: name the folder of the Dockerfile.")
     return found
 
 
-def pack(folder: Path, target: Path) -> int:
+def pack_context(folder: Path, target: Path) -> int:
     """Pack a folder as tar.gz without owners; returns the number of files. Blocking."""
-    found = files(folder)
+    found = list_files(folder)
     with (
         target.open("wb") as raw,
         gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
@@ -191,7 +193,7 @@ def read_built_images(path: Path) -> tuple[BuiltImage, ...]:
 
 def record_builds(path: Path, builds: list[Build]) -> None:
     """Record the images of builds; where the file cannot be written, only the registry shows them."""
-    with suppress(OSError), alone(path):
+    with suppress(OSError), file_lock(path):
         known = {(each.build, each.image): each for each in read_built_images(path)}
         before = dict(known)
         for build in builds:
@@ -201,14 +203,14 @@ def record_builds(path: Path, builds: list[Build]) -> None:
                 old = known.get((build.id, image), new)
                 known[build.id, image] = replace(old, status=build.status, moment=moment)
         if known != before:
-            _write(path, sorted(known.values(), key=lambda each: -each.moment)[:MAX_BUILT_IMAGES])
+            _write_record(path, sorted(known.values(), key=lambda each: -each.moment)[:MAX_BUILT_IMAGES])
 
 
-def forget(path: Path, build: str) -> None:
+def forget_build(path: Path, build: str) -> None:
     """Remove a build that Google does not know from the record."""
-    with suppress(OSError), alone(path):
-        _write(path, [each for each in read_built_images(path) if each.build != build])
+    with suppress(OSError), file_lock(path):
+        _write_record(path, [each for each in read_built_images(path) if each.build != build])
 
 
-def _write(path: Path, found: list[BuiltImage]) -> None:
+def _write_record(path: Path, found: list[BuiltImage]) -> None:
     atomic_write(path, json.dumps([asdict(each) for each in found], indent=1).encode())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MACHINES = ("e2-highcpu-32", "e2-highcpu-8", "e2-medium", "n1-highcpu-32", "n1-highcpu-8")  # the first is usual
-TIME_OUT = 7200  # seconds that a build may take, as in the documents: two hours
+DEFAULT_TIMEOUT = 7200  # seconds that a build may take, as in the documents: two hours
 REGISTRY, NAME, TAG = "_ARTIFACT_REGISTRY", "_IMAGE_NAME", "_IMAGE_TAG"  # substitutions of every included build
 RUNNING = frozenset({"PENDING", "QUEUED", "WORKING"})
 _SUBSTITUTION = re.compile(r"\$\{?(?P<name>[A-Z_][A-Z0-9_]*)\}?")
@@ -74,7 +74,7 @@ class BuildPlan:
     location: str
     substitutions: Mapping[str, str] = field(default_factory=dict)
     machine: str = MACHINES[0]
-    time_out: int = TIME_OUT
+    time_out: int = DEFAULT_TIMEOUT
 
     @property
     def image(self) -> str:

@@ -129,7 +129,7 @@ class Clusters:
     unread: tuple[tuple[str, ConsoleError], ...] = ()  # project -> why its clusters could not be listed
     missing_zones: tuple[str, ...] = ()  # zones that did not answer: clusters there may be missing
 
-    def joined(self, other: Clusters) -> Clusters:
+    def merge(self, other: Clusters) -> Clusters:
         return Clusters(
             tuple(sorted((*self.clusters, *other.clusters), key=lambda each: each.path)),
             tuple(sorted((*self.unread, *other.unread), key=lambda each: each[0])),
@@ -150,7 +150,7 @@ class Clusters:
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:.*?-gke\.(\d+))?")
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def parse_version(version: str) -> tuple[int, ...]:
     """The numbers of a version for comparison, the last is GKE's patch; empty if it is no version."""
     found = _VERSION.match(version)
     return tuple(int(each) for each in found.groups() if each is not None) if found else ()
@@ -158,13 +158,13 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def is_older(version: str, floor: str) -> bool:
     """Whether a version precedes another; the GKE patch counts only if both have one."""
-    mine, other = numbers(version), numbers(floor)
+    mine, other = parse_version(version), parse_version(floor)
     length = min(len(mine), len(other))
     return mine[:length] < other[:length]
 
 
 def is_gke(version: str) -> bool:
-    return len(numbers(version)) == 4
+    return len(parse_version(version)) == 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,19 +191,19 @@ class Firewall:
     sources: tuple[str, ...]  # address ranges and tags
     ports: tuple[str, ...]  # of TCP: "2222", "0-65535"
 
-    def covers(self, port: int) -> bool:
+    def covers_port(self, port: int) -> bool:
         return any(
             int(low) <= port <= int(high or low) for low, _, high in (each.partition("-") for each in self.ports)
         )
 
 
-def opened(rules: tuple[Firewall, ...], port: int) -> bool:
+def is_port_open(rules: tuple[Firewall, ...], port: int) -> bool:
     """Whether the firewall rule with the highest priority for the port allows a private range; default is closed."""
     for rule in rules:
-        if rule.covers(port) and any(_private(source) for source in rule.sources):
+        if rule.covers_port(port) and any(_is_private_range(source) for source in rule.sources):
             return rule.allows
     return False
 
 
-def _private(source: str) -> bool:
+def _is_private_range(source: str) -> bool:
     return source.startswith(("10.", "172.16.", "192.168.", "0.0.0.0", "100.64.", "240.")) or "." not in source

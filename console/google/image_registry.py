@@ -18,7 +18,7 @@ from console.google.builds import ImageFacts, ImageReference
 from console.kube.http import AGENT, use_system_certificates
 from console.kube.objects.meta import UNREADABLE, Wire
 
-PATIENCE = 12.0
+TIMEOUT = 12.0
 _KINDS = ", ".join(
     (
         "application/vnd.oci.image.index.v1+json",
@@ -28,8 +28,8 @@ _KINDS = ", ".join(
     )
 )
 _PART = re.compile(r'(\w+)="([^"]*)"')
-_REDIRECTS = 10
-_LARGEST = 4 << 20  # bytes of a manifest or a configuration that are read
+_REDIRECT_STATUSES = 10
+_MAX_ANSWER = 4 << 20  # bytes of a manifest or a configuration that are read
 
 
 class _Layer(Wire):
@@ -44,12 +44,12 @@ class _Manifest(Wire):
     config: _Layer | None = None
 
 
-class _Settings(Wire, rename="pascal"):
+class _RuntimeConfig(Wire, rename="pascal"):
     env: list[str] | None = None
     labels: dict[str, str] | None = None
 
 
-class _Step(Wire, rename={"created_by": "created_by"}):
+class _HistoryStep(Wire, rename={"created_by": "created_by"}):
     created_by: str | None = None
 
 
@@ -58,10 +58,10 @@ class _Token(Wire, rename={"access_token": "access_token"}):
     access_token: str | None = None
 
 
-class _Config(Wire):
+class _ImageConfig(Wire):
     architecture: str | None = None
-    config: _Settings | None = None
-    history: list[_Step] | None = None
+    config: _RuntimeConfig | None = None
+    history: list[_HistoryStep] | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -71,27 +71,27 @@ class Answer:
     body: bytes = b""
 
 
-class Registry:
+class RegistryClient:
     """All registries; `token` is for Google's, `stand_in` is an address that imitates all of them."""
 
     def __init__(self, token: str = "", stand_in: str = "") -> None:
         self._token, self._stand_in = token, stand_in
         self._curl = pycurl.Curl()  # used again, for its connection
 
-    async def image(self, text: str) -> ImageFacts:
+    async def read_image(self, text: str) -> ImageFacts:
         """The facts of an image; NotFound, NotAllowed, Unreachable."""
         wanted = ImageReference.of(text)
         bearer = {"Authorization": f"Bearer {self._token}"} if self._stand_in and self._token else {}
         raw, digest = await self._get(wanted, f"manifests/{wanted.tag}", bearer)
-        manifest = _read(raw, _Manifest)
+        manifest = _decode(raw, _Manifest)
         if manifest.manifests:
             one = _manifest_for_amd64(manifest.manifests)
             raw, digest = await self._get(wanted, f"manifests/{one.digest}", bearer)
-            manifest = _read(raw, _Manifest)
-        config = _Config()
+            manifest = _decode(raw, _Manifest)
+        config = _ImageConfig()
         if manifest.config:
-            config = _read((await self._get(wanted, f"blobs/{manifest.config.digest}", bearer))[0], _Config)
-        settings = config.config or _Settings()
+            config = _decode((await self._get(wanted, f"blobs/{manifest.config.digest}", bearer))[0], _ImageConfig)
+        settings = config.config or _RuntimeConfig()
         return ImageFacts(
             digest=digest,
             bytes=sum(each.size for each in manifest.layers or ()),
@@ -104,20 +104,20 @@ class Registry:
     async def _get(self, wanted: ImageReference, rest: str, bearer: dict[str, str]) -> tuple[bytes, str]:
         for attempt in (1, 2):
             root = f"{self._stand_in}/registry/{wanted.host}" if self._stand_in else f"https://{wanted.host}"
-            answer = await self._ask(wanted, f"{root}/v2/{wanted.path}/{rest}", {"Accept": _KINDS, **bearer})
+            answer = await self._request(wanted, f"{root}/v2/{wanted.path}/{rest}", {"Accept": _KINDS, **bearer})
             asked = answer.headers.get("www-authenticate", "")
             if answer.status == 401 and attempt == 1 and asked.lower().startswith("bearer"):
-                bearer["Authorization"] = await self._bearer(wanted, dict(_PART.findall(asked)))
+                bearer["Authorization"] = await self._fetch_bearer(wanted, dict(_PART.findall(asked)))
                 continue
             if not 200 <= answer.status < 300:
-                raise _refused(wanted, answer.status)
+                raise _refusal_error(wanted, answer.status)
             return answer.body, answer.headers.get("docker-content-digest", "")
         raise AssertionError("the second attempt returns or raises")
 
-    async def _bearer(self, wanted: ImageReference, parts: Mapping[str, str]) -> str:
+    async def _fetch_bearer(self, wanted: ImageReference, parts: Mapping[str, str]) -> str:
         """A token from the registry's token service; this login is sent to Google's only."""
         realm = parts.get("realm", "")
-        place = _split(realm)
+        place = _split_token_url(realm)
         if place is None:
             raise NotAllowed(f"The registry {wanted.host} requires an unsupported kind of login.", status=401)
         params = [(key, parts[key]) for key in ("service", "scope") if key in parts]
@@ -127,13 +127,13 @@ class Registry:
             pair = base64.b64encode(f"oauth2accesstoken:{self._token}".encode()).decode()
             login["Authorization"] = f"Basic {pair}"
         address = urlunsplit(place._replace(query=urlencode([*parse_qsl(place.query), *params]), fragment=""))
-        answer = await self._ask(wanted, address, login, follows=False)
+        answer = await self._request(wanted, address, login, follows=False)
         if answer.status != 200:
-            raise _refused(wanted, answer.status)
-        told: _Token = _read(answer.body, _Token)
+            raise _refusal_error(wanted, answer.status)
+        told: _Token = _decode(answer.body, _Token)
         return f"Bearer {told.token or told.access_token or ''}"
 
-    async def _ask(
+    async def _request(
         self, wanted: ImageReference, address: str, headers: Mapping[str, str], *, follows: bool = True
     ) -> Answer:
         """One request; `follows`: follow redirects, without sending credentials to another host."""
@@ -151,7 +151,7 @@ class Registry:
 
         def piece(data: bytes) -> int | None:
             body.extend(data)
-            return None if len(body) <= _LARGEST else 0
+            return None if len(body) <= _MAX_ANSWER else 0
 
         schemes = pycurl.PROTO_HTTPS | (pycurl.PROTO_HTTP if self._stand_in else 0)
         try:
@@ -163,8 +163,8 @@ class Registry:
             curl.setopt(pycurl.PROTOCOLS, schemes)
             curl.setopt(pycurl.REDIR_PROTOCOLS, schemes)
             curl.setopt(pycurl.FOLLOWLOCATION, int(follows))
-            curl.setopt(pycurl.MAXREDIRS, _REDIRECTS)
-            curl.setopt(pycurl.TIMEOUT_MS, int(1000 * PATIENCE))
+            curl.setopt(pycurl.MAXREDIRS, _REDIRECT_STATUSES)
+            curl.setopt(pycurl.TIMEOUT_MS, int(1000 * TIMEOUT))
             curl.setopt(pycurl.NOSIGNAL, 1)
             curl.setopt(pycurl.HEADERFUNCTION, header)
             curl.setopt(pycurl.WRITEFUNCTION, piece)
@@ -174,13 +174,15 @@ class Registry:
                 curl.setopt(pycurl.NOPROXY, "*")
             curl.perform()
         except pycurl.error as error:
-            if len(body) > _LARGEST:
-                raise Unreadable(f"The registry {wanted.host} answers with more than {_LARGEST >> 20} MiB.") from error
+            if len(body) > _MAX_ANSWER:
+                raise Unreadable(
+                    f"The registry {wanted.host} answers with more than {_MAX_ANSWER >> 20} MiB."
+                ) from error
             raise Unreachable(f"The registry {wanted.host} does not answer.", TRY_AGAIN) from error
         return Answer(int(curl.getinfo(pycurl.RESPONSE_CODE)), found, bytes(body))
 
 
-def _split(realm: str) -> SplitResult | None:
+def _split_token_url(realm: str) -> SplitResult | None:
     """The parts of a token service's URL; None unless it is https with a plain host."""
     try:
         parts = urlsplit(realm)
@@ -189,7 +191,7 @@ def _split(realm: str) -> SplitResult | None:
         return None
 
 
-def _refused(wanted: ImageReference, status: int) -> Refused:
+def _refusal_error(wanted: ImageReference, status: int) -> Refused:
     if status == 404:
         return NotFound(f"{wanted} does not exist.", "Check its name and tag.", status=404)
     if status in {401, 403}:
@@ -209,7 +211,7 @@ def _manifest_for_amd64(manifests: list[_Layer]) -> _Layer:
     return manifests[0]
 
 
-def _read(raw: bytes, type_: type[Any]) -> Any:
+def _decode(raw: bytes, type_: type[Any]) -> Any:
     try:
         return msgspec.json.decode(raw, type=type_)
     except UNREADABLE as error:

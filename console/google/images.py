@@ -17,107 +17,111 @@ from console.google import build_context
 from console.google.api import loaded
 from console.google.builds import REGISTRY, Build, BuildContext, BuildLine, BuildPlan, Image, RegistrySurvey, Repository
 from console.google.storage import GcsPlace
-from console.launch.run_database import usual_place
+from console.launch.run_database import default_path
 
 if TYPE_CHECKING:
     from console.google.account import Cloud
-    from console.google.api.artifact_registry import Registries
-    from console.google.api.build import BuildLog, Builds
+    from console.google.api.artifact_registry import ArtifactRegistry
+    from console.google.api.build import BuildLog, CloudBuild
     from console.google.api.cloud_storage import Buckets
     from console.launch.choices import FieldChoices
 
 
-AT_ONCE = 4  # repositories that are read at the same time
-POLL = 3.0  # seconds between two looks at a build: Cloud Logging answers sixty times a minute
-LATEST = 50  # builds that a look at the list brings unless more are asked for
-LOOK = 10.0  # seconds for which the launch form waits to hear what became of builds that were under way
+MAX_CONCURRENT = 4  # repositories that are read at the same time
+POLL_SECONDS = 3.0  # seconds between two looks at a build: Cloud Logging answers sixty times a minute
+MAX_LISTED_BUILDS = 50  # builds that a look at the list brings unless more are asked for
+REFRESH_TIMEOUT = 10.0  # seconds for which the launch form waits to hear what became of builds that were under way
 
 
 class Images:
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self.poll = POLL
+        self.poll = POLL_SECONDS
         self._listed: tuple[Image, ...] = ()
 
-    async def where(self, project: str = "", location: str = "") -> tuple[str, str]:
+    async def build_location(self, project: str = "", location: str = "") -> tuple[str, str]:
         """Project and region of builds: the given ones, else the connected cluster's."""
         if project and location:
             return project, location
         try:
             place = await self._cloud.place()
         except NotFound as error:
-            project, location = project or await self._cloud.usual_project(), location or self._cloud.region
+            project, location = project or await self._cloud.default_project(), location or self._cloud.region
             if not (project and location):
                 hint = "Without one, name project and region: --project ID --region us-central1."
                 raise BadInput(error.message, hint) from error
             return project, location
         return project or place.project, location or place.region
 
-    async def _builds(self, project: str = "", location: str = "") -> Builds:
-        where = await self.where(project, location)
-        return await self._cloud.client("build", lambda api, login: api.Builds(login, *where))
+    async def _builds(self, project: str = "", location: str = "") -> CloudBuild:
+        where = await self.build_location(project, location)
+        return await self._cloud.client("build", lambda api, login: api.CloudBuild(login, *where))
 
     async def _buckets(self, project: str) -> Buckets:
         return await self._cloud.client("cloud_storage", lambda api, login: api.Buckets(login, project))
 
-    async def contexts(self) -> tuple[BuildContext, ...]:
+    async def list_contexts(self) -> tuple[BuildContext, ...]:
         """The build contexts included in this program; needs no cluster."""
-        return await asyncio.to_thread(build_context.bundled)
+        return await asyncio.to_thread(build_context.bundled_contexts)
 
-    async def context(self, word: str) -> BuildContext:
+    async def find_context(self, word: str) -> BuildContext:
         """The included context of that name; NotThere lists the known ones."""
-        known = await self.contexts()
+        known = await self.list_contexts()
         found = next((each for each in known if each.name == word), None)
         if found is None:
             names = ", ".join(each.name for each in known)
             raise NotThere(f"There is no build context {word}.", f"There are {names}; --file DIR takes your own.")
         return found
 
-    async def own_context(self, place: Path) -> BuildContext:
+    async def read_context(self, place: Path) -> BuildContext:
         """The build context in the person's folder; BadInput."""
         return await asyncio.to_thread(build_context.read_context, place)
 
-    async def begin(self, context: BuildContext, project: str = "", location: str = "") -> BuildPlan:
+    async def new_plan(self, context: BuildContext, project: str = "", location: str = "") -> BuildPlan:
         """A new build plan, with the region's first Docker repository if there is one."""
-        project, location = await self.where(project, location)
+        project, location = await self.build_location(project, location)
         plan = BuildPlan(context, project, location)
         if REGISTRY not in context.wanted or context.defaults.get(REGISTRY):
             return plan
         found = []
         try:
-            found = [each for each in await self.repositories(project, location) if each.format == "DOCKER"]
+            found = [each for each in await self.list_repositories(project, location) if each.format == "DOCKER"]
         except ApiDisabled:
             raise
         except NotAllowed:
             pass  # whoever may push to a repository need not be allowed to list them: its name is asked for
         return replace(plan, substitutions={REGISTRY: found[0].address}) if found else plan
 
-    def problems(self, plan: BuildPlan) -> tuple[tuple[str, str], ...]:
+    def plan_problems(self, plan: BuildPlan) -> tuple[tuple[str, str], ...]:
         """Why the plan cannot be built: (name of the substitution or empty, sentence)."""
-        return build_context.problems(plan)
+        return build_context.plan_problems(plan)
 
-    async def described(self, plan: BuildPlan) -> Mapping[str, Any]:
+    async def describe_build(self, plan: BuildPlan) -> Mapping[str, Any]:
         """The build request without its source, as it would be sent; BadInput."""
-        description = await asyncio.to_thread(build_context.description, plan.context.folder, plan.context.dockerfile)
+        description = await asyncio.to_thread(
+            build_context.read_build_description, plan.context.folder, plan.context.dockerfile
+        )
         module = await loaded("console.google.api.build")
-        message: Any = module.message(plan, description)
+        message: Any = module.build_message(plan, description)
         told: Mapping[str, Any] = type(message).to_dict(message, use_integers_for_enums=False)
-        filled: Mapping[str, Any] = _without_empty(told)
+        filled: Mapping[str, Any] = _drop_empty(told)
         return filled
 
-    async def build(self, plan: BuildPlan) -> Build:
+    async def start_build(self, plan: BuildPlan) -> Build:
         """Upload the context and start the build; it runs when this returns."""
-        self._cloud.check_may(f"build {plan.image}")
-        if wrong := self.problems(plan):
+        self._cloud.require_writable(f"build {plan.image}")
+        if wrong := self.plan_problems(plan):
             raise BadInput(wrong[0][1])
-        description = await asyncio.to_thread(build_context.description, plan.context.folder, plan.context.dockerfile)
+        description = await asyncio.to_thread(
+            build_context.read_build_description, plan.context.folder, plan.context.dockerfile
+        )
         module = await loaded("console.google.api.build")
-        module.message(plan, description)  # what is wrong with it is said before anything is sent
+        module.build_message(plan, description)  # what is wrong with it is said before anything is sent
         source = await self._upload_context(plan)
         build = await (await self._builds(plan.project, plan.location)).create(
             plan, description, source.bucket, source.path
         )
-        await self._note([build])
+        await self._record_in_thread([build])
         return build
 
     async def _upload_context(self, plan: BuildPlan) -> GcsPlace:
@@ -129,8 +133,8 @@ class Images:
             name = f"source/{time.time():.3f}-{uuid.uuid4().hex}.tgz"
             with tempfile.TemporaryDirectory(prefix="a4-build-") as folder:
                 packed = Path(folder) / "source.tgz"
-                await asyncio.to_thread(build_context.pack, plan.context.folder, packed)
-                await buckets.send(GcsPlace(bucket, name), packed)
+                await asyncio.to_thread(build_context.pack_context, plan.context.folder, packed)
+                await buckets.upload(GcsPlace(bucket, name), packed)
         finally:
             await buckets.close()
         return GcsPlace(bucket, name)
@@ -138,69 +142,71 @@ class Images:
     async def _owns_bucket(self, buckets: Buckets, name: str) -> bool:
         """Whether the project owns the bucket, also for a login that may not list buckets."""
         try:
-            return await buckets.owned(name)
+            return await buckets.is_owned(name)
         except ApiDisabled:
             raise
         except NotAllowed:
             try:
-                found = await buckets.bucket(name)
+                found = await buckets.read_bucket(name)
             except NotFound:
                 return False
-        number: str = await self._cloud.ask("projects", lambda api, login: api.number(login, buckets.project))
+        number: str = await self._cloud.call("projects", lambda api, login: api.read_number(login, buckets.project))
         return found.project == number
 
-    async def builds(self, most: int = LATEST, project: str = "", location: str = "") -> tuple[Build, ...]:
-        found = await (await self._builds(project, location)).latest(most)
+    async def list_builds(
+        self, most: int = MAX_LISTED_BUILDS, project: str = "", location: str = ""
+    ) -> tuple[Build, ...]:
+        found = await (await self._builds(project, location)).list_latest(most)
         await self._record_builds(found)
         return found
 
-    async def look(self, number: str, project: str = "", location: str = "") -> Build:
-        build = await (await self._builds(project, location)).build(number)
+    async def read_build(self, number: str, project: str = "", location: str = "") -> Build:
+        build = await (await self._builds(project, location)).read_build(number)
         await self._record_builds([build])
         return build
 
-    async def cancel(self, number: str, project: str = "", location: str = "") -> Build:
+    async def cancel_build(self, number: str, project: str = "", location: str = "") -> Build:
         """Cancel a running build; Refused if it has ended."""
-        self._cloud.check_may(f"cancel build {number}")
+        self._cloud.require_writable(f"cancel build {number}")
         builds = await self._builds(project, location)
-        found = await builds.build(number)
+        found = await builds.read_build(number)
         if found.over:
             raise Refused(f"Build {number} is over: {found.status}.", "There is nothing to cancel.")
         ended = await builds.cancel(number)
         await self._record_builds([ended])
         return ended
 
-    async def log(
+    async def follow_log(
         self, number: str, *, follow: bool = True, project: str = "", location: str = ""
     ) -> AsyncGenerator[BuildLine, None]:
         """Yield the lines of a build's log: until it has ended, or without `follow` those so far."""
         builds = await self._builds(project, location)
-        build = await builds.build(number)
+        build = await builds.read_build(number)
         stored = await self._buckets(build.project) if build.log_bucket else None
         log: BuildLog = await self._cloud.client("build", lambda api, login: api.BuildLog(login, build, stored))
         over = build.over
         while True:
-            async with aclosing(log.more()) as lines:
+            async with aclosing(log.read_new_lines()) as lines:
                 async for line in lines:
                     yield line
             if over or not follow:
                 break
             await asyncio.sleep(self.poll)
-            build = await builds.build(number)
+            build = await builds.read_build(number)
             over = build.over  # one more look: its last lines came before its end
         await self._record_builds([build])
 
-    async def repositories(self, project: str, location: str) -> tuple[Repository, ...]:
+    async def list_repositories(self, project: str, location: str) -> tuple[Repository, ...]:
         return await (await self._registries()).repositories(project, location)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
-        self._cloud.check_may(f"create repository {name}")
+        self._cloud.require_writable(f"create repository {name}")
         return await (await self._registries()).create_repository(project, location, name)
 
-    async def registry(self, project: str = "", location: str = "") -> RegistrySurvey:
+    async def survey_registry(self, project: str = "", location: str = "") -> RegistrySurvey:
         """All images of the project in the cluster's region, whose errors are raised, and its multi-region."""
-        registries, (project, location) = await self._registries(), await self.where(project, location)
-        around, room = location.partition("-")[0], asyncio.Semaphore(AT_ONCE)
+        registries, (project, location) = await self._registries(), await self.build_location(project, location)
+        around, room = location.partition("-")[0], asyncio.Semaphore(MAX_CONCURRENT)
         places = [location, around] if around in {"us", "europe", "asia"} else [location]
         unread: list[tuple[str, str]] = []
 
@@ -227,27 +233,27 @@ class Images:
         self._listed = tuple(images)
         return RegistrySurvey(tuple(found), self._listed, tuple(unread))
 
-    async def _registries(self) -> Registries:
-        return await self._cloud.client("artifact_registry", lambda api, login: api.Registries(login))
+    async def _registries(self) -> ArtifactRegistry:
+        return await self._cloud.client("artifact_registry", lambda api, login: api.ArtifactRegistry(login))
 
     @property
-    def _memory(self) -> Path:
-        return (self._cloud.practice_folder or usual_place().parent) / "images.json"
+    def _record_path(self) -> Path:
+        return (self._cloud.practice_folder or default_path().parent) / "images.json"
 
-    async def _note(self, builds: list[Build]) -> None:
-        await asyncio.to_thread(build_context.record_builds, self._memory, builds)
+    async def _record_in_thread(self, builds: list[Build]) -> None:
+        await asyncio.to_thread(build_context.record_builds, self._record_path, builds)
 
     async def _record_builds(self, builds: Sequence[Build]) -> None:
         """Record the state of builds that are recorded or have succeeded."""
-        known = {each.build for each in await asyncio.to_thread(build_context.read_built_images, self._memory)}
-        await self._note([each for each in builds if each.id in known or each.succeeded])
+        known = {each.build for each in await asyncio.to_thread(build_context.read_built_images, self._record_path)}
+        await self._record_in_thread([each for each in builds if each.id in known or each.succeeded])
 
-    async def offered(self, offer: FieldChoices) -> FieldChoices:
+    async def image_choices(self, offer: FieldChoices) -> FieldChoices:
         """The image choices: recently built ones, then those in `offer`, then those in the registry."""
-        made = await asyncio.to_thread(build_context.read_built_images, self._memory)
+        made = await asyncio.to_thread(build_context.read_built_images, self._record_path)
         if any(each.under_way for each in made):
             await self._refresh_recorded([each for each in made if each.under_way])
-            made = await asyncio.to_thread(build_context.read_built_images, self._memory)
+            made = await asyncio.to_thread(build_context.read_built_images, self._record_path)
         about = dict(offer.about)
         names: dict[str, None] = {}
         for each in made:
@@ -264,16 +270,16 @@ class Images:
     async def _refresh_recorded(self, made: Sequence[build_context.BuiltImage]) -> None:
         """Update the recorded state of builds that were running; it stays if Google does not answer."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK):
+            async with asyncio.timeout(REFRESH_TIMEOUT):
                 for each in made:
                     with suppress(ConsoleError):
                         try:
-                            await self.look(each.build, each.project, each.location)
+                            await self.read_build(each.build, each.project, each.location)
                         except NotFound:
-                            await asyncio.to_thread(build_context.forget, self._memory, each.build)
+                            await asyncio.to_thread(build_context.forget_build, self._record_path, each.build)
 
 
-def _without_empty(told: Any) -> Any:
+def _drop_empty(told: Any) -> Any:
     if isinstance(told, dict):
-        return {key: found for key, value in told.items() if (found := _without_empty(value)) not in ({}, [], "", 0)}
-    return [_without_empty(each) for each in told] if isinstance(told, list) else told
+        return {key: found for key, value in told.items() if (found := _drop_empty(value)) not in ({}, [], "", 0)}
+    return [_drop_empty(each) for each in told] if isinstance(told, list) else told

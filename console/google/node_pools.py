@@ -11,9 +11,9 @@ from console.kube.objects.node import Node, Provisioning
 from console.kube.snapshot import Fleet
 from console.scheduling.topology import Pool
 
-GOOD = frozenset({"RUNNING"})
-BROKEN = frozenset({"ERROR", "RUNNING_WITH_ERROR"})
-KEPT = 7 * 86400.0  # seconds for which an operation that failed is still told of
+HEALTHY_STATES = frozenset({"RUNNING"})
+FAILED_STATES = frozenset({"ERROR", "RUNNING_WITH_ERROR"})
+FAILURE_SHOWN_SECONDS = 7 * 86400.0  # seconds for which an operation that failed is still told of
 _WORDS = {
     "CREATE_NODE_POOL": "is being created",
     "DELETE_NODE_POOL": "is being deleted",
@@ -32,7 +32,7 @@ _NODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class InstanceGroup:
     """The machines of a pool in one zone (a managed instance group), as Compute Engine counts them."""
 
     target: int
@@ -57,9 +57,9 @@ class PoolStatus:
     @property
     def state(self) -> str:
         """One word: "ok", "busy" or "bad"."""
-        if self.pool.status in BROKEN:
+        if self.pool.status in FAILED_STATES:
             return "bad"
-        busy = self.operations or self.pool.status not in GOOD or self.short
+        busy = self.operations or self.pool.status not in HEALTHY_STATES or self.short
         return "busy" if busy else "ok"
 
     @property
@@ -70,25 +70,29 @@ class PoolStatus:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Statements about the pool, the most urgent first; empty if all is well."""
-        said = [self.pool.message.strip().rstrip(".")] if self.pool.status in BROKEN and self.pool.message else []
-        said += [operation_words(each, self.nodes) for each in self.operations]
+        said = (
+            [self.pool.message.strip().rstrip(".")] if self.pool.status in FAILED_STATES and self.pool.message else []
+        )
+        said += [format_operation(each, self.nodes) for each in self.operations]
         if not said and self.pool.status in _STATES:
             said.append(_STATES[self.pool.status])
         repaired = any("REPAIR" in each.kind for each in self.operations)
         if self.repairing and not repaired:
-            said.append(f"{self.repairing} of {_nodes(self.nodes)} {_is(self.repairing)} being repaired")
+            said.append(f"{self.repairing} of {_format_nodes(self.nodes)} {_is_or_are(self.repairing)} being repaired")
         if self.creating:
-            said.append(f"{self.creating} more {_is(self.creating)} being created")
+            said.append(f"{self.creating} more {_is_or_are(self.creating)} being created")
         if self.short and not (said or self.pool.autoscaling):
-            said.append(f"{self.ready} of {_nodes(self.target or 0)} {_is(self.ready)} ready")
+            said.append(f"{self.ready} of {_format_nodes(self.target or 0)} {_is_or_are(self.ready)} ready")
         if self.failed and not said:
-            said.append(f"{kind_words(self.failed.kind)} failed: {self.failed.error.rstrip('.')}")
+            said.append(f"{format_operation_kind(self.failed.kind)} failed: {self.failed.error.rstrip('.')}")
         return tuple(said)
 
-    def losses(self, nodes: int) -> tuple[str, ...]:
+    def resize_losses(self, nodes: int) -> tuple[str, ...]:
         """What resizing to `nodes` would remove, to be confirmed first."""
         less = self.nodes - nodes
-        words = f"{_nodes(less)} {'goes' if less == 1 else 'go'} with the pods on {'it' if less == 1 else 'them'}."
+        words = (
+            f"{_format_nodes(less)} {'goes' if less == 1 else 'go'} with the pods on {'it' if less == 1 else 'them'}."
+        )
         return (words,) if less > 0 else ()
 
     @property
@@ -121,7 +125,7 @@ class PoolsSnapshot:
     def busy(self) -> bool:
         return any(not each.over for each in self.operations)
 
-    def pool(self, name: str) -> PoolStatus | None:
+    def find_pool(self, name: str) -> PoolStatus | None:
         return next((each for each in self.pools if each.pool.name == name), None)
 
 
@@ -140,19 +144,25 @@ class ProvisioningRequest:
     owner: str  # the Workload that asks; empty: somebody else
 
 
-def join_pools(
-    cluster: GkeCluster, operations: Iterable[GkeOperation], groups: dict[str, Group | None], fleet: Fleet, now: float
+def join_pool_data(
+    cluster: GkeCluster,
+    operations: Iterable[GkeOperation],
+    groups: dict[str, InstanceGroup | None],
+    fleet: Fleet,
+    now: float,
 ) -> tuple[PoolStatus, ...]:
     """Combine Google's pools with the snapshot's nodes; `groups` by pool, None if unknown."""
     nodes: dict[str, list[Node]] = {}
     for node in fleet.nodes.values():
         nodes.setdefault(node.pool, []).append(node)
     mine = [each for each in operations if each.cluster == cluster.name]
-    return tuple(_facts(pool, groups.get(pool.name), nodes.get(pool.name, []), mine, now) for pool in cluster.pools)
+    return tuple(
+        _pool_status(pool, groups.get(pool.name), nodes.get(pool.name, []), mine, now) for pool in cluster.pools
+    )
 
 
-def _facts(
-    pool: GkePool, group: Group | None, nodes: list[Node], operations: list[GkeOperation], now: float
+def _pool_status(
+    pool: GkePool, group: InstanceGroup | None, nodes: list[Node], operations: list[GkeOperation], now: float
 ) -> PoolStatus:
     mine = [each for each in operations if each.pool == pool.name]
     last = next((each for each in mine if each.over), None)
@@ -166,11 +176,11 @@ def _facts(
         creating=group.creating if group else 0,
         repairing=group.repairing if group else 0,
         operations=tuple(each for each in mine if not each.over),
-        failed=last if last and last.error and now - last.started < KEPT else None,
+        failed=last if last and last.error and now - last.started < FAILURE_SHOWN_SECONDS else None,
     )
 
 
-def operation_words(operation: GkeOperation, nodes: int = 0) -> str:
+def format_operation(operation: GkeOperation, nodes: int = 0) -> str:
     """What an operation does and its progress: "3 of 16 nodes are being repaired"."""
     done, total = operation.done, operation.total
     if doing := _NODES.get(operation.kind):
@@ -178,32 +188,32 @@ def operation_words(operation: GkeOperation, nodes: int = 0) -> str:
             return f"nodes are {doing}"
         if "REPAIR" in operation.kind:
             left = total - (done or 0)
-            return f"{left} of {_nodes(max(nodes, total))} {_is(left)} {doing}"
-        return f"{done or 0} of {_nodes(total)} upgraded, the rest {_is(total - (done or 0))} {doing}"
-    words = _WORDS.get(operation.kind, kind_words(operation.kind).lower())
-    return f"{words}: {done or 0} of {_nodes(total)} done" if total else words
+            return f"{left} of {_format_nodes(max(nodes, total))} {_is_or_are(left)} {doing}"
+        return f"{done or 0} of {_format_nodes(total)} upgraded, the rest {_is_or_are(total - (done or 0))} {doing}"
+    words = _WORDS.get(operation.kind, format_operation_kind(operation.kind).lower())
+    return f"{words}: {done or 0} of {_format_nodes(total)} done" if total else words
 
 
-def operation_sentence(operation: GkeOperation, whose: str, nodes: int = 0) -> str:
+def format_operation_of(operation: GkeOperation, whose: str, nodes: int = 0) -> str:
     """`operation_words` as a sentence: "a4-spot is being resized", "a4-spot: 1 of 4 nodes is being repaired"."""
-    words = operation_words(operation, nodes)
+    words = format_operation(operation, nodes)
     return f"{whose} {words}" if words.startswith(("is ", "gets ")) else f"{whose}: {words}"
 
 
-def kind_words(kind: str) -> str:
+def format_operation_kind(kind: str) -> str:
     """An operation type in readable form: "Set node pool size"."""
     return kind.replace("_", " ").capitalize()
 
 
-def _nodes(number: int) -> str:
+def _format_nodes(number: int) -> str:
     return f"{number} node" if number == 1 else f"{number} nodes"
 
 
-def _is(number: int) -> str:
+def _is_or_are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def with_google(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[Pool, ...]:
+def merge_google_pools(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[Pool, ...]:
     """Pools of the nodes with Google's data, followed by Google's pools without nodes."""
     pools = tuple(found)
     if picture is None:
@@ -216,7 +226,7 @@ def with_google(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[P
             name=name,
             machine_type=each.pool.machine_type,
             zones=each.pool.zones,
-            provisioning=provisioning(each.pool),
+            provisioning=provisioning_of(each.pool),
             reservation=each.pool.reservation,
             accelerator=each.pool.accelerator,
             facts=each,
@@ -230,7 +240,7 @@ def with_google(found: Iterable[Pool], picture: PoolsSnapshot | None) -> tuple[P
     return (*known, *more)
 
 
-def provisioning(pool: GkePool) -> Provisioning:
+def provisioning_of(pool: GkePool) -> Provisioning:
     if pool.queued:
         return Provisioning.QUEUED
     if pool.flex_start:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from console.errors import BadInput, Conflict, ConsoleError, NotFound, Unreadable
-from console.google.node_pools import Group, PoolsSnapshot, ProvisioningRequest, join_pools
+from console.google.node_pools import InstanceGroup, PoolsSnapshot, ProvisioningRequest, join_pool_data
 from console.kube.find_job import require_listed
 from console.kube.objects.meta import UNREADABLE, parse_time
 from console.kube.objects.node import Node
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-SOON = 3.0  # seconds between two looks while something is under way
-USUAL = 20.0
-LONGEST = 120.0  # seconds between two looks otherwise, and after many that failed
+ACTIVE_POLL_SECONDS = 3.0  # seconds between two looks while something is under way
+POLL_SECONDS = 20.0
+MAX_POLL_SECONDS = 120.0  # seconds between two looks otherwise, and after many that failed
 MAX_NODES = 5000  # no pool of GKE's has more
 FAULTS = {  # what a host may be reported for
     "PERFORMANCE": "slow: GPUs or network below what they should reach",
@@ -44,59 +44,63 @@ class NodePools:
         self._watched = watched
         self._cloud = cloud
 
-    async def look(self) -> PoolsSnapshot:
+    async def read_snapshot(self) -> PoolsSnapshot:
         """Read all pools; what may not be read is listed in the result. Raises if the cluster cannot be read."""
-        gke, cluster = await self._cloud.connected()
+        gke, cluster = await self._cloud.connected_cluster()
         unread: dict[str, str] = {}
         client = self._watched.current_connection.client
-        counts = (_or_else(None, unread, "target sizes", self._group(pool.groups)) for pool in cluster.pools)
+        counts = (
+            _answer_or_default(None, unread, "target sizes", self._read_group(pool.groups)) for pool in cluster.pools
+        )
         operations, found, counted = await asyncio.gather(
-            _or_else((), unread, "operations", gke.operations(cluster.project, cluster.location)),
-            _or_else((), unread, "provisioning requests", requests(client)),
+            _answer_or_default((), unread, "operations", gke.list_operations(cluster.project, cluster.location)),
+            _answer_or_default((), unread, "provisioning requests", list_provisioning_requests(client)),
             asyncio.gather(*counts),
         )
         groups = {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
         now = time.time()
-        pools = join_pools(cluster, operations, groups, self._watched.fleet, now)
+        pools = join_pool_data(cluster, operations, groups, self._watched.fleet, now)
         mine = tuple(each for each in operations if each.cluster == cluster.name)
         picture = PoolsSnapshot(cluster, pools, mine, found, now, tuple(sorted(unread.items())))
         self._cloud.pools_seen[self._watched.context] = picture
         return picture
 
     @property
-    def seen(self) -> PoolsSnapshot | None:
+    def last_snapshot(self) -> PoolsSnapshot | None:
         """The last result of `look` for this cluster; None if there is none."""
         return self._cloud.pools_seen.get(self._watched.context)
 
-    async def _group(self, addresses: Sequence[str]) -> Group | None:
-        return await self._cloud.ask("compute", lambda api, login: api.group(login, addresses))
+    async def _read_group(self, addresses: Sequence[str]) -> InstanceGroup | None:
+        return await self._cloud.call("compute", lambda api, login: api.read_instance_groups(login, addresses))
 
-    async def follow(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
+    async def follow_snapshots(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
         """Yield `look` or its error at intervals, which shrink during operations and grow after errors."""
-        pause = SOON
+        pause = ACTIVE_POLL_SECONDS
         while True:
             try:
-                picture = await self.look()
+                picture = await self.read_snapshot()
             except ConsoleError as error:
                 yield error
-                pause = min(LONGEST, pause * 2)
+                pause = min(MAX_POLL_SECONDS, pause * 2)
             else:
                 yield picture
-                pause = SOON if picture.busy else USUAL
+                pause = ACTIVE_POLL_SECONDS if picture.busy else POLL_SECONDS
             await asyncio.sleep(pause)
 
-    def again(self, picture: PoolsSnapshot) -> PoolsSnapshot:
+    def with_current_nodes(self, picture: PoolsSnapshot) -> PoolsSnapshot:
         """The same snapshot combined with the current nodes."""
-        groups: dict[str, Group | None] = {
-            each.pool.name: Group(each.target, each.creating, each.repairing) if each.target is not None else None
+        groups: dict[str, InstanceGroup | None] = {
+            each.pool.name: InstanceGroup(each.target, each.creating, each.repairing)
+            if each.target is not None
+            else None
             for each in picture.pools
         }
-        pools = join_pools(picture.cluster, picture.operations, groups, self._watched.fleet, time.time())
+        pools = join_pool_data(picture.cluster, picture.operations, groups, self._watched.fleet, time.time())
         return replace(picture, pools=pools)
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
         """Set the number of nodes per zone; returns the operation."""
-        self._cloud.check_may(f"resize node pool {pool}")
+        self._cloud.require_writable(f"resize node pool {pool}")
         if not 0 <= nodes <= MAX_NODES:
             raise BadInput(f"A node pool cannot have {nodes} nodes.", f"Give a number from 0 to {MAX_NODES:,}.")
         gke, cluster, facts = await self._find_pool(pool)
@@ -107,7 +111,7 @@ class NodePools:
 
     async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
         """Set the autoscaling limits of a pool; 0 and 0 disable it. Returns the operation."""
-        self._cloud.check_may(f"set the limits of node pool {pool}")
+        self._cloud.require_writable(f"set the limits of node pool {pool}")
         if not 0 <= least <= most <= MAX_NODES:
             hint = f"Give two numbers from 0 to {MAX_NODES:,}, the smaller first."
             raise BadInput(f"{least} to {most} nodes are not valid limits.", hint)
@@ -115,23 +119,23 @@ class NodePools:
         return await gke.scale_between(cluster, pool, least, most)
 
     async def _find_pool(self, pool: str) -> tuple[Gke, GkeCluster, GkePool]:
-        gke, cluster = await self._cloud.connected()
+        gke, cluster = await self._cloud.connected_cluster()
         facts = next((each for each in cluster.pools if each.name == pool), None)
         if facts is None:
             listed = ", ".join(each.name for each in cluster.pools)
             raise NotFound(f"Cluster {cluster.name} has no node pool {pool}.", f"It has: {listed or 'none'}.")
         return gke, cluster, facts
 
-    async def until_over(self, operation: GkeOperation) -> AsyncGenerator[GkeOperation, None]:
+    async def follow_operation(self, operation: GkeOperation) -> AsyncGenerator[GkeOperation, None]:
         """Yield the operation as it progresses, until it has ended."""
         gke = await self._cloud.gke()
         yield operation
         while not operation.over:
-            await asyncio.sleep(SOON if not self._cloud.practice else 0.5)
-            operation = await gke.operation(operation.project, operation.location, operation.name)
+            await asyncio.sleep(ACTIVE_POLL_SECONDS if not self._cloud.practice else 0.5)
+            operation = await gke.read_operation(operation.project, operation.location, operation.name)
             yield operation
 
-    def why_not_report(self, node: Node) -> str:
+    def why_not_reportable(self, node: Node) -> str:
         """Why Google would not accept a fault report about this node; empty if it would."""
         if node.fault:
             return f"It has been reported: {node.fault}{f', {node.repair}' if node.repair else ''}."
@@ -141,7 +145,7 @@ class NodePools:
             return f"Machines of type {node.machine_type or 'unknown'} cannot be reported."
         return ""
 
-    def reportable(self, node: str, fault: str) -> None:
+    def require_reportable(self, node: str, fault: str) -> None:
         """Raise BadInput, NotFound or Conflict if Google would not accept this report."""
         if fault not in FAULTS:
             raise BadInput(f"The fault is not known: {fault!r}.", f"Give one of {', '.join(FAULTS)}.")
@@ -149,10 +153,10 @@ class NodePools:
         if found is None:
             require_listed(self._watched.fleet, "nodes", f"Whether there is a node {node}")
             raise NotFound(f"There is no node {node}.", "`a4 nodes` lists them.")
-        if why := self.why_not_report(found):
+        if why := self.why_not_reportable(found):
             raise Conflict(f"Node {node} cannot be reported. {why}", "See `a4 nodes` for its state.")
 
-    async def until_replaced(self, node: str) -> str:
+    async def wait_until_replaced(self, node: str) -> str:
         """Wait until Google has handled a reported host; returns the last status, "replaced" once the node is gone."""
         async for fleet in self._watched.snapshots():
             found = fleet.nodes.get(("", node))
@@ -162,16 +166,16 @@ class NodePools:
                 return found.repair
         return "not known"
 
-    async def report(self, node: str, fault: str) -> None:
+    async def report_fault(self, node: str, fault: str) -> None:
         """Report the host of a node as faulty: Google evicts its pods, wipes it and replaces it."""
         from console.kube import actions
 
         connection = self._watched.connection_for_change(f"report node {node}")
-        self.reportable(node, fault)
+        self.require_reportable(node, fault)
         await actions.set_node_labels(connection.client, node, {"cloud.google.com/fault-behavior": fault})
 
 
-async def _or_else(instead: T, unread: dict[str, str], what: str, answer: Awaitable[T]) -> T:
+async def _answer_or_default(instead: T, unread: dict[str, str], what: str, answer: Awaitable[T]) -> T:
     """The awaited answer, or on an error `instead`, with the reason recorded in `unread`."""
     try:
         return await answer
@@ -188,24 +192,24 @@ _STATES = (  # conditions, the one that tells most first
     ("Provisioned", "provisioned"),
     ("Accepted", "accepted"),
 )
-_MOST = "500"
+_MAX_REQUESTS = "500"
 
 
-async def requests(client: Client) -> tuple[ProvisioningRequest, ...]:
+async def list_provisioning_requests(client: Client) -> tuple[ProvisioningRequest, ...]:
     """ProvisioningRequests of all namespaces, latest first; empty if the cluster has no DWS."""
     try:
-        body = await client.request("GET", _PATH, params={"limit": _MOST}, doing="list ProvisioningRequests")
+        body = await client.request("GET", _PATH, params={"limit": _MAX_REQUESTS}, doing="list ProvisioningRequests")
     except NotFound:
         return ()
     try:
         items = msgspec.json.decode(body).get("items") or []
-        found = [_read(each) for each in items]
+        found = [_parse_request(each) for each in items]
     except (*UNREADABLE, AttributeError, KeyError, TypeError) as error:
         raise Unreadable(f"The ProvisioningRequests cannot be read: {error}.") from error
     return tuple(sorted(found, key=lambda each: -each.created))
 
 
-def _read(item: dict[str, Any]) -> ProvisioningRequest:
+def _parse_request(item: dict[str, Any]) -> ProvisioningRequest:
     meta, spec = item["metadata"], item.get("spec") or {}
     conditions = {each["type"]: each for each in (item.get("status") or {}).get("conditions") or ()}
     state, about = next(

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from console.google.account import Cloud
     from console.google.api.cloud_storage import Buckets
     from console.kube.nested_values import Value
-    from console.logs.follow import Logs
+    from console.logs.follow import LogService
 
 
 _ADDRESS = re.compile(r"^gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(.*))?$", re.DOTALL)
 _ITERATION = re.compile(r"^iter_(\d+)$")
-LATEST = "latest_checkpointed_iteration.txt"  # the file by which Megatron says which checkpoint is the last whole one
+LATEST_MARKER = (
+    "latest_checkpointed_iteration.txt"  # the file by which Megatron says which checkpoint is the last whole one
+)
 TENSORBOARD = "tensorboard"  # the folder of a result tree that TensorBoard is to be pointed at
 
 
@@ -39,15 +41,15 @@ class Bucket:
     uniform: bool = False  # whether rights are given for the whole bucket only
     hierarchical: bool = False  # whether its folders are real ones
 
-    def near(self, region: str) -> bool:
+    def is_near(self, region: str) -> bool:
         """Whether it is in the cluster's region, or in one that contains it."""
         return bool(region) and (self.location == region or region.startswith(f"{self.location}-"))
 
-    def match(self, region: str) -> str:
+    def format_match(self, region: str) -> str:
         """How its location relates to the cluster's, as text."""
-        if self.near(region) and self.location_type == "region":
+        if self.is_near(region) and self.location_type == "region":
             return "same region"
-        if self.near(region):
+        if self.is_near(region):
             return f"{self.location_type}, around the cluster"
         return f"not in {region}" if region else self.location_type
 
@@ -67,12 +69,12 @@ class GcsPlace:
         """The path as a prefix with a trailing slash; empty for the bucket itself."""
         return f"{self.path.rstrip('/')}/" if self.path.strip("/") else ""
 
-    def up(self) -> GcsPlace:
+    def parent_folder(self) -> GcsPlace:
         above = self.path.rstrip("/").rpartition("/")[0]
         return GcsPlace(self.bucket, f"{above}/" if above else "")
 
 
-def gcs_place(text: str) -> GcsPlace:
+def parse_gcs_address(text: str) -> GcsPlace:
     """Parse `gs://BUCKET/PATH`; BadInput for anything else."""
     found = _ADDRESS.match(text.strip())
     if found is None:
@@ -158,7 +160,7 @@ class LustreInstance:
     def server(self) -> str:
         return self.mount_point.partition("@")[0]
 
-    def values(self) -> dict[str, Value]:
+    def launch_values(self) -> dict[str, Value]:
         filled: dict[str, Value] = {
             "claim": f"{self.name}-pvc",
             "server": self.server,
@@ -197,7 +199,7 @@ class FilestoreInstance:
     def server(self) -> str:
         return self.address
 
-    def values(self) -> dict[str, Value]:
+    def launch_values(self) -> dict[str, Value]:
         filled: dict[str, Value] = {
             "claim": f"{self.name}-pvc",
             "server": self.address,
@@ -216,19 +218,19 @@ def bucket_values(bucket: str, path: str = "/gcs") -> dict[str, Value]:
     return {"storage": {"gcs": {bucket: path}}}
 
 
-def mark_checkpoints(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredObject, ...]:
+def sort_and_mark_checkpoints(objects: Iterable[StoredObject], latest: int | None) -> tuple[StoredObject, ...]:
     """Sort folders first, checkpoints by iteration; mark the last that Megatron's file `latest` calls complete."""
     found = [replace(each, latest=latest is not None and each.iteration == latest) for each in objects]
     return tuple(sorted(found, key=lambda each: (not each.is_folder, each.iteration or 0, each.name)))
 
 
-AT_ONCE = 4  # objects that come at the same time
+MAX_CONCURRENT = 4  # objects that come at the same time
 
 
 class CloudStorage:
     """Buckets and file systems that the login can see, and uploads of job logs."""
 
-    def __init__(self, cloud: Cloud, logs: Callable[[], Logs]) -> None:
+    def __init__(self, cloud: Cloud, logs: Callable[[], LogService]) -> None:
         self._cloud = cloud
         self._logs = logs
         self._buckets: dict[str, Buckets] = {}
@@ -238,64 +240,66 @@ class CloudStorage:
         for each in made:
             await each.close()
 
-    async def project(self, project: str = "") -> str:
+    async def project_or_default(self, project: str = "") -> str:
         """The given project, else the cluster's, else the login's; BadInput if there is none."""
-        found = project or await self._cloud.usual_project()
+        found = project or await self._cloud.default_project()
         if not found:
             raise BadInput("No cluster is connected, and the login names no project.", "Name one: --project ID.")
         return found
 
-    async def region(self) -> str:
+    async def cluster_region(self) -> str:
         try:
             return (await self._cloud.place()).region
         except NotFound:
             return ""
 
-    async def _of(self, project: str = "") -> Buckets:
+    async def _buckets_of(self, project: str = "") -> Buckets:
         if not project:
-            project = await self._cloud.usual_project()
+            project = await self._cloud.default_project()
         if project not in self._buckets:
             made = await self._cloud.client("cloud_storage", lambda api, login: api.Buckets(login, project))
             self._buckets[project] = made
         return self._buckets[project]
 
-    async def buckets(self, project: str = "") -> tuple[Bucket, ...]:
+    async def list_buckets(self, project: str = "") -> tuple[Bucket, ...]:
         """The buckets of the project, nearest to the cluster first."""
-        found = await (await self._of(await self.project(project))).listed()
-        region = await self.region()
-        return tuple(sorted(found, key=lambda each: (not each.near(region), each.location_type != "region", each.name)))
+        found = await (await self._buckets_of(await self.project_or_default(project))).list_buckets()
+        region = await self.cluster_region()
+        return tuple(
+            sorted(found, key=lambda each: (not each.is_near(region), each.location_type != "region", each.name))
+        )
 
-    async def folder(self, place: GcsPlace) -> Listing:
+    async def list_folder(self, place: GcsPlace) -> Listing:
         """The contents of a folder; checkpoints by iteration, with the one to resume from marked."""
-        buckets = await self._of()
+        buckets = await self._buckets_of()
         if place.path and not place.path.endswith("/"):
             place = GcsPlace(place.bucket, place.folder)
-        objects, more = await buckets.folder(place)
+        objects, more = await buckets.list_folder(place)
         latest = None
-        if any(each.title == LATEST for each in objects):
-            said = (await buckets.text(GcsPlace(place.bucket, place.folder + LATEST), most=100)).strip()
+        if any(each.title == LATEST_MARKER for each in objects):
+            said = (await buckets.read_bytes(GcsPlace(place.bucket, place.folder + LATEST_MARKER), most=100)).strip()
             latest = int(said) if said.isdigit() else None
-        return Listing(place, mark_checkpoints(objects, latest), _note(place, objects, latest), more)
+        return Listing(place, sort_and_mark_checkpoints(objects, latest), _listing_note(place, objects, latest), more)
 
-    async def tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
-        async with aclosing((await self._of()).tree(place)) as found:
+    async def iter_tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
+        async with aclosing((await self._buckets_of()).iter_tree(place)) as found:
             async for each in found:
                 yield each
 
-    async def read(self, place: GcsPlace, start: int, most: int) -> bytes:
+    async def read_object(self, place: GcsPlace, start: int, most: int) -> bytes:
         """Bytes of an object; none if it has no more, or is not there."""
-        return await (await self._of()).text(place, start, most)
+        return await (await self._buckets_of()).read_bytes(place, start, most)
 
-    async def fetch(
+    async def fetch_folder(
         self, place: GcsPlace, folder: Path, progress: Callable[[CopyProgress], None] = lambda _: None
     ) -> FetchReport:
         """Download an object or folder unless it is here; the report names failures. NotFound if there is nothing."""
         start = time.monotonic()
-        buckets = await self._of()
+        buckets = await self._buckets_of()
         wanted: list[tuple[StoredObject, Path]] = []
         problems: list[tuple[str, str]] = []
         base = place.folder.rstrip("/").rpartition("/")[0]
-        async with aclosing(buckets.tree(place)) as found:
+        async with aclosing(buckets.iter_tree(place)) as found:
             async for each in found:
                 if each.name.endswith("/"):
                     continue  # a folder that was made by hand: its name is all it is
@@ -307,20 +311,21 @@ class CloudStorage:
                     wanted.append((each, folder / inside))
         if not wanted and not problems:
             raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
-        fetched = _Fetched(sum(each.bytes for each, _ in wanted), len(wanted), progress)
-        room = asyncio.Semaphore(AT_ONCE)
+        fetched = _FetchProgress(sum(each.bytes for each, _ in wanted), len(wanted), progress)
+        room = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def bring(stored: StoredObject, target: Path) -> None:
             async with room:
-                fetched.begin(stored)
+                fetched.begin_object(stored)
                 try:
-                    came: bool = await self._cloud.ask(
-                        "cloud_storage", lambda api, _: api.fetch(buckets, place.bucket, stored, target, fetched.more)
+                    came: bool = await self._cloud.call(
+                        "cloud_storage",
+                        lambda api, _: api.download_object(buckets, place.bucket, stored, target, fetched.add_bytes),
                     )
                 except ConsoleError as error:
                     fetched.problems.append((stored.name, str(error)))
                 else:
-                    fetched.end(came)
+                    fetched.end_object(came)
 
         async with asyncio.TaskGroup() as group:
             for stored, target in wanted:
@@ -334,56 +339,59 @@ class CloudStorage:
         Under the place: pod-logs/coordinator.log (rank 0), pod-logs/worker-N.log, nccl-test-results.txt where rank 0
         printed tables, connectivity-test.log where it printed what it found. Conflict if there are logs already.
         """
-        from console.logs.store import LogFiles
+        from console.logs.store import RankLogFiles
 
-        self._cloud.check_may(f"store the logs of {job}")
-        buckets = await self._of()
-        there, _ = await buckets.folder(GcsPlace(place.bucket, place.folder), most=1)
+        self._cloud.require_writable(f"store the logs of {job}")
+        buckets = await self._buckets_of()
+        there, _ = await buckets.list_folder(GcsPlace(place.bucket, place.folder), most=1)
         if there and not replace:
             raise Conflict(f"{place} is not empty.", "Choose another folder, or replace what is there.")
         with tempfile.TemporaryDirectory(prefix="a4-logs-") as folder:
-            logs = LogFiles(Path(folder))
-            async with self._logs().job(namespace, job, once=True) as log, aclosing(log.lines()) as batches:
+            logs = RankLogFiles(Path(folder))
+            async with (
+                self._logs().open_job_log(namespace, job, once=True) as log,
+                aclosing(log.iter_lines()) as batches,
+            ):
                 async for batch in batches:
-                    await asyncio.to_thread(logs.add, batch)
+                    await asyncio.to_thread(logs.add_lines, batch)
             if not logs.counted:
                 raise NotFound(f"There are no logs of {job}.", "Does the job exist in this namespace?")
             for name in logs.counted:
-                await buckets.send(GcsPlace(place.bucket, place.folder + name), logs.path(name), replace=replace)
+                await buckets.upload(GcsPlace(place.bucket, place.folder + name), logs.file_path(name), replace=replace)
             return StoreReport(str(place), tuple(logs.counted.items()))
 
-    async def lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
+    async def list_lustre(self, project: str = "") -> tuple[LustreInstance, ...]:
         """Lustre instances of the project, those in the cluster's zones first."""
-        project = await self.project(project)
-        found = await self._cloud.ask("file_systems", lambda api, login: api.lustre(login, project))
-        return _nearest_first(found, await self.region())
+        project = await self.project_or_default(project)
+        found = await self._cloud.call("file_systems", lambda api, login: api.list_lustre(login, project))
+        return _nearest_first(found, await self.cluster_region())
 
-    async def filestore(self, project: str = "") -> tuple[FilestoreInstance, ...]:
+    async def list_filestore(self, project: str = "") -> tuple[FilestoreInstance, ...]:
         """Filestore shares of the project, those in the cluster's region first."""
-        project = await self.project(project)
-        found = await self._cloud.ask("file_systems", lambda api, login: api.filestore(login, project))
-        return _nearest_first(found, await self.region())
+        project = await self.project_or_default(project)
+        found = await self._cloud.call("file_systems", lambda api, login: api.list_filestore(login, project))
+        return _nearest_first(found, await self.cluster_region())
 
 
-class _Fetched:
+class _FetchProgress:
     def __init__(self, total: int, all_files: int, progress: Callable[[CopyProgress], None]) -> None:
         self.total, self.all_files, self.progress = total, all_files, progress
         self.done = self.files = self.kept = 0
         self.now = ""
         self.problems: list[tuple[str, str]] = []
 
-    def begin(self, stored: StoredObject) -> None:
+    def begin_object(self, stored: StoredObject) -> None:
         self.now = stored.name
-        self.more(0)
+        self.add_bytes(0)
 
-    def more(self, came: int) -> None:
+    def add_bytes(self, came: int) -> None:
         self.done += came
         self.progress(CopyProgress(self.done, self.total, self.files, self.all_files, self.now))
 
-    def end(self, came: bool) -> None:
+    def end_object(self, came: bool) -> None:
         self.files += 1
         self.kept += not came
-        self.more(0)
+        self.add_bytes(0)
 
 
 def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, ...]:
@@ -396,16 +404,20 @@ def _nearest_first(found: Iterable[InstanceT], region: str) -> tuple[InstanceT, 
     return tuple(sorted(found, key=far))
 
 
-def _note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) -> str:
+def _listing_note(place: GcsPlace, objects: Sequence[StoredObject], latest: int | None) -> str:
     iterations = [each.iteration for each in objects if each.iteration is not None]
     if iterations:
         found = f"{len(iterations)} checkpoint{'' if len(iterations) == 1 else 's'}, the last of iteration"
         words = f"{found} {max(iterations)}."
         if latest is None:
-            return f"{words} No {LATEST} says which one is complete."
+            return f"{words} No {LATEST_MARKER} says which one is complete."
         if latest not in iterations:
-            return f"{words} {LATEST} names {latest}, which does not exist here."
-        return words if latest == max(iterations) else f"{words} {LATEST} names {latest}: later ones may be incomplete."
+            return f"{words} {LATEST_MARKER} names {latest}, which does not exist here."
+        return (
+            words
+            if latest == max(iterations)
+            else f"{words} {LATEST_MARKER} names {latest}: later ones may be incomplete."
+        )
     folder = next((each for each in objects if each.title == f"{TENSORBOARD}/"), None)
     inside = f"/{TENSORBOARD}/" in f"/{place.path}"
     if folder is None and not inside:

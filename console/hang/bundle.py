@@ -15,7 +15,7 @@ import msgspec
 
 from console.errors import BadInput, ConsoleError
 from console.hang.report import HangReport
-from console.hang.xray import write_new
+from console.hang.xray import write_new_file
 from console.kube.find_job import find_job
 from console.kube.watched_cluster import WatchedCluster
 from console.logs.redact import REDACTED, is_confidential, redact
@@ -48,7 +48,7 @@ async def write_bundle(
         "nodes.json": [msgspec.to_builtins(node) for node in cluster.fleet.nodes.values() if node.name in nodes],
     }
     data = await asyncio.to_thread(_packed, report, files)
-    await asyncio.to_thread(write_new, place, data)
+    await asyncio.to_thread(write_new_file, place, data)
     return len(data)
 
 

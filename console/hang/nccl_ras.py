@@ -44,7 +44,7 @@ class RasReport:
     text: str = ""
 
     @property
-    def well(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether the report finds nothing wrong."""
         return not self.odd and all(group.errors in ("OK", "") for group in self.groups)
 
@@ -53,7 +53,7 @@ class RasReport:
         """Ranks that have launched fewer operations than the others."""
         return tuple(each for each in self.odd if not each.missing and each.operations is not None)
 
-    def since(self, before: RasReport) -> RasReport:
+    def compare_with(self, before: RasReport) -> RasReport:
         """This report; a rank that is behind is marked if it was behind at the same operation in `before`."""
         known = {(each.rank, each.collective, each.operations) for each in before.behind}
         behind = set(self.behind)
@@ -63,11 +63,11 @@ class RasReport:
         )
         return replace(self, odd=tuple(odd))
 
-    def of_all(self, processes: int) -> bool:
+    def covers_all(self, processes: int) -> bool:
         """Whether the report is about all `processes` ranks of the job, not about a smaller communicator."""
         return all(group.ranks == processes for group in self.groups if group.errors not in ("OK", ""))
 
-    def on(self, nodes: Mapping[tuple[int, int | None], str]) -> RasReport:
+    def with_node_names(self, nodes: Mapping[tuple[int, int | None], str]) -> RasReport:
         """This report with node names in place of addresses, looked up by rank and pid."""
         odd = (
             replace(each, node=nodes.get((each.rank, each.pid), each.node)) if each.rank is not None else each
@@ -80,18 +80,18 @@ class RasReport:
         """The report as a sentence; empty if there is no report."""
         if not self.version and not self.groups:
             return ""
-        if self.well:
+        if self.is_healthy:
             number = sum(group.communicators for group in self.groups)
             which = "its communicator" if number == 1 else f"all {number:,} communicators"
             return f"NCCL {self.version}: all ranks of {which} are at the same operation."
-        said = [self._of(each) for each in self.odd[:4]]
+        said = [self._format_rank(each) for each in self.odd[:4]]
         if len(self.odd) > 4:
             said.append(f"and {len(self.odd) - 4} more")
         kinds = sorted({kind for group in self.groups for kind in group.errors.split(",") if kind not in ("OK", "")})
         moves = ", but they move on" if self.odd and all(each.stays is False for each in self.odd) else ""
         return f"NCCL says {' and '.join(kinds) or 'trouble'}: {'; '.join(said) or 'see its report'}{moves}."
 
-    def _of(self, odd: RasRank) -> str:
+    def _format_rank(self, odd: RasRank) -> str:
         name = f"rank {odd.rank}" if odd.rank is not None else f"process {odd.pid}"
         where = f" on {odd.node}" if odd.node else ""
         if odd.missing:
@@ -116,7 +116,7 @@ _MISSING = re.compile(rf"\s*Process (\d+) on node (\S+) managing {_GPU}")
 _MISSING_RANK = re.compile(rf"\s*Rank (\d+) -- {_GPU} managed by process (\d+) on node (\S+)")
 
 
-class _Reading:
+class _RasParser:
     def __init__(self) -> None:
         self.version = self.collective = ""
         self.processes: int | None = None
@@ -126,7 +126,7 @@ class _Reading:
         self.counts: list[tuple[int, int]] = []
         self.operation: int | None = None  # of the ranks that are listed below it
 
-    def table(self, line: str) -> bool:
+    def parse_table_line(self, line: str) -> bool:
         """Parse a line of one of the tables; returns whether it is one."""
         if found := _VERSION.match(line):
             self.version = found[1]
@@ -137,14 +137,14 @@ class _Reading:
             self.processes = int(found[1])
         return found is not None
 
-    def warning(self, line: str) -> None:
+    def parse_warning(self, line: str) -> None:
         if found := _COLLECTIVE.search(line):
             self.collective = found[1]
         elif found := _MOST.match(line):
             self.operation = int(found[2] or 0)
             self.counts.append((int(found[1]), self.operation))
         elif found := _BEHIND.match(line):
-            self.behind += _behind(found, self.collective)
+            self.behind += _find_behind(found, self.collective)
         elif found := _MISSING_RANK.match(line):
             rank, gpu, pid = map(int, found.groups()[:3])
             # Below "6 ranks have launched up to operation 6649" such lines name these ranks.
@@ -159,32 +159,32 @@ class _Reading:
 
 def parse_ras(text: str) -> RasReport:
     """The report in that text; an empty one if there is none."""
-    read = _Reading()
+    read = _RasParser()
     for line in text.splitlines():
-        if not read.table(line):
-            read.warning(line)
+        if not read.parse_table_line(line):
+            read.parse_warning(line)
     # Of few ranks each has a line of its own: those behind are the ones that have launched less than the foremost.
     most = max(read.counts)[1] if read.counts else max((each.operations or 0 for each in read.behind), default=None)
     behind = [each for each in read.behind if each.operations != most]
     behind.sort(key=lambda each: (each.operations or 0, each.rank or 0))
     return RasReport(
-        read.version, read.processes, tuple(read.groups), (*behind, *_without_duplicates(read.missing)), most, text
+        read.version, read.processes, tuple(read.groups), (*behind, *_drop_duplicates(read.missing)), most, text
     )
 
 
-def _without_duplicates(missing: list[RasRank]) -> list[RasRank]:
+def _drop_duplicates(missing: list[RasRank]) -> list[RasRank]:
     """The missing processes without duplicates; one whose rank is known is listed by that rank."""
     ranks = {(each.pid, each.node) for each in missing if each.rank is not None}
     return list(dict.fromkeys(each for each in missing if each.rank is not None or (each.pid, each.node) not in ranks))
 
 
-def _behind(found: re.Match[str], collective: str) -> list[RasRank]:
-    ranks = _numbers(found[1])
+def _find_behind(found: re.Match[str], collective: str) -> list[RasRank]:
+    ranks = _parse_numbers(found[1])
     gpu, pid = (int(text) if text and len(ranks) == 1 else None for text in found.groups()[2:4])
     return [RasRank(rank, int(found[2] or 0), collective, pid, found[5] or "", gpu) for rank in ranks]
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     """The list "1, 4-6" as 1, 4, 5, 6."""
     found: list[int] = []
     for part in text.split(","):

@@ -26,34 +26,36 @@ from typing import Any, Dict, List, Optional, Tuple
 
 LIMIT = 5.0
 """Seconds for one answer."""
-OFTEN = 0.005
+MIN_PAUSE = 0.005
 """Seconds between two questions at least."""
-DUTY = 4
+PAUSE_FACTOR = 4
 """A question waits this many times as long as the last one took, so that asking is a small part of the time."""
-MOST = 64 << 20
+MAX_OUTPUT = 64 << 20
 """Bytes of one answer."""
 LONGEST = 6 << 20
 """Bytes that are printed."""
-ASK = b"set format json\nverbose status\n"
+QUERY = b"set format json\nverbose status\n"
 
 Process = Tuple[str, int, int]
-Behind = Dict[Process, int]
-Found = Tuple[Optional[Dict[str, int]], List[Tuple[str, int, Behind]], Dict[str, Dict[Process, int]], Optional[float]]
+BehindCounts = Dict[Process, int]
+ParsedAnswer = Tuple[
+    Optional[Dict[str, int]], List[Tuple[str, int, BehindCounts]], Dict[str, Dict[Process, int]], Optional[float]
+]
 
 
-def address() -> tuple[str, int]:
+def ras_address() -> tuple[str, int]:
     host, _, port = os.environ.get("NCCL_RAS_ADDR", "localhost:28028").rpartition(":")
     return host.strip("[]") or "localhost", int(port)
 
 
-def ask() -> str:
+def query_service() -> str:
     """One answer of the service, or of `ncclras`; raises OSError."""
     try:
-        with socket.create_connection(address(), timeout=LIMIT) as door:
-            door.sendall(ASK)
+        with socket.create_connection(ras_address(), timeout=LIMIT) as door:
+            door.sendall(QUERY)
             said = []
             length = 0
-            while length < MOST:
+            while length < MAX_OUTPUT:
                 more = door.recv(1 << 20)
                 if not more:
                     break
@@ -71,14 +73,14 @@ def ask() -> str:
         raise
 
 
-def late(counts: dict[Any, int]) -> dict[Any, int]:
+def count_behind(counts: dict[Any, int]) -> dict[Any, int]:
     """By how much each is behind the foremost; empty if most are behind, since then one is just ahead."""
     most = max(counts.values(), default=0)
     behind = {each: most - count for each, count in counts.items() if count < most}
     return behind if 2 * len(behind) <= len(counts) else {}
 
 
-def read_json(told: dict[str, Any]) -> Found:
+def read_json(told: dict[str, Any]) -> ParsedAnswer:
     """Parse a JSON answer: operations and members of each communicator, and who is behind."""
     progress = {}
     behind = []
@@ -90,7 +92,7 @@ def read_json(told: dict[str, Any]) -> Found:
             for rank in each["ranks"]
         }
         progress[name] = max(counts.values(), default=0)
-        behind.append((name, each["size"], late(counts)))
+        behind.append((name, each["size"], count_behind(counts)))
         members[name] = {(rank["host"], rank["pid"], rank["nvml_dev"]): rank["rank"] for rank in each["ranks"]}
     return progress, behind, members, told["ras"]["collection_time_sec"]
 
@@ -104,18 +106,18 @@ RANK = re.compile(r"\s*Rank (\d+) -- ")
 WHERE = re.compile(r"GPU (\d+)(?: \(NVML (\d+)\))? managed by process (\d+) on node (\S+)")
 
 
-def read_text(text: str) -> Found:
+def read_text(text: str) -> ParsedAnswer:
     """Parse a text answer, which lists ranks by their number of operations if few have it."""
     sizes = {each[1]: int(each[2]) for each in map(GROUP.match, text.splitlines()) if each}
     whole = max(sizes.values(), default=0)
-    behind: list[tuple[str, int, Behind]] = []
+    behind: list[tuple[str, int, BehindCounts]] = []
     members: dict[str, dict[Process, int]] = {}
     for section in re.split(r"\n(?=#\d)", text)[1:]:
         named = COMM.match(section)
         if not named:
             continue
         size = sizes.get(named[1], 0)
-        sums: Behind = {}
+        sums: BehindCounts = {}
         ranks: dict[Process, int] = {}
         for counts in section.split(KIND)[1:]:
             listed, late_ones = read_counts(counts)
@@ -128,7 +130,7 @@ def read_text(text: str) -> Found:
     return None, behind, members, None
 
 
-def read_counts(text: str) -> tuple[dict[Process, int], Behind]:
+def read_counts(text: str) -> tuple[dict[Process, int], BehindCounts]:
     """The listed ranks of one kind of operation, and how far they are behind the foremost."""
     groups: list[tuple[int, int, list[Process]]] = []
     ranks: dict[Process, int] = {}
@@ -148,7 +150,7 @@ def read_counts(text: str) -> tuple[dict[Process, int], Behind]:
     return ranks, {each: most - count for count, _, several in groups for each in several if few and count < most}
 
 
-class Teller:
+class PollPrinter:
     """Prints each finding once."""
 
     def __init__(self) -> None:
@@ -160,12 +162,12 @@ class Teller:
         self.lines: list[str] = []
         self.length = 0
 
-    def say(self, what: Any) -> None:
+    def print_json(self, what: Any) -> None:
         line = json.dumps(what, separators=(",", ":"))
         self.length += len(line) + 1
         self.lines.append(line)
 
-    def tell(self, text: str, at: float, took: float) -> None:
+    def print_answer(self, text: str, at: float, took: float) -> None:
         form = "json" if text.find("{", 0, 200) >= 0 else "text"
         if form == "json":
             told = json.loads(text[text.index("{") :])
@@ -179,49 +181,53 @@ class Teller:
             size = max((int(each[2]) for each in map(GROUP.match, text.splitlines()) if each), default=0)
         if not self.begun:
             self.begun = True
-            self.say({"version": version, "form": form, "ranks": size})
+            self.print_json({"version": version, "form": form, "ranks": size})
         counts, behind, members, collecting = found
         for name, count in (counts or {}).items():
             if count != self.first.setdefault(name, count):
-                self.active.add(self.comm(name))
+                self.active.add(self.communicator_number(name))
         progress = sum(counts.values()) if counts is not None else None
         rows = [
-            [self.comm(name), size, [[self.process(each, members, form), by] for each, by in sorted(several.items())]]
+            [
+                self.communicator_number(name),
+                size,
+                [[self.process_number(each, members, form), by] for each, by in sorted(several.items())],
+            ]
             for name, size, several in behind
             if several
         ]
-        self.say([round(at, 4), round(took if collecting is None else collecting, 4), progress, rows])
+        self.print_json([round(at, 4), round(took if collecting is None else collecting, 4), progress, rows])
 
-    def end(self, why: str) -> None:
-        self.say({"over": why, "active": sorted(self.active)})
+    def print_end(self, why: str) -> None:
+        self.print_json({"over": why, "active": sorted(self.active)})
 
-    def comm(self, name: str) -> int:
+    def communicator_number(self, name: str) -> int:
         return self.comms.setdefault(name, len(self.comms))
 
-    def process(self, process: Process, members: dict[str, dict[Process, int]], form: str) -> int:
+    def process_number(self, process: Process, members: dict[str, dict[Process, int]], form: str) -> int:
         if process not in self.processes:
             self.processes[process] = len(self.processes)
             whole = max(members.values(), key=len, default={})
-            belongs = [self.comm(name) for name, several in members.items() if process in several]
+            belongs = [self.communicator_number(name) for name, several in members.items() if process in several]
             said = [self.processes[process], *process, whole.get(process), belongs if form == "json" else None]
-            self.say({"process": said})
+            self.print_json({"process": said})
         return self.processes[process]
 
 
-def poll(seconds: float) -> None:
-    teller, began, why = Teller(), time.monotonic(), ""
+def poll_until(seconds: float) -> None:
+    teller, began, why = PollPrinter(), time.monotonic(), ""
     while time.monotonic() - began < seconds and teller.length < LONGEST:
         asked = time.monotonic()
         try:
-            text = ask()
-            teller.tell(text, asked - began, time.monotonic() - asked)
+            text = query_service()
+            teller.print_answer(text, asked - began, time.monotonic() - asked)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, subprocess.SubprocessError) as error:
             why = getattr(error, "strerror", None) or str(error)
             break
-        time.sleep(max(OFTEN, DUTY * (time.monotonic() - asked)))
-    teller.end(why)
+        time.sleep(max(MIN_PAUSE, PAUSE_FACTOR * (time.monotonic() - asked)))
+    teller.print_end(why)
     sys.stdout.write("\n".join(teller.lines) + "\n")  # at once: what drips is no answer of this script
 
 
 if __name__ == "__main__":
-    poll(float(sys.argv[1]))
+    poll_until(float(sys.argv[1]))

@@ -28,8 +28,8 @@ DUMP_LIMIT = 15
 AT_ONCE = 4
 MOST = 64
 """Processes of one pod."""
-LOCAL = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID")
-RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
+LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID")
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
 HELPERS = re.compile(
     r"multiprocessing\.(spawn|resource_tracker|forkserver|semaphore_tracker)|compile_worker|torchrun|"
     r"torch\.distributed\.(run|launch)|jupyter|tensorboard|\bpip\b|py-spy|supervisord|deepspeed\.launcher"
@@ -40,7 +40,7 @@ TEST = re.compile(r"\w+_perf(_mpi)?")
 LAUNCHERS = frozenset(["mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "prte", "hydra_pmi_proxy"])
 
 
-def read(path: str, limit: int = 65536) -> bytes:
+def read_file(path: str, limit: int = 65536) -> bytes:
     """A file's bytes, empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
@@ -49,17 +49,19 @@ def read(path: str, limit: int = 65536) -> bytes:
         return b""
 
 
-def process(pid: int) -> dict[str, Any] | None:
+def read_process(pid: int) -> dict[str, Any] | None:
     """The facts in /proc about a process; None if it has gone or is a kernel thread."""
     folder = os.path.join(PROC, str(pid))
-    argv = [part.decode("utf-8", "replace") for part in read(folder + "/cmdline").split(b"\0") if part]
+    argv = [part.decode("utf-8", "replace") for part in read_file(folder + "/cmdline").split(b"\0") if part]
     if not argv:
         return None
     status = dict(
-        line.split(":", 1) for line in read(folder + "/status").decode("utf-8", "replace").splitlines() if ":" in line
+        line.split(":", 1)
+        for line in read_file(folder + "/status").decode("utf-8", "replace").splitlines()
+        if ":" in line
     )
-    env = dict(part.split("=", 1) for part in read(folder + "/environ", 1 << 20).decode("utf-8", "replace").split("\0")
-               if "=" in part)  # fmt: skip
+    environ = read_file(folder + "/environ", 1 << 20).decode("utf-8", "replace")
+    env = dict(part.split("=", 1) for part in environ.split("\0") if "=" in part)
     threads = status.get("Threads", "").strip()
     return {
         "pid": pid,
@@ -68,17 +70,17 @@ def process(pid: int) -> dict[str, Any] | None:
         "command": " ".join(argv)[:500],
         "state": status.get("State", "").strip()[:1],
         "threads": int(threads) if threads.isdigit() else None,
-        "wchan": read(folder + "/wchan").decode("utf-8", "replace").strip("\0\n 0"),
-        "cpu": cpu(folder),
+        "wchan": read_file(folder + "/wchan").decode("utf-8", "replace").strip("\0\n 0"),
+        "cpu": read_cpu_time(folder),
         "program": "",
         "env": env,
     }
 
 
-def cpu(folder: str) -> float | None:
+def read_cpu_time(folder: str) -> float | None:
     """Average CPU use of a process since its start, in percent of one core; None if unknown."""
-    stat = read(folder + "/stat").decode("utf-8", "replace").rpartition(")")[2].split()
-    up = read(os.path.join(PROC, "uptime")).split()
+    stat = read_file(folder + "/stat").decode("utf-8", "replace").rpartition(")")[2].split()
+    up = read_file(os.path.join(PROC, "uptime")).split()
     if len(stat) < 20 or not up:
         return None
     ticks = float(os.sysconf("SC_CLK_TCK"))
@@ -86,44 +88,52 @@ def cpu(folder: str) -> float | None:
     return round(100 * (int(stat[11]) + int(stat[12])) / ticks / lived, 1) if lived > 0 else None
 
 
-def number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
+def read_number(env: dict[str, str], names: tuple[str, ...]) -> int | None:
     """The value of the first of these environment variables that is a number."""
     return next((int(env[name]) for name in names if env.get(name, "").isdigit()), None)
 
 
-def every_process() -> dict[int, dict[str, Any]]:
+def read_all_processes() -> dict[int, dict[str, Any]]:
     pids = [int(name) for name in os.listdir(PROC) if name.isdigit()]
-    return {pid: found for pid in pids if pid != os.getpid() for found in [process(pid)] if found}
+    return {pid: found for pid in pids if pid != os.getpid() for found in [read_process(pid)] if found}
 
 
-def basename(each: dict[str, Any]) -> str:
+def program_name(each: dict[str, Any]) -> str:
     return os.path.basename(str(each["argv"][0]))
 
 
-def working(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def working_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The processes that do the work: a training's, else those of nccl-tests, else any Python."""
-    found = training(every)
-    tests = [every[pid] for pid in sorted(every) if TEST.fullmatch(basename(every[pid]))]
+    found = training_processes(every)
+    tests = [every[pid] for pid in sorted(every) if TEST.fullmatch(program_name(every[pid]))]
     if not tests or any(each["local_rank"] is not None for each in found):
         return found
     for each in tests:
-        each.update(program=basename(each), local_rank=number(each["env"], LOCAL), rank=number(each["env"], RANKS))
+        each.update(
+            program=program_name(each),
+            local_rank=read_number(each["env"], LOCAL_RANK_VARIABLES),
+            rank=read_number(each["env"], RANK_VARIABLES),
+        )
     return tests[:MOST]
 
 
-def launchers(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def launcher_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The MPI launcher processes, the outermost first."""
     return [
-        dict(every[pid], program=basename(every[pid])) for pid in sorted(every) if basename(every[pid]) in LAUNCHERS
+        dict(every[pid], program=program_name(every[pid]))
+        for pid in sorted(every)
+        if program_name(every[pid]) in LAUNCHERS
     ]
 
 
-def training(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def training_processes(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The training processes of the pod, one for each rank, without their launcher and helpers."""
     pythons = {
-        pid: each for pid, each in every.items() if "python" in basename(each) and not HELPERS.search(each["command"])
+        pid: each
+        for pid, each in every.items()
+        if "python" in program_name(each) and not HELPERS.search(each["command"])
     }
-    ranked = {pid: each for pid, each in pythons.items() if number(each["env"], LOCAL) is not None}
+    ranked = {pid: each for pid, each in pythons.items() if read_number(each["env"], LOCAL_RANK_VARIABLES) is not None}
     chosen = ranked or pythons
     # Workers of a data loader have their parent's command line and environment; the parent is the rank.
     first = [each for each in chosen.values() if each["ppid"] not in chosen]
@@ -131,25 +141,25 @@ def training(every: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
         first = [each for each in first if each["pid"] != 1 or len(first) == 1]
     found: dict[Any, Any] = {}
     for each in sorted(first, key=lambda one: one["pid"]):
-        each["local_rank"] = number(each["env"], LOCAL)
-        each["rank"] = number(each["env"], RANKS) if each["local_rank"] is not None else None
+        each["local_rank"] = read_number(each["env"], LOCAL_RANK_VARIABLES)
+        each["rank"] = read_number(each["env"], RANK_VARIABLES) if each["local_rank"] is not None else None
         found.setdefault(each["rank"] if each["rank"] is not None else ("pid", each["pid"]), each)
     return list(found.values())[:MOST]
 
 
-def py_spy(processes: list[dict[str, Any]]) -> str:
+def find_py_spy(processes: list[dict[str, Any]]) -> str:
     """Path of py-spy; empty if it is not installed."""
     folders = [os.path.dirname(sys.executable), "/usr/local/bin", os.path.expanduser("~/.local/bin")]
     folders += [os.path.dirname(each["argv"][0]) for each in processes if each["argv"][0].startswith("/")]
     return shutil.which("py-spy") or shutil.which("py-spy", path=os.pathsep.join(folders)) or ""
 
 
-def gdb() -> str:
+def find_gdb() -> str:
     """Path of gdb, if it may attach to these processes; empty if it is not installed."""
     return "" if "A4_PROC" in os.environ else shutil.which("gdb") or ""
 
 
-def dump(tool: str, pid: int) -> tuple[str, str]:
+def dump_stacks(tool: str, pid: int) -> tuple[str, str]:
     """The stacks of a process, or an error message."""
     try:
         done = subprocess.run(
@@ -165,7 +175,7 @@ def dump(tool: str, pid: int) -> tuple[str, str]:
     )
 
 
-def reach(address: str, port: int) -> dict[str, Any]:
+def check_reachable(address: str, port: int) -> dict[str, Any]:
     """Whether a TCP port can be reached, as `nc -z` would report it."""
     began = time.time()
     tool = shutil.which("nc") if os.environ.get("A4_PROC") else None
@@ -179,30 +189,30 @@ def reach(address: str, port: int) -> dict[str, Any]:
     return {"ok": True, "why": "", "ms": round((time.time() - began) * 1000, 1)}
 
 
-def master(processes: list[dict[str, Any]]) -> dict[str, Any] | None:
+def check_master(processes: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The rendezvous address of the ranks, and whether it can be reached from here."""
     for env in [each["env"] for each in processes] + [os.environ]:
         address, port = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
         if address and port.isdigit():
-            return dict(reach(address, int(port)), address=address, port=int(port))
+            return dict(check_reachable(address, int(port)), address=address, port=int(port))
     return None
 
 
-def rdma() -> list[dict[str, str]]:
+def read_rdma_state() -> list[dict[str, str]]:
     """RDMA devices, and the state of their first port."""
     root = os.environ.get("A4_RDMA", RDMA)
     names = sorted(os.listdir(root)) if os.path.isdir(root) else []
     return [
         {
             "name": name,
-            "state": read(os.path.join(root, name, "ports/1/state")).decode().strip().rpartition(": ")[2],
-            "rate": read(os.path.join(root, name, "ports/1/rate")).decode().strip(),
+            "state": read_file(os.path.join(root, name, "ports/1/state")).decode().strip().rpartition(": ")[2],
+            "rate": read_file(os.path.join(root, name, "ports/1/rate")).decode().strip(),
         }
         for name in names
     ]
 
 
-def ras() -> dict[str, str]:
+def query_ras() -> dict[str, str]:
     """NCCL's verbose RAS status, or why the service does not answer."""
     tool = shutil.which("ncclras")
     try:
@@ -312,7 +322,10 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
     p2p, frames = bool(each.get("is_p2p")), each.get("frames") or [{}]
     own = [frame for frame in frames if "/torch/" not in str(frame.get("filename"))]
     frame = (own or frames)[0]
-    sizes = ["x".join(str(int(number)) for number in one[:8]) or "scalar" for one in each.get("input_sizes", [])[:4]]
+    sizes = [
+        "x".join(str(int(read_number)) for read_number in one[:8]) or "scalar"
+        for one in each.get("input_sizes", [])[:4]
+    ]
     return {
         "group": str(each["process_group"][0])[:200],
         "seq": int(each["p2p_seq_id" if p2p else "collective_seq_id"]),
@@ -327,26 +340,31 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Print everything as one line of JSON; with the argument `ras-only` only NCCL's status."""
     if sys.argv[1:] == ["ras-only"]:
-        json.dump({"processes": [], "ras": ras()}, sys.stdout)
+        json.dump({"processes": [], "ras": query_ras()}, sys.stdout)
         return
-    every = every_process()
-    found, starters = working(every), launchers(every)
-    tool = py_spy(found)
+    every = read_all_processes()
+    found, starters = working_processes(every), launcher_processes(every)
+    tool = find_py_spy(found)
     listening = [each for each in found if each["rank"] is not None and each["env"].get(PIPE)]
     with ThreadPoolExecutor(AT_ONCE + 2 + len(listening)) as pool:
         records = [pool.submit(recorder, each) for each in listening]
-        meeting = pool.submit(master, found)
-        status = pool.submit(ras) if "ras" in sys.argv[1:] else None
+        meeting = pool.submit(check_master, found)
+        status = pool.submit(query_ras) if "ras" in sys.argv[1:] else None
         pythons = [each for each in found if not each["program"]]
-        dumps = [pool.submit(dump, tool, each["pid"]) for each in pythons] if tool else []
+        dumps = [pool.submit(dump_stacks, tool, each["pid"]) for each in pythons] if tool else []
         for each, job in zip(pythons, dumps):
             each["dump"], each["error"] = job.result()
-        told = {"py_spy": tool, "master": meeting.result(), "ras": status.result() if status else None, "rdma": rdma()}
+        told = {
+            "py_spy": tool,
+            "master": meeting.result(),
+            "ras": status.result() if status else None,
+            "rdma": read_rdma_state(),
+        }
         told["recorder"] = [job.result() for job in records]
     for each in found + starters:
         each.pop("env", None)
         each.pop("argv", None)
-    told.update(processes=found, launchers=starters, gdb=gdb())
+    told.update(processes=found, launchers=starters, gdb=find_gdb())
     json.dump(told, sys.stdout)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from console.hang import flight_recorder
 from console.hang.flight_recorder import Finding, RankDump
 from console.hang.nccl_ras import RasReport
-from console.hang.stack_location import NOWHERE, Activity, StackLocation
+from console.hang.stack_location import NO_STACK, Activity, StackLocation
 from console.scheduling.ranks import format_pods, format_processes, format_ranges
 
 if TYPE_CHECKING:
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
     Place = tuple[Activity, str]
     Groups = Mapping[Place, "Sequence[TracedProcess]"]
 
-HALTED = frozenset("TtZX")  # letters of the kernel for processes that are stopped, traced or dead
+HALTED_STATES = frozenset("TtZX")  # letters of the kernel for processes that are stopped, traced or dead
 
 
-def suspects(groups: Groups, ras: RasReport) -> set[Place]:
+def find_suspects(groups: Groups, ras: RasReport) -> set[Place]:
     """The places of the groups that the others wait for; empty if no group stands out."""
     total = sum(map(len, groups.values()))
     rest = {place for place in groups if not place[0].waits_for_ranks}
     waiting = total - sum(len(groups[place]) for place in rest)
-    told = _places_behind(groups, ras, total)
+    told = _find_places_behind(groups, ras, total)
     if waiting == total:
-        return told | {place for place in groups if _small(groups[place], total)}
+        return told | {place for place in groups if _is_small_group(groups[place], total)}
     if waiting * 2 < total:
-        many = _at_one_line(groups, total)
-        beside = {place for place in groups if place != many and _stands_out(place, groups[place], total)}
+        many = _place_of_majority(groups, total)
+        beside = {place for place in groups if place != many and _is_outlier(place, groups[place], total)}
         return told - {many} or beside if many else set()
     # Most wait for other ranks: those who do not are the ones they wait for, unless these only seem to compute.
     seeming = all(doing is Activity.COMPUTE for doing, _ in rest)
     return told if told and seeming and not told & rest else rest
 
 
-def left_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozenset[int]:
+def find_ranks_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozenset[int]:
     """Ranks whose stack waits like the others', but which NCCL reports as behind, so that the others wait for them."""
     members = {each.rank: each for several in groups.values() for each in several}
-    if not ras.of_all(len(members)):
+    if not ras.covers_all(len(members)):
         return frozenset()
     waiting = all(doing.waits_for_ranks for doing, _ in groups)
-    if not waiting and (awaited or _at_one_line(groups, len(members)) is None):
+    if not waiting and (awaited or _place_of_majority(groups, len(members)) is None):
         return frozenset()  # who is elsewhere explains it, or the ranks merely work
     late = {each.rank for each in ras.behind if each.stays and each.rank in members
             and each.pid in (None, members[each.rank].pid)}  # fmt: skip
@@ -64,7 +64,7 @@ def left_behind(groups: Groups, awaited: set[Place], ras: RasReport) -> frozense
     }
 
 
-def _places_behind(groups: Groups, ras: RasReport, total: int) -> set[Place]:
+def _find_places_behind(groups: Groups, ras: RasReport, total: int) -> set[Place]:
     """Places of the ranks that NCCL reports as behind or not answering."""
     named = {odd.rank for odd in ras.odd if odd.rank is not None and odd.stays is not False}
     if not 0 < len(named) < total:
@@ -72,7 +72,7 @@ def _places_behind(groups: Groups, ras: RasReport, total: int) -> set[Place]:
     return {place for place, members in groups.items() if {each.rank for each in members} <= named}
 
 
-def _at_one_line(groups: Groups, total: int) -> Place | None:
+def _place_of_majority(groups: Groups, total: int) -> Place | None:
     """The place of at least half of the ranks, if all of them are at one line of code that seems to compute."""
     many = max(
         (place for place in groups if place[0] is Activity.COMPUTE), key=lambda at: len(groups[at]), default=None
@@ -82,14 +82,14 @@ def _at_one_line(groups: Groups, total: int) -> Place | None:
     return many
 
 
-def _stands_out(place: Place, members: Sequence[TracedProcess], total: int) -> bool:
+def _is_outlier(place: Place, members: Sequence[TracedProcess], total: int) -> bool:
     """Whether a group stands out: it waits for something of its own, has ended, or computes while few others do."""
     if place[0] is Activity.UNKNOWN:
-        return all(each.pid is None or each.state in HALTED for each in members)
-    return place[0] is not Activity.COMPUTE or _small(members, total)
+        return all(each.pid is None or each.state in HALTED_STATES for each in members)
+    return place[0] is not Activity.COMPUTE or _is_small_group(members, total)
 
 
-def _small(members: Sequence[TracedProcess], total: int) -> bool:
+def _is_small_group(members: Sequence[TracedProcess], total: int) -> bool:
     return len(members) * 4 <= total
 
 
@@ -111,13 +111,13 @@ class TracedProcess:
     wchan: str = ""  # function of the kernel in which it sleeps
     threads: int | None = None
     stacks: ProcessStacks | None = None
-    where: StackLocation = NOWHERE
+    where: StackLocation = NO_STACK
     problem: str = ""  # why there is no stack; a sentence
     program: str = ""  # its name, if it is no Python: then there can be no stack
     cpu: float | None = None  # percent of one core that it has used since its start
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def sort_place(self) -> tuple[int, int, int]:
         """(rank, pod index, GPU in the pod); the GPU is LOCAL_RANK, as torchrun and mpirun set it."""
         return self.rank, self.pod_rank, self.local_rank
 
@@ -166,21 +166,21 @@ class HangGroup:
         return tuple(each.rank for each in self.members)
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         """The group in short, such as "1 in data loader (rank 9, pod 1, GPU 1, n0)"."""
         bare = self.doing in (Activity.UNKNOWN, Activity.COMPILED)
         said = f"{len(self.members)} {self.label if bare else f'in {self.label}'}"
-        return f"{said} ({self.who})" if self.suspect or len(self.members) <= 2 else said
+        return f"{said} ({self.format_short_members})" if self.suspect or len(self.members) <= 2 else said
 
     @property
-    def named(self) -> str:
+    def format_members(self) -> str:
         """The members with their nodes: "ranks 41, 97 (pods 5, 12) on 2 nodes" or the like."""
         return self.processes + (f" on {self.place}" if self.place else "")
 
     @property
     def processes(self) -> str:
         """The members without their nodes: "ranks 41, 97 (pods 5, 12)"."""
-        return format_processes(*(each.place for each in self.members))
+        return format_processes(*(each.sort_place for each in self.members))
 
     @property
     def place(self) -> str:
@@ -189,7 +189,7 @@ class HangGroup:
         return f"{len(nodes)} nodes" if len(nodes) > 1 else next(iter(nodes), "")
 
     @property
-    def who(self) -> str:
+    def format_short_members(self) -> str:
         """The members in a form for parentheses, such as "ranks 41, 97, pod 5, n0"."""
         name = self.processes.removesuffix(")").replace(" (", ", ", 1)
         return name + (f", {self.place}" if self.place else "")
@@ -214,7 +214,9 @@ class HangReport:
     def groups(self) -> tuple[HangGroup, ...]:
         """The groups: those that the others wait for first, then by size."""
         named = self.recorded is not None and self.recorded.kind is not flight_recorder.Desync.NETWORK
-        return grouped(self.processes, self.ras, self.recorded.ranks if self.recorded is not None and named else ())
+        return group_processes(
+            self.processes, self.ras, self.recorded.ranks if self.recorded is not None and named else ()
+        )
 
     @property
     def suspects(self) -> tuple[HangGroup, ...]:
@@ -224,7 +226,7 @@ class HangReport:
     def summary(self) -> str:
         """The groups in short, such as "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, 2 nodes)"."""
         largest = sorted(self.groups, key=lambda group: -len(group.members))
-        return ", ".join(group.words for group in largest) or "no process of a training or an NCCL test was found"
+        return ", ".join(group.sentence for group in largest) or "no process of a training or an NCCL test was found"
 
     @property
     def without_py_spy(self) -> tuple[PodTrace, ...]:
@@ -259,7 +261,7 @@ class HangReport:
         if self.recorded is not None:
             said.append(self._of_recorded(self.recorded))
         elif self.groups:
-            said.append(self._of_suspects())
+            said.append(self._format_suspects())
         elif any(pod.launchers for pod in self.pods):
             said.append("mpirun runs, but it has no child processes: it is starting or ending.")
         else:
@@ -283,17 +285,19 @@ class HangReport:
         """The first sentence of the verdict, without nodes and calls."""
         if self.recorded is not None and not self.absent:
             return self._of_recorded(self.recorded, short=True)
-        return self._of_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
+        return self._format_suspects(short=True) if self.suspects and not self.absent else self.verdict[0]
 
     def _of_recorded(self, found: Finding, *, short: bool = False) -> str:
         """For whom the others wait by the flight recorder, and where those are by their stacks."""
-        places = [each.place for each in self.processes if each.rank in set(found.ranks)]
+        places = [each.sort_place for each in self.processes if each.rank in set(found.ranks)]
         several = len(found.ranks) > 1
         unknown = f"rank{'s' if several else ''} {format_ranges(found.ranks)}"
         said = [f"{format_processes(*places) if places else unknown} {found.what}"]
         for group in self.suspects[:2]:
             gone = group.doing is Activity.UNKNOWN and all(each.pid is None for each in group.members)
-            told = describe_suspects(group, short=short).removeprefix(group.processes if short else group.named)
+            told = describe_suspects(group, short=short).removeprefix(
+                group.processes if short else group.format_members
+            )
             where = "" if short or not group.place else f" on {group.place}"
             if gone or not group.doing.waits_for_ranks:
                 said.append(f"{'they' if len(group.members) > 1 else 'it'}{told}{where}")
@@ -301,13 +305,13 @@ class HangReport:
         sentence = f"{'; '.join(said)}."
         return sentence[0].upper() + sentence[1:]
 
-    def _of_suspects(self, *, short: bool = False) -> str:
+    def _format_suspects(self, *, short: bool = False) -> str:
         suspects, rest = self.suspects, [group for group in self.groups if not group.suspect]
         if not suspects:
             return describe_no_suspect(rest)
         many = max(rest, key=lambda group: len(group.members), default=None)
         parts = [describe_suspects(group, short=short) for group in suspects[:3]]
-        beside = f" while {len(many.members)} {others(many)}" if many else ""
+        beside = f" while {len(many.members)} {describe_largest_group(many)}" if many else ""
         sentence = f"{' and '.join(parts)}{beside}."
         return sentence[0].upper() + sentence[1:]
 
@@ -326,15 +330,15 @@ class HangReport:
         return (*said, gdb_hint([pod for pod in self.pods if pod.pod in tests])) if tests else tuple(said)
 
 
-def grouped(
+def group_processes(
     processes: Iterable[TracedProcess], ras: RasReport = NO_REPORT, named: Collection[int] = ()
 ) -> tuple[HangGroup, ...]:
     """Group processes by place, and mark the groups that the others wait for: the ranks `named`, if there are any."""
     found: dict[Place, list[TracedProcess]] = {}
     for process in sorted(processes, key=lambda each: each.rank):
         found.setdefault((process.where.doing, process.where.label), []).append(process)
-    awaited = set() if named else suspects(found, ras)
-    late = frozenset(named) or left_behind(found, awaited, ras)
+    awaited = set() if named else find_suspects(found, ras)
+    late = frozenset(named) or find_ranks_behind(found, awaited, ras)
     groups = list[HangGroup]()
     for (doing, label), members in found.items():
         behind = tuple(each for each in members if each.rank in late)
@@ -378,7 +382,7 @@ BEHIND = (
 """What to do about a rank that only NCCL tells from the others."""
 
 
-def others(group: HangGroup) -> str:
+def describe_largest_group(group: HangGroup) -> str:
     """What the largest group does, to follow the number of its members: "others wait in all_reduce"."""
     several = len(group.members) > 1
     who = "others" if several else "other"
@@ -411,14 +415,14 @@ def describe_no_suspect(groups: Sequence[HangGroup]) -> str:
 def describe_suspects(group: HangGroup, *, short: bool) -> str:
     """The verdict on a suspect group: who it is and where; `short` leaves out node and call."""
     several = len(group.members) > 1
-    named = group.processes if short else group.named
+    named = group.processes if short else group.format_members
     if group.doing is Activity.UNKNOWN and all(each.pid is None for each in group.members):
         return f"{named} {'have' if several else 'has'} no process any more"
     if group.behind:
         return f"{named} {'stay' if several else 'stays'} behind in NCCL"
     frame = None if short else group.members[0].where.frame
     call = f" ({frame.function}, {frame.file}:{frame.line})" if frame and frame.line else ""
-    return f"{named} {'are' if several else 'is'} {_place(group)}{call}"
+    return f"{named} {'are' if several else 'is'} {_format_place(group)}{call}"
 
 
 def gdb_hint(pods: Sequence[PodTrace]) -> str:
@@ -428,7 +432,7 @@ def gdb_hint(pods: Sequence[PodTrace]) -> str:
     return "C stacks: its image has no gdb; apt-get install gdb in the pod, if it may trace."
 
 
-def _place(group: HangGroup) -> str:
+def _format_place(group: HangGroup) -> str:
     """Where the group is: "in the data loader"; for a compiled program its process state."""
     if group.doing is Activity.UNKNOWN:
         return "stopped" if all(each.state in ("T", "t") for each in group.members) else "without a stack"

@@ -9,16 +9,16 @@ from console.scheduling.ranks import format_processes, format_ranges
 if TYPE_CHECKING:
     from console.hang.report import HangGroup, HangReport, Launcher, TracedProcess
 
-FRAMES = 12  # calls of a stack that are shown
-STACKS = 16  # processes of one group that are shown
-STARTERS = 8  # processes of MPI that are shown
+MAX_FRAMES = 12  # calls of a stack that are shown
+MAX_STACKS = 16  # processes of one group that are shown
+LAUNCHER_PROGRAMS = 8  # processes of MPI that are shown
 
 
-def member_lines(group: HangGroup, *, most: int = STACKS, apart: bool = True) -> list[str]:
+def format_member_lines(group: HangGroup, *, most: int = MAX_STACKS, apart: bool = True) -> list[str]:
     """The processes of a group as lines; compiled programs are compact, with the command where it changes."""
     lines, command = list[str](), ""
     for process in group.members[:most]:
-        found = stack_lines(process)
+        found = format_stack_lines(process)
         if process.program:
             lines += found[:1] if process.command == command else found
             command = process.command
@@ -27,34 +27,38 @@ def member_lines(group: HangGroup, *, most: int = STACKS, apart: bool = True) ->
     return [*lines, ""] if apart and command else lines
 
 
-def stack_lines(process: TracedProcess) -> list[str]:
+def format_stack_lines(process: TracedProcess) -> list[str]:
     """One process as lines: its kernel state and main thread, or for a compiled program its command."""
-    facts = [format_processes(process.place), *(kernel_words(process) if process.pid else [])]
+    facts = [format_processes(process.sort_place), *(format_kernel_state(process) if process.pid else [])]
     lines = ["   " + "  ".join([*facts, process.node or process.pod])]
     if process.program:
         return [*lines, f"     {process.command}"]
     if process.problem:
         return [*lines, f"     {process.problem}"]
     threads = sorted(process.stacks.threads if process.stacks else (), key=lambda each: each.name != "MainThread")
-    for frame in threads[0].frames[:FRAMES] if threads else ():
+    for frame in threads[0].frames[:MAX_FRAMES] if threads else ():
         lines.append(f"     {frame.function} ({frame.file}{f':{frame.line}' if frame.line else ''})")
-    left = len(threads[0].frames) - FRAMES if threads else 0
+    left = len(threads[0].frames) - MAX_FRAMES if threads else 0
     return [*lines, f"     … {left} more"] if left > 0 else lines
 
 
-def kernel_words(process: TracedProcess | Launcher) -> list[str]:
+def format_kernel_state(process: TracedProcess | Launcher) -> list[str]:
     said = [f"pid {process.pid}", f"state {process.state or '?'}"]
     said += [f"in the kernel at {process.wchan}"] if process.wchan else []
     said += [f"{process.threads} thread{'s' if process.threads > 1 else ''}"] if process.threads else []
     return said + ([f"cpu {process.cpu:.0f} %"] if process.cpu is not None else [])
 
 
-def pod_lines(report: HangReport) -> list[str]:
+def format_pod_lines(report: HangReport) -> list[str]:
     """The sections on MPI or the master, and on RDMA and NCCL RAS."""
-    return [*_mpi_lines(report), *([] if report.compiled else _master_lines(report)), *_rdma_lines(report)]
+    return [
+        *_format_mpi_lines(report),
+        *([] if report.compiled else _format_master_lines(report)),
+        *_format_rdma_lines(report),
+    ]
 
 
-def _mpi_lines(report: HangReport) -> list[str]:
+def _format_mpi_lines(report: HangReport) -> list[str]:
     """The launchers of MPI (such as mpirun): the pods that run them, and the process state of the first few."""
     found = [(pod, each) for pod in report.pods for each in pod.launchers]
     if not found:
@@ -62,12 +66,14 @@ def _mpi_lines(report: HangReport) -> list[str]:
     names = dict.fromkeys(each.program for _, each in found)
     pods = {name: format_ranges(pod.pod_rank for pod, each in found if each.program == name) for name in names}
     lines = ["── MPI: " + ", ".join(f"{name} in pod {pods[name]}" for name in names)]
-    for pod, each in found[:STARTERS]:
-        lines.append("   " + "  ".join([each.program, f"pod {pod.pod_rank}", *kernel_words(each), pod.node or pod.pod]))
-    return [*lines, f"   … {len(found) - STARTERS} more"] if len(found) > STARTERS else lines
+    for pod, each in found[:LAUNCHER_PROGRAMS]:
+        lines.append(
+            "   " + "  ".join([each.program, f"pod {pod.pod_rank}", *format_kernel_state(each), pod.node or pod.pod])
+        )
+    return [*lines, f"   … {len(found) - LAUNCHER_PROGRAMS} more"] if len(found) > LAUNCHER_PROGRAMS else lines
 
 
-def _master_lines(report: HangReport) -> list[str]:
+def _format_master_lines(report: HangReport) -> list[str]:
     asked = [pod for pod in report.pods if pod.reached is not None]
     if not asked:
         return ["── Master: no pod knows MASTER_ADDR and MASTER_PORT"]
@@ -76,7 +82,7 @@ def _master_lines(report: HangReport) -> list[str]:
     return lines + [f"   ✗ pod {pod.pod_rank}, {pod.node}: {pod.unreached}" for pod in report.unreached]
 
 
-def _rdma_lines(report: HangReport) -> list[str]:
+def _format_rdma_lines(report: HangReport) -> list[str]:
     devices = {len(pod.rdma) for pod in report.pods if not pod.failure}
     down = [(pod, name, state) for pod in report.pods for name, state in pod.rdma if "ACTIVE" not in state]
     number = "–".join(str(each) for each in sorted({min(devices), max(devices)})) if devices else "no"

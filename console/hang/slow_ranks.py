@@ -24,14 +24,14 @@ from console.kube.objects.meta import UNREADABLE
 MIN_POLLS = 100
 MIN_STEPS = 8  # times that operations were launched, and a rank was late
 MIN_TIMES_LATE = 5
-LEAST_SHARE = 0.015  # what is told from chance
+MIN_LATE_SHARE = 0.015  # what is told from chance
 ABOVE_OTHERS = 3  # times as late as the usual rank
 BLOCKS, STUDENT = 20, 2.093
 """The polls are cut into that many blocks, whose means scatter; and Student's factor of 95 % for them."""
 NORMAL = 1.96
 MOST_FLAGS = 20_000_000  # of processes and polls together: those of 10,000 ranks in 2,000 polls
 
-LateOf = dict[int, dict[int, set[int]]]
+LateProcesses = dict[int, dict[int, set[int]]]
 """By the number of a process and of a poll: the communicators in which it was late."""
 
 
@@ -57,7 +57,7 @@ class Poll(msgspec.Struct, array_like=True, frozen=True):
     late: list[Late]
 
 
-class _Told(msgspec.Struct):
+class _PollHeader(msgspec.Struct):
     """A line of the script that is not an answer."""
 
     version: str = ""
@@ -121,7 +121,7 @@ class SlowReport:
         return tuple(each for each in self.late if each.slow)
 
     @property
-    def told(self) -> bool:
+    def has_verdict(self) -> bool:
         """Whether there is a verdict."""
         return not self.problem and (bool(self.slow) or not any(each.runs_ahead for each in self.late))
 
@@ -131,53 +131,54 @@ class SlowReport:
         if self.problem:
             return (self.problem,)
         if self.slow:
-            return tuple(f"{_name(each)}: {_waits(each)}." for each in self.slow)
+            return tuple(f"{_format_rank(each)}: {_format_wait(each)}." for each in self.slow)
         partly = [each for each in self.late if each.partly]
         if partly:
             more = f" and {len(partly) - 1} more" if len(partly) > 1 else ""
             return (
-                f"No rank is late in all its communicators: {_name(partly[0])}{more} launches later in some "
+                f"No rank is late in all its communicators: {_format_rank(partly[0])}{more} launches later in some "
                 "communicators only, as stages of a pipeline do.",
             )
         ahead = [each for each in self.late if each.runs_ahead]
         if ahead:
             more = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
             return (
-                f"No verdict: {_name(ahead[0])}{more} often launches later than the others, but these go on "
+                f"No verdict: {_format_rank(ahead[0])}{more} often launches later than the others, but these go on "
                 "meanwhile: the hosts run ahead of the GPUs, and launches do not tell who waits.",
             )
         return (
-            f"No host is slow: none launches later than the others for more than {_percent(self.bound)} of each step. "
+            f"No host is slow: none launches later than the others for more than {_format_percent(self.bound)} of"
+            " each step. "
             "A GPU that computes slowly is not seen this way.",
         )
 
 
-def _name(late: LateRank) -> str:
+def _format_rank(late: LateRank) -> str:
     if late.rank is None:
         return f"process {late.pid} on {late.node or late.host} (GPU {late.gpu})"
     where = f"pod {late.pod_index}, " if late.pod_index is not None else ""
     return f"rank {late.rank} ({where}GPU {late.gpu})"
 
 
-def _waits(late: LateRank) -> str:
-    return f"the others wait up to {_percent(late.high)} of each step for it"
+def _format_wait(late: LateRank) -> str:
+    return f"the others wait up to {_format_percent(late.high)} of each step for it"
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{share * 100:.2g} %"
 
 
-def read_polls(said: bytes) -> RasPolls:
+def parse_polls(output: bytes) -> RasPolls:
     """Parse the script's output; Unreadable if it is invalid."""
-    head, over, active = _Told(), "", frozenset[int]()
+    head, over, active = _PollHeader(), "", frozenset[int]()
     processes: list[PolledProcess] = []
     polls: list[Poll] = []
     try:
-        for line in said.splitlines():
+        for line in output.splitlines():
             if line.startswith(b"["):
                 polls.append(msgspec.json.decode(line, type=Poll))
                 continue
-            told = msgspec.json.decode(line, type=_Told)
+            told = msgspec.json.decode(line, type=_PollHeader)
             if told.process is not None:
                 processes.append(told.process)
             elif told.over is not None:
@@ -194,37 +195,37 @@ def read_polls(said: bytes) -> RasPolls:
     return RasPolls(head.version, head.form, head.ranks, tuple(processes), tuple(polls), over, active)
 
 
-def slow_ranks(read: RasPolls) -> SlowReport:
+def find_slow_ranks(read: RasPolls) -> SlowReport:
     """The ranks that the others wait for, as far as the answers show."""
     polls = read.polls
     seconds = polls[-1].at - polls[0].at if polls else 0.0
-    moved = [_moved(before, after) for before, after in pairwise(polls)]
+    moved = [_has_progressed(before, after) for before, after in pairwise(polls)]
     told = [each for each in moved if each is not None]
     report = SlowReport(
         version=read.version, form=read.form, ranks=read.ranks, polls=len(polls), seconds=seconds,
         steps=sum(told) if told else None,
     )  # fmt: skip
-    if problem := _too_little(report, read.over):
+    if problem := _why_no_verdict(report, read.over):
         return replace(report, problem=problem)
     asked = statistics.fmean(each.took for each in polls)
     # Ranks that are asked within an answer while others launch seem late by chance.
-    least = max(LEAST_SHARE, 2 * asked * (sum(told) if told else MIN_STEPS) / seconds)
-    late_of: LateOf = {}
+    least = max(MIN_LATE_SHARE, 2 * asked * (sum(told) if told else MIN_STEPS) / seconds)
+    late_of: LateProcesses = {}
     for at, poll in enumerate(polls):
         for each in poll.late:
             for number, _ in each.processes:
                 late_of.setdefault(number, {}).setdefault(at, set()).add(each.communicator)
-    late = [_late(process, late_of, read, moved, told) for process in read.processes]
+    late = [_measure_lateness(process, late_of, read, moved, told) for process in read.processes]
     shares = sorted(rank.share for rank, _ in late)
     shares = [0.0] * (max(read.ranks, 2) - len(shares)) + shares
-    judged = [_judge(each, times, least, _others(shares, each.share)) for each, times in late]
+    judged = [_judge_rank(each, times, least, _median_of_others(shares, each.share)) for each, times in late]
     judged.sort(key=lambda each: (not each.slow, -each.share))
-    never = _band([False] * len(polls), 0.0)[1]
+    never = _confidence_interval([False] * len(polls), 0.0)[1]
     bound = max((each.high for each in judged if not each.slow), default=never)
     return replace(report, late=tuple(judged), bound=max(bound, never))
 
 
-def _too_little(report: SlowReport, over: str) -> str:
+def _why_no_verdict(report: SlowReport, over: str) -> str:
     """Why there is no verdict; empty if there is one."""
     if not report.polls:
         return f"NCCL's RAS service does not answer ({over or 'it said nothing'})."
@@ -246,32 +247,32 @@ def _too_little(report: SlowReport, over: str) -> str:
     return ""
 
 
-def _moved(before: Poll, after: Poll) -> bool | None:
+def _has_progressed(before: Poll, after: Poll) -> bool | None:
     if before.progress is None or after.progress is None:
         return None
     return after.progress != before.progress
 
 
-def _others(shares: Sequence[float], own: float) -> float:
+def _median_of_others(shares: Sequence[float], own: float) -> float:
     """The share of the median rank other than one with that share; `shares` is sorted."""
     others = list(shares)
     others.remove(own)
     return statistics.median(others)
 
 
-def _late(
+def _measure_lateness(
     process: PolledProcess,
-    late_of: LateOf,
+    late_of: LateProcesses,
     read: RasPolls,
     moved: Sequence[bool | None],
     told: Sequence[bool],
 ) -> tuple[LateRank, int]:
     """How late a process is, and how often it was."""
     times_late = late_of.get(process.number, {})
-    everywhere = _everywhere(process, times_late, read.active)
+    everywhere = _is_late_everywhere(process, times_late, read.active)
     flags = [at in times_late for at in range(len(read.polls))]
     share = statistics.fmean(flags)
-    low, high = _band(flags, share)
+    low, high = _confidence_interval(flags, share)
     # Not the very next interval: the others may be amid a burst of launches.
     meanwhile = [bool(went) for late, went in zip(flags, moved[1:], strict=False) if late and went is not None]
     expected = statistics.fmean(told) * len(meanwhile) if told else 0.0
@@ -286,7 +287,7 @@ def _late(
     return found, times
 
 
-def _judge(late: LateRank, times: int, least: float, others: float) -> LateRank:
+def _judge_rank(late: LateRank, times: int, least: float, others: float) -> LateRank:
     stands_out = times >= MIN_TIMES_LATE and late.low > max(least, ABOVE_OTHERS * others)
     return replace(
         late,
@@ -296,7 +297,9 @@ def _judge(late: LateRank, times: int, least: float, others: float) -> LateRank:
     )
 
 
-def _everywhere(process: PolledProcess, times_late: Mapping[int, set[int]], active: frozenset[int]) -> bool | None:
+def _is_late_everywhere(
+    process: PolledProcess, times_late: Mapping[int, set[int]], active: frozenset[int]
+) -> bool | None:
     """Whether it is late in all communicators that it uses, so that its host is; None if these are not told.
 
     The first stage of a pipeline is later than the last in what they have in common, and nothing is wrong with it.
@@ -308,7 +311,7 @@ def _everywhere(process: PolledProcess, times_late: Mapping[int, set[int]], acti
     return all(2 * sum(each in several for several in late) >= len(late) for each in own)
 
 
-def _band(flags: Sequence[bool], share: float) -> tuple[float, float]:
+def _confidence_interval(flags: Sequence[bool], share: float) -> tuple[float, float]:
     """Where the share is with 95 % confidence: Wilson's interval, or what the means of blocks tell, if that is wider.
 
     Answers that follow each other are of the same step, so that they are fewer than they seem.
@@ -321,7 +324,7 @@ def _band(flags: Sequence[bool], share: float) -> tuple[float, float]:
     return max(0.0, min(middle - half, share - scatter)), min(1.0, max(middle + half, share + scatter))
 
 
-def placed(report: SlowReport, place: Callable[[LateRank], tuple[int | None, str]]) -> SlowReport:
+def add_locations(report: SlowReport, place: Callable[[LateRank], tuple[int | None, str]]) -> SlowReport:
     """The report with the pod and the node of each late rank."""
     late = []
     for each in report.late:

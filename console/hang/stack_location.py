@@ -38,11 +38,11 @@ class StackLocation:
     frame: Frame | None = None  # the call by which that was told, in the program's own code if there is any
 
 
-NOWHERE = StackLocation(Activity.UNKNOWN, "no stack")
+NO_STACK = StackLocation(Activity.UNKNOWN, "no stack")
 _STATES = {"D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "dead"}
 
 
-def compiled(program: str, state: str) -> StackLocation:
+def locate_compiled(program: str, state: str) -> StackLocation:
     """The location of a program without Python, of which only the process state is known."""
     return StackLocation(Activity.COMPILED, ", ".join(filter(None, (program, _STATES.get(state, "")))))
 
@@ -76,7 +76,7 @@ def locate_process(process: ProcessStacks) -> StackLocation:
     """Where a process is, judged by its main thread or the thread that computes for it."""
     threads = sorted(process.threads, key=lambda thread: thread.name != "MainThread")
     if not threads or not threads[0].frames:
-        return NOWHERE
+        return NO_STACK
     found = locate_thread(threads[0])
     if found.doing is Activity.COMPUTE and found.label == "backward":
         # Gradients are worked out, and reduced, by threads of autograd while the main one waits for them.
@@ -95,7 +95,7 @@ def locate_thread(thread: ThreadStack) -> StackLocation:
 
 
 def _match_frame(frame: Frame) -> tuple[Activity, str] | None:
-    call, file = _plain(frame), frame.file
+    call, file = _plain_function_name(frame), frame.file
     if _MEETING.search(call):
         return Activity.MEETING, "the rendezvous"
     if _TEARDOWN.fullmatch(call):
@@ -112,24 +112,28 @@ def _match_frame(frame: Frame) -> tuple[Activity, str] | None:
 def _fallback_location(thread: ThreadStack) -> StackLocation:
     """The location when no call is unambiguous: GPU, lock, other wait, or computation."""
     for frame in thread.frames:
-        matched = _COLLECTIVES.fullmatch(_plain(frame))
+        matched = _COLLECTIVES.fullmatch(_plain_function_name(frame))
         if matched and matched[1] not in ("send", "recv", "reduce", "scatter", "gather"):
             return StackLocation(Activity.COLLECTIVE, matched[1].lstrip("_"), frame)
-        if _GPU.search(frame.file) and _GPU_CALL.fullmatch(_plain(frame)):
-            return StackLocation(Activity.GPU, f"cuda {_plain(frame)}", frame)
+        if _GPU.search(frame.file) and _GPU_CALL.fullmatch(_plain_function_name(frame)):
+            return StackLocation(Activity.GPU, f"cuda {_plain_function_name(frame)}", frame)
     first = thread.frames[0]
-    if _LOCK.fullmatch(_plain(first)):
+    if _LOCK.fullmatch(_plain_function_name(first)):
         return StackLocation(Activity.LOCK, "a lock", _own_code(thread.frames) or first)
-    backward = next((each for each in thread.frames if _plain(each) in ("backward", "_engine_run_backward")), None)
+    backward = next(
+        (each for each in thread.frames if _plain_function_name(each) in ("backward", "_engine_run_backward")), None
+    )
     if backward is not None:
         return StackLocation(Activity.COMPUTE, "backward", backward)
-    if "active" not in thread.state and _WAIT.fullmatch(_plain(first)):
-        return StackLocation(Activity.WAIT, _plain(first), _own_code(thread.frames) or first)
+    if "active" not in thread.state and _WAIT.fullmatch(_plain_function_name(first)):
+        return StackLocation(Activity.WAIT, _plain_function_name(first), _own_code(thread.frames) or first)
     own = _own_code(thread.frames) or first
-    return StackLocation(Activity.COMPUTE if "active" in thread.state else Activity.WAIT, _plain(own), own)
+    return StackLocation(
+        Activity.COMPUTE if "active" in thread.state else Activity.WAIT, _plain_function_name(own), own
+    )
 
 
-def _plain(frame: Frame) -> str:
+def _plain_function_name(frame: Frame) -> str:
     """The function's name without its class, which newer py-spy adds ("Condition.wait")."""
     return frame.function.rpartition(".")[2]
 

@@ -1,4 +1,7 @@
-"""Runs the hang probe in all pods of a job, a few at a time, and copies py-spy into pods without it."""
+"""Runs the hang probe in all pods of a job, a few at a time, and copies py-spy into pods without it.
+
+It is over 500 lines: what the probe answers, how it is sent to a pod and how answers become a report change together.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refu
 from console.hang.flight_recorder import RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
-from console.hang.slow_ranks import LateRank, SlowReport, placed, read_polls, slow_ranks
-from console.hang.stack_location import NOWHERE, compiled, locate_process
+from console.hang.slow_ranks import LateRank, SlowReport, add_locations, find_slow_ranks, parse_polls
+from console.hang.stack_location import NO_STACK, locate_compiled, locate_process
 from console.kube.find_job import find_job
 from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank, ranks
@@ -74,7 +77,7 @@ class PodAnswer(msgspec.Struct):
     launchers: tuple[Launcher, ...] = ()
     gdb: str = ""
 
-    def of(self, pod: PodTrace) -> PodTrace:
+    def to_trace(self, pod: PodTrace) -> PodTrace:
         master = self.master
         return replace(
             pod,
@@ -88,7 +91,7 @@ class PodAnswer(msgspec.Struct):
         )
 
 
-def read_answer(said: bytes) -> PodAnswer:
+def parse_answer(said: bytes) -> PodAnswer:
     """Parse a probe's output; Unreadable if it contains no answer."""
     line = said[max(0, said.rfind(b"\n{") + 1) :]
     try:
@@ -97,25 +100,31 @@ def read_answer(said: bytes) -> PodAnswer:
         raise Unreadable("The answer of the pod cannot be parsed.") from error
 
 
-def traced(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:
+def to_traced_processes(rank: Rank, answer: PodAnswer) -> list[TracedProcess]:
     """The processes of a pod; the rank is -1 for those whose environment does not give it."""
     from console.logs.pyspy import parse_pyspy
 
     found = []
     for place, each in enumerate(answer.processes):
         stacks = next(iter(parse_pyspy(each.dump.encode())), None) if each.dump else None
-        where = locate_process(stacks) if stacks else compiled(each.program, each.state) if each.program else NOWHERE
+        where = (
+            locate_process(stacks)
+            if stacks
+            else locate_compiled(each.program, each.state)
+            if each.program
+            else NO_STACK
+        )
         found.append(
             TracedProcess(
                 -1 if each.rank is None else each.rank, rank.number, rank.name, rank.node, each.pid,
                 place if each.local_rank is None else each.local_rank, each.command, each.state, each.wchan,
-                each.threads, stacks, where, problem_words(each, tool=bool(answer.py_spy)), each.program, each.cpu,
+                each.threads, stacks, where, format_problem(each, tool=bool(answer.py_spy)), each.program, each.cpu,
             )
         )  # fmt: skip
     return found
 
 
-def problem_words(process: ProcessAnswer, *, tool: bool) -> str:
+def format_problem(process: ProcessAnswer, *, tool: bool) -> str:
     """Why a process has no stack, and what to do about it."""
     if process.program or (process.dump and not process.error):
         return ""
@@ -129,7 +138,7 @@ def problem_words(process: ProcessAnswer, *, tool: bool) -> str:
     return f"{last.removeprefix('Error: ').rstrip('.')}."
 
 
-def write_new(place: Path, data: bytes) -> None:
+def write_new_file(place: Path, data: bytes) -> None:
     """Write a new file atomically, never over an existing one; BadInput if it cannot be written."""
     try:
         place = place.expanduser()
@@ -170,15 +179,17 @@ def own_py_spy() -> bytes:
 if TYPE_CHECKING:
     Exec = Callable[[Pod, Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
 
-AT_ONCE = 16  # pods that are asked at the same time
-LIMIT = 90.0  # seconds after which a pod is given up
+MAX_CONCURRENT_PODS = 16  # pods that are asked at the same time
+PROBE_TIMEOUT = 90.0  # seconds after which a pod is given up
 INSTALL_LIMIT = 300.0  # seconds for `pip install py-spy`
 RAS_TRIES = 3  # pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
 SLOW_STEPS, SLOW_LEAST, SLOW_MOST = 12, 10.0, 60.0
 """Steps for which NCCL is asked who is late, and seconds at least and at most."""
-MOST = 8 << 20  # bytes that one pod may say of its processes
-FLOW = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
+MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may say of its processes
+MIN_BYTES_PER_SECOND = (
+    6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
+)
 MAX_TOGETHER = 64 << 20  # bytes that all pods of a job may say
 MAX_RECORDED = 64 << 20  # bytes of a recording
 _PROBE = Path(__file__).with_name("probe.py")
@@ -227,7 +238,7 @@ class HangProbe:
     def __init__(self, cluster: WatchedCluster, run: Exec | None = None) -> None:
         """`run` runs a command in a pod with input; by default the cluster's own exec."""
         self._cluster = cluster
-        self._run = run or self._exec
+        self._run = run or self._exec_in_pod
         self.reports: dict[tuple[str, str], HangReport] = {}  # the last report of each job
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
         self._looks: dict[tuple[str, str], asyncio.Lock] = {}  # one look at a time at a job
@@ -237,7 +248,9 @@ class HangProbe:
         self._looks.clear()
         self.slow_reports.clear()
 
-    async def _exec(self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
+    async def _exec_in_pod(
+        self, pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]
+    ) -> int:
         from console.kube import exec as executing
 
         client = self._cluster.connection_for_change(f"inspect pod {pod.name}").client
@@ -247,7 +260,7 @@ class HangProbe:
             client, pod.namespace, pod.name, argv, take, container=container, stdin=stdin, doing=doing
         )
 
-    async def job(
+    async def inspect_job(
         self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
     ) -> HangReport:
         """Inspect every process of a job, or wait for who does. `answered` is called with (answered pods, all pods).
@@ -261,21 +274,21 @@ class HangProbe:
             return last if last is not None and last.at > asked else await self._look(namespace, name, answered)
 
     async def _look(self, namespace: str, name: str, answered: Callable[[int, int], None]) -> HangReport:
-        every = self._running(namespace, name)
+        every = self._running_ranks(namespace, name)
         self._cluster.connection_for_change(f"inspect {name}")
-        room, done, together = asyncio.Semaphore(AT_ONCE), 0, 0
+        room, done, together = asyncio.Semaphore(MAX_CONCURRENT_PODS), 0, 0
         refusals: list[Refused] = []
         ras_pods = {rank.number for rank in every[:1]}
 
-        async def one(rank: Rank) -> tuple[Rank, PodAnswer | str]:
+        async def inspect_pod(rank: Rank) -> tuple[Rank, PodAnswer | str]:
             nonlocal done, together
             async with room:
                 try:
-                    said = await self._probe(rank, *(("ras",) if rank.number in ras_pods else ()))
+                    said = await self._run_probe(rank, *(("ras",) if rank.number in ras_pods else ()))
                     together += len(said)
                     if together > MAX_TOGETHER:
                         raise Unreadable(f"The pods of {name} print more than {MAX_TOGETHER >> 20} MiB together.")
-                    answer: PodAnswer | str = read_answer(said)
+                    answer: PodAnswer | str = parse_answer(said)
                 except ConsoleError as error:
                     refusals.extend([error] if isinstance(error, Refused) else [])
                     answer = error.message
@@ -283,47 +296,51 @@ class HangProbe:
             answered(done, len(every))
             return rank, answer
 
-        answers = await asyncio.gather(*map(one, every))
+        answers = await asyncio.gather(*map(inspect_pod, every))
         if len(refusals) == len(every):
             raise refusals[0]
-        pods, processes = _put_together(answers)
-        ras, problem = await self._ras(answers)
-        absent = self._absent(namespace, name, every)
-        pid_or_none = (None,) if ras.of_all(len(processes)) else ()
+        pods, processes = _merge_answers(answers)
+        ras, problem = await self._parse_ras(answers)
+        absent = self._absent_pods(namespace, name, every)
+        pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
         dumps = [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
         found = await asyncio.to_thread(judge, dumps)
         report = HangReport(
-            name, tuple(pods), tuple(processes), ras.on(nodes), problem, time.time(), absent, found,
+            name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, time.time(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder", tuple(dumps),
         )  # fmt: skip
         self.reports[namespace, name] = report
         return report
 
-    async def slow(self, namespace: str, name: str, seconds: float) -> SlowReport:
+    async def find_slow_ranks(self, namespace: str, name: str, seconds: float) -> SlowReport:
         """Which ranks the others wait for, as NCCL answers in the first pod that has it; raises as `job`.
 
         One command in one pod: NCCL of any rank answers for all. `seconds`: how long it is asked.
         """
-        every = self._running(namespace, name)
+        every = self._running_ranks(namespace, name)
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS.read_bytes)
         argv = ("sh", "-c", _PYTHON, "sh", str(len(script)), f"{seconds:g}")
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
-                said = await self._output_of(rank.pod, argv, script, seconds + LIMIT, flow=FLOW)
-                read = await asyncio.to_thread(read_polls, said)
+                said = await self._run_and_collect(
+                    rank.pod, argv, script, seconds + PROBE_TIMEOUT, flow=MIN_BYTES_PER_SECOND
+                )
+                read = await asyncio.to_thread(parse_polls, said)
             except ProgramFailed as error:
                 raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
             if read.polls:
                 break
-        report = placed(await asyncio.to_thread(slow_ranks, read), lambda late: _place(late, every))
+        report = add_locations(
+            await asyncio.to_thread(find_slow_ranks, read), lambda late: _locate_late_rank(late, every)
+        )
         report = replace(report, job=name, at=time.time())
         self.slow_reports[namespace, name] = report
         return report
 
-    def _running(self, namespace: str, name: str) -> list[Rank]:
+    def _running_ranks(self, namespace: str, name: str) -> list[Rank]:
         fleet = self._cluster.fleet
         found = find_job(fleet, namespace, name)
         every = [rank for rank in ranks(found, fleet) if rank.pod and rank.phase == "Running"]
@@ -331,29 +348,36 @@ class HangProbe:
             raise NotFound(f"No pod of {name} runs ({found.state}): there is nothing to inspect.", f"a4 why {name}")
         return every
 
-    def _absent(self, namespace: str, name: str, running: Sequence[Rank]) -> tuple[tuple[int, str], ...]:
+    def _absent_pods(self, namespace: str, name: str, running: Sequence[Rank]) -> tuple[tuple[int, str], ...]:
         """Pods of the running parts of the job that have ended or do not exist: (pod index, status)."""
         fleet, parts = self._cluster.fleet, {rank.replicated_job for rank in running}
         every = ranks(found, fleet) if (found := fleet.jobsets.get((namespace, name))) else ()
         absent = (rank for rank in every if rank.replicated_job in parts and rank.phase != "Running")
         return tuple((rank.number, rank.status) for rank in absent)
 
-    async def _ask(self, rank: Rank, *what: str) -> PodAnswer | str:
+    async def _inspect_pod(self, rank: Rank, *what: str) -> PodAnswer | str:
         """The answer of a pod, or an error message."""
         try:
-            return read_answer(await self._probe(rank, *what))
+            return parse_answer(await self._run_probe(rank, *what))
         except ConsoleError as error:
             return error.message
 
-    async def _probe(self, rank: Rank, *what: str) -> bytes:
+    async def _run_probe(self, rank: Rank, *what: str) -> bytes:
         """The probe's output from a pod; raises as `_output_of` does."""
         assert rank.pod is not None
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
-        return await self._output_of(rank.pod, argv, probe, LIMIT, flow=FLOW)
+        return await self._run_and_collect(rank.pod, argv, probe, PROBE_TIMEOUT, flow=MIN_BYTES_PER_SECOND)
 
-    async def _output_of(
-        self, pod: Pod, argv: Sequence[str], stdin: bytes, limit: float, *, most: int = MOST, flow: float | None = None
+    async def _run_and_collect(
+        self,
+        pod: Pod,
+        argv: Sequence[str],
+        stdin: bytes,
+        limit: float,
+        *,
+        most: int = MAX_ANSWER_BYTES,
+        flow: float | None = None,
     ) -> bytes:
         """A command's stdout; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
         from console.kube.exec import BEGINS, BEGUN, limit_output
@@ -368,13 +392,13 @@ class HangProbe:
             raise ProgramFailed(last.strip() or f"it ended with exit code {code}", code=code)
         return bytes(said.output)
 
-    async def _ras(self, answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[RasReport, str]:
+    async def _parse_ras(self, answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[RasReport, str]:
         """NCCL's RAS report, from the first pod that has one."""
         problem = ""
         for rank, answer in [each for each in answers if not isinstance(each[1], str)][:RAS_TRIES]:
             found = answer.ras if isinstance(answer, PodAnswer) and answer.ras else None
             if found is None:
-                again = await self._ask(rank, "ras")
+                again = await self._inspect_pod(rank, "ras")
                 found = again.ras if isinstance(again, PodAnswer) else None
             if found is not None and found.text:
                 first = parse_ras(found.text)
@@ -382,25 +406,27 @@ class HangProbe:
                     return first, ""
                 # A moment later no py-spy holds a rank up: who is behind by chance has moved on.
                 await asyncio.sleep(RAS_PAUSE)
-                later = await self._ask(rank, "ras-only")
+                later = await self._inspect_pod(rank, "ras-only")
                 text = later.ras.text if isinstance(later, PodAnswer) and later.ras else ""
-                return parse_ras(text).since(first) if text else first, ""
+                return parse_ras(text).compare_with(first) if text else first, ""
             problem = problem or (found.why if found else "")
         return RasReport(), f"NCCL RAS does not answer ({problem})" if problem else "NCCL RAS does not answer"
 
     # what changes or takes long
 
-    async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
+    async def install_py_spy(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
         """Install py-spy in these pods, from this machine or by pip; pod -> error message, empty on success."""
         self._cluster.connection_for_change(f"install py-spy in {name}")
-        wanted = {rank.name: rank.pod for rank in self._running(namespace, name) if rank.name in pods and rank.pod}
-        room = asyncio.Semaphore(AT_ONCE)
+        wanted = {
+            rank.name: rank.pod for rank in self._running_ranks(namespace, name) if rank.name in pods and rank.pod
+        }
+        room = asyncio.Semaphore(MAX_CONCURRENT_PODS)
 
         async def one(pod: Pod) -> str:
             async with room:
                 argv = ("sh", "-c", _COPY, "sh", str(len(program))) if program else ("sh", "-c", _INSTALL)
                 try:
-                    await self._output_of(pod, argv, program, INSTALL_LIMIT)
+                    await self._run_and_collect(pod, argv, program, INSTALL_LIMIT)
                 except ConsoleError as error:
                     return error.message if program else f"{error.message}; and this machine's py-spy runs on no A4"
             return ""
@@ -408,7 +434,7 @@ class HangProbe:
         program = await asyncio.to_thread(own_py_spy)
         return dict(zip(wanted, await asyncio.gather(*map(one, wanted.values())), strict=True))
 
-    async def record(
+    async def record_profile(
         self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, place: Path
     ) -> int:
         """Record a process with py-spy into a local file: a flame graph (SVG), or speedscope JSON for a .json path.
@@ -426,32 +452,34 @@ class HangProbe:
                 f"Rank {process.rank} of {name} is {process.program}, not a Python process: py-spy cannot record it.",
                 "What the kernel says of it: --proc status, or P in the Hang tab.",
             )
-        pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
+        pod = next((rank.pod for rank in self._running_ranks(namespace, name) if rank.name == process.pod), None)
         if pod is None:
             raise NotFound(f"Pod {process.pod} no longer runs.")
         argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
         try:
-            recorded = await self._output_of(pod, argv, b"", seconds + LIMIT, most=MAX_RECORDED)
+            recorded = await self._run_and_collect(pod, argv, b"", seconds + PROBE_TIMEOUT, most=MAX_RECORDED)
         except ProgramFailed as error:
             raise ProgramFailed(
                 f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code
             ) from error
         if not recorded.rstrip().endswith(b"</svg>" if form == "flamegraph" else b"}"):
             raise ProgramFailed(f"The recording of rank {process.rank} is incomplete.", "Try again.")
-        await asyncio.to_thread(write_new, place, recorded)
+        await asyncio.to_thread(write_new_file, place, recorded)
         return len(recorded)
 
-    async def facts(self, namespace: str, name: str, process: TracedProcess, what: str) -> str:
+    async def read_process_fact(self, namespace: str, name: str, process: TracedProcess, what: str) -> str:
         """A file in /proc of a process (one of FACTS), or ten seconds of strace."""
-        pod = next((rank.pod for rank in self._running(namespace, name) if rank.name == process.pod), None)
+        pod = next((rank.pod for rank in self._running_ranks(namespace, name) if rank.name == process.pod), None)
         if pod is None or process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process.")
         script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
-        said = await self._output_of(pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", LIMIT)
+        said = await self._run_and_collect(
+            pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", PROBE_TIMEOUT
+        )
         return said.decode(errors="replace")
 
 
-def _place(late: LateRank, every: Sequence[Rank]) -> tuple[int | None, str]:
+def _locate_late_rank(late: LateRank, every: Sequence[Rank]) -> tuple[int | None, str]:
     """Index and node of the pod in which a late rank is: by its address, else as its number tells."""
     gpus = {rank.gpus for rank in every}
     found = [rank for rank in every if rank.pod is not None and rank.pod.ip == late.host]
@@ -460,10 +488,10 @@ def _place(late: LateRank, every: Sequence[Rank]) -> tuple[int | None, str]:
     return (found[0].number, found[0].node) if len(found) == 1 else (None, "")
 
 
-_GONE = "There is no process for it any more."
+_NO_PROCESS = "There is no process for it any more."
 
 
-def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
+def _merge_answers(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
     """The pods and processes of all answers, each process with its rank in the whole job."""
     pods: list[PodTrace] = []
     found: list[tuple[Rank, list[TracedProcess]]] = []
@@ -472,8 +500,8 @@ def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list
         if isinstance(answer, str):
             pods.append(replace(trace, failure=answer if answer.endswith(".") else f"{answer}."))
             continue
-        pods.append(answer.of(trace))
-        found.append((rank, traced(rank, answer)))
+        pods.append(answer.to_trace(trace))
+        found.append((rank, to_traced_processes(rank, answer)))
     a_pod = max((len(each) for _, each in found), default=0)
     working = {rank.replicated_job for rank, several in found if several}
     processes: list[TracedProcess] = []
@@ -484,7 +512,7 @@ def _put_together(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list
         if (a_pod > 1 or not several) and rank.replicated_job in working:
             # A pod in which fewer ranks live than in others of its part of the job has lost some, or all.
             processes += [
-                TracedProcess(first + local, rank.number, rank.name, rank.node, local_rank=local, problem=_GONE)
+                TracedProcess(first + local, rank.number, rank.name, rank.node, local_rank=local, problem=_NO_PROCESS)
                 for local in range(a_pod)
                 if local not in known
             ]

@@ -14,7 +14,7 @@ from console.kube.failures import bad_address_error, connection_error, error_fro
 from console.kube.http import HttpConnections, HttpRequest
 from console.kube.raw_connection import error_from_raw_response, open_connection
 from console.kube.websocket import WebSocket
-from console.yielding import key_pressed
+from console.yielding import note_key_press
 
 if TYPE_CHECKING:
     from console.kube.http import HttpResponse
@@ -70,7 +70,7 @@ class Client:
 
     def pause_for_keypress(self) -> None:
         """Pause logs and watches briefly so that a key press is handled first."""
-        key_pressed()
+        note_key_press()
         now = asyncio.get_running_loop().time()
         if now > self._rests_until + BETWEEN_RESTS:
             self._rests_until = now + REST

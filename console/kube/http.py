@@ -21,7 +21,7 @@ import pycurl
 
 from console.errors import Unreachable
 from console.kube.failures import NotConnected, ProxyRefused, bad_address_error, connection_error, translate_errors
-from console.yielding import SLICE, rest_after
+from console.yielding import SLICE_SECONDS, rest_seconds
 
 if TYPE_CHECKING:
     from console.kube.login import Login
@@ -371,8 +371,8 @@ class HttpConnections:
             del self._full[answer]
             answer.deliver_held()
             worked = loop.time() - begun
-            if worked > SLICE:
-                self._going_on = loop.call_later(rest_after(worked), self._pass_on)
+            if worked > SLICE_SECONDS:
+                self._going_on = loop.call_later(rest_seconds(worked), self._pass_on)
                 return
 
     async def _supports_http2(self, headers: Mapping[str, str]) -> bool:

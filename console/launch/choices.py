@@ -40,7 +40,7 @@ class FieldChoices:
     why: str = ""  # one sentence while nothing can be chosen
     fills: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> texts of other fields, by path
 
-    def joined(self, more: FieldChoices) -> FieldChoices:
+    def merge(self, more: FieldChoices) -> FieldChoices:
         """These choices plus the names that `more` adds; its reason is used if there are still no names."""
         names = tuple(dict.fromkeys((*self.names, *more.names)))
         return FieldChoices(
@@ -53,7 +53,7 @@ class FieldChoices:
         )
 
 
-ASKS = "⏎ asks Google for a list."
+NOT_ASKED_YET = "⏎ asks Google for a list."
 GOOGLE_KINDS = {  # what Google has more of than the cluster shows, in words that continue "Asking Google for"
     "buckets": "its buckets",
     "lustre": "its Lustre instances",
@@ -63,28 +63,28 @@ GOOGLE_KINDS = {  # what Google has more of than the cluster shows, in words tha
 }
 
 
-def unasked() -> dict[str, FieldChoices]:
+def unasked_choices() -> dict[str, FieldChoices]:
     """Placeholders for the lists that only Google has, until Google is asked."""
     kinds = ("buckets", "lustre", "filestore")
-    return {kind: FieldChoices(kind, state=ChoicesState.UNASKED, why=ASKS) for kind in kinds}
+    return {kind: FieldChoices(kind, state=ChoicesState.UNASKED, why=NOT_ASKED_YET) for kind in kinds}
 
 
-class _Part(Wire):
+class _ItemFields(Wire):
     """The few fields used of any listed object: a claim's size, a JobSet's images."""
 
     access_modes: list[str] | None = None
     phase: str | None = None
     capacity: dict[str, str] | None = None
-    replicated_jobs: list[_Part] | None = None
-    template: _Part | None = None
-    spec: _Part | None = None
-    containers: list[_Part] | None = None
+    replicated_jobs: list[_ItemFields] | None = None
+    template: _ItemFields | None = None
+    spec: _ItemFields | None = None
+    containers: list[_ItemFields] | None = None
     image: str | None = None
 
 
 class _Item(ObjectWire):
-    spec: _Part = msgspec.field(default_factory=_Part)
-    status: _Part = msgspec.field(default_factory=_Part)
+    spec: _ItemFields = msgspec.field(default_factory=_ItemFields)
+    status: _ItemFields = msgspec.field(default_factory=_ItemFields)
     value: int | None = None  # of a WorkloadPriorityClass
 
     @property
@@ -92,10 +92,10 @@ class _Item(ObjectWire):
         return self.metadata.name or ""
 
 
-Named = list[tuple[str, str]]  # name and a few words about it
+NamedItems = list[tuple[str, str]]  # name and a few words about it
 
 
-def _claims(items: Sequence[_Item]) -> Named:
+def _describe_claims(items: Sequence[_Item]) -> NamedItems:
     """Names of PersistentVolumeClaims with their size; those that are being deleted are left out."""
     found = []
     for each in items:
@@ -106,63 +106,69 @@ def _claims(items: Sequence[_Item]) -> Named:
     return sorted(found)
 
 
-def _names(items: Sequence[_Item]) -> Named:
+def _describe_names(items: Sequence[_Item]) -> NamedItems:
     """Names of the objects; those that launches of this program created are left out."""
     others = (each for each in items if not any(key.startswith(OURS) for key in labels_of(each.metadata)))
     return sorted((each.name, "") for each in others)
 
 
-def _images(items: Sequence[_Item]) -> Named:
+def _describe_images(items: Sequence[_Item]) -> NamedItems:
     """Container images of JobSets, the most recently used first."""
     used: dict[str, str] = {}
     for each in sorted(items, key=lambda each: -parse_time(each.metadata.creation_timestamp)):
         for part in each.spec.replicated_jobs or ():
             for level in ("template", "spec", "template", "spec"):
-                part = getattr(part, level) or _Part()
+                part = getattr(part, level) or _ItemFields()
             for container in part.containers or ():
                 used.setdefault(container.image or "", f"last used by {each.name}")
     used.pop("", None)
     return list(used.items())
 
 
-def _priorities(items: Sequence[_Item]) -> Named:
+def _describe_priorities(items: Sequence[_Item]) -> NamedItems:
     """Priority classes, the highest first."""
     found = sorted(items, key=lambda each: (-(each.value or 0), each.name))
     return [(each.name, f"priority {each.value or 0}") for each in found]
 
 
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-_MOST = 2000  # objects of one list; nobody chooses from more
+_MAX_ITEMS = 2000  # objects of one list; nobody chooses from more
 _OWN_SECRETS = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token"
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _ChoiceSource:
     noun: str
     kind: Kind
-    read: Callable[[Sequence[_Item]], Named]
+    read: Callable[[Sequence[_Item]], NamedItems]
     accept: str = "application/json"
     selector: str = ""
 
 
-_SOURCES: Mapping[str, _Source] = {
-    "pvcs": _Source("PersistentVolumeClaims", Kind("persistentvolumeclaims", "", ("v1",), True), _claims),
-    "secrets": _Source("Secrets", Kind("secrets", "", ("v1",), True), _names, _METADATA, _OWN_SECRETS),
-    "serviceaccounts": _Source("ServiceAccounts", Kind("serviceaccounts", "", ("v1",), True), _names, _METADATA),
-    "priorityclasses": _Source(
-        "WorkloadPriorityClasses", Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False), _priorities
+_SOURCES: Mapping[str, _ChoiceSource] = {
+    "pvcs": _ChoiceSource(
+        "PersistentVolumeClaims", Kind("persistentvolumeclaims", "", ("v1",), True), _describe_claims
     ),
-    "images": _Source("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True), _images),
+    "secrets": _ChoiceSource("Secrets", Kind("secrets", "", ("v1",), True), _describe_names, _METADATA, _OWN_SECRETS),
+    "serviceaccounts": _ChoiceSource(
+        "ServiceAccounts", Kind("serviceaccounts", "", ("v1",), True), _describe_names, _METADATA
+    ),
+    "priorityclasses": _ChoiceSource(
+        "WorkloadPriorityClasses",
+        Kind("workloadpriorityclasses", KUEUE, ("v1beta2", "v1beta1"), False),
+        _describe_priorities,
+    ),
+    "images": _ChoiceSource("JobSets", Kind("jobsets", JOBSET, ("v1alpha2",), True), _describe_images),
 }
 
 
 async def list_choices(client: Client, catalogue: ApiDiscovery, namespace: str) -> dict[str, FieldChoices]:
     """Choices by the name in `Field.choices_from`; a list that may not be read carries the reason."""
-    found = await asyncio.gather(*(_offer(client, catalogue, namespace, name) for name in _SOURCES))
+    found = await asyncio.gather(*(_read_choices(client, catalogue, namespace, name) for name in _SOURCES))
     return {offer.kind: offer for offer in found}
 
 
-async def _offer(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> FieldChoices:
+async def _read_choices(client: Client, catalogue: ApiDiscovery, namespace: str, name: str) -> FieldChoices:
     source = _SOURCES[name]
     absent = FieldChoices(name, state=ChoicesState.ABSENT, why=f"This cluster has no {source.noun}.")
     try:
@@ -174,7 +180,7 @@ async def _offer(client: Client, catalogue: ApiDiscovery, namespace: str, name: 
         items: list[_Item] = []
         async for each in list_objects(client, path, _Item, source.noun, params=params, accept=source.accept):
             items.append(each)
-            if len(items) == _MOST:
+            if len(items) == _MAX_ITEMS:
                 break
     except NotAllowed:
         where = f" of {namespace}" if source.kind.namespaced else ""

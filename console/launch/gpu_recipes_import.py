@@ -12,12 +12,12 @@ from console.errors import BadInput
 from console.kube.nested_values import overlay_values
 from console.launch.helm_command import HelmSetting, KeyPath, format_key_path
 from console.launch.recipes import Remark
-from console.launch.schema import leaves_of
+from console.launch.schema import iter_leaf_values
 from console.logs.redact import is_confidential, looks_confidential
 
-Names = tuple[str, ...]
+HelmPath = tuple[str, ...]
 
-SAME: dict[Names, str] = {  # a value of theirs that is one of ours
+RENAMED_VALUES: dict[HelmPath, str] = {  # a value of theirs that is one of ours
     ("queue",): "queue",
     ("targetNodes",): "placement.targetNodes",
     ("avoidNodes",): "placement.avoidNodes",
@@ -48,7 +48,7 @@ SAME: dict[Names, str] = {  # a value of theirs that is one of ours
     ("network", "subnetworks"): "network.subnetworks",
 }
 
-GONE: dict[Names, str] = {  # a value of theirs that has no place here, and what is used instead
+DROPPED_VALUES: dict[HelmPath, str] = {  # a value of theirs that has no place here, and what is used instead
     ("workload", "workflow"): "no template reads it; steps are skipped with recipe.skip.clone and its like",
     ("workload", "gcsSidecarImage"): "the cluster's own driver brings the sidecar",
     ("workload", "psSidecarImage"): "there is no Parallelstore here; use storage.lustre or storage.pvc",
@@ -58,7 +58,7 @@ GONE: dict[Names, str] = {  # a value of theirs that has no place here, and what
     ("task_script",): "its text goes into recipe.script.before of own-script",
 }
 
-FOLLOWS: tuple[Names, ...] = (  # values that follow from others here, or that never did anything
+DERIVED_VALUES: tuple[HelmPath, ...] = (  # values that follow from others here, or that never did anything
     ("volumes", "gcsVolumes"),
     ("workload", "arguments[]"),
     ("workload", "defaultArguments[]"),
@@ -118,7 +118,15 @@ LAUNCHERS: dict[str, str] = {  # the documents' scripts, and the recipe that eac
     "torchrun-stratup.sh": "interactive",
 }
 
-MARKS = {"workload", "volumes", "workload_launcher", "pai_training_script", "tasSettings", "dwsSettings", "targetNodes"}
+RECIPE_KEYS = {
+    "workload",
+    "volumes",
+    "workload_launcher",
+    "pai_training_script",
+    "tasSettings",
+    "dwsSettings",
+    "targetNodes",
+}
 """Names at the top that only the documents' charts have."""
 
 
@@ -140,17 +148,17 @@ class TranslatedValues:
     left_out: list[Remark] = field(default_factory=list)
     notes: list[Remark] = field(default_factory=list)
 
-    def put(self, path: str, value: Any) -> None:
+    def set_value(self, path: str, value: Any) -> None:
         self.values.append((path, value))
 
     def leave_out(self, path: str, why: str) -> None:
         self.left_out.append(Remark(path, f"{path} was not imported: {why}."))
 
-    def note(self, path: str, words: str) -> None:
+    def add_note(self, path: str, words: str) -> None:
         self.notes.append(Remark(path, words))
 
 
-def assemble(
+def merge_sources(
     trees: Iterable[Mapping[str, Any]], settings: Iterable[HelmSetting], out: TranslatedValues
 ) -> dict[str, Any]:
     """Values files and settings merged as Helm does; settings with an unknown variable are left out and reported."""
@@ -162,61 +170,63 @@ def assemble(
         named = setting.file and "$" not in File(str(setting.value)).name
         if setting.unknown and not named:
             bucket = "gcsMounts" in setting.way or "gcsVolumes" in setting.way
-            ours = SAME.get(tuple(str(name) for name in setting.way), "storage.gcs" if bucket else "its field")
+            ours = RENAMED_VALUES.get(
+                tuple(str(name) for name in setting.way), "storage.gcs" if bucket else "its field"
+            )
             out.leave_out(setting.path, f"{', '.join(setting.unknown)} is not known here; type the value into {ours}")
             continue
         set_at(root, setting.way, File(str(setting.value)) if setting.file else setting.value)
     return root
 
 
-def translate(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: TranslatedValues) -> None:
+def translate_values(root: dict[str, Any], own: set[str], texts: Mapping[str, str], out: TranslatedValues) -> None:
     """Translate into `out`, with problems; `own`: this chart's names at the top, `texts`: files by path."""
-    _scripts(root, texts, out)
-    _envs(root, out)
-    _topology(root, out)
-    _mounts(root, out)
-    _file_systems(root, out)
-    _gib(root, out)
-    for way, path in SAME.items():
+    _translate_scripts(root, texts, out)
+    _convert_env_lists(root, out)
+    _translate_topology(root, out)
+    _translate_mounts(root, out)
+    _translate_file_systems(root, out)
+    _translate_gib(root, out)
+    for way, path in RENAMED_VALUES.items():
         value = pop_at(root, way)
         if value not in ("", [], None):
-            out.put(path, value)
-    for way, why in GONE.items():
+            out.set_value(path, value)
+    for way, why in DROPPED_VALUES.items():
         if pop_at(root, way) not in ("", None, False, [], {}):
             out.leave_out(".".join(way), why)
-    for way in FOLLOWS:
+    for way in DERIVED_VALUES:
         pop_at(root, way)
     for name in [each for each in root if each not in own]:
-        for unknown, _ in leaves_of(root.pop(name), (name,)):
+        for unknown, _ in iter_leaf_values(root.pop(name), (name,)):
             why = "no value of this chart, nor of those that it understands, is called so"
             out.leave_out(format_key_path(unknown), why)
 
 
-def _scripts(root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues) -> None:
+def _translate_scripts(root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues) -> None:
     launcher, training = pop_at(root, ("workload_launcher",)), pop_at(root, ("pai_training_script",))
     config = pop_at(root, ("workload_config",))
     if isinstance(launcher, File):
         out.recipe = LAUNCHERS.get(launcher.name, "own-script")
         if out.recipe == "own-script":
-            _own_text(launcher, "workload_launcher", "recipe.script.text", texts, out)
+            _translate_own_script(launcher, "workload_launcher", "recipe.script.text", texts, out)
     if isinstance(training, File):
         if training.name == "qwen3.sh":
             out.recipe = "qwen3-30b-pretrain-pai"
         else:
             out.recipe = "own-script"
-            _own_text(training, "pai_training_script", "recipe.script.text", texts, out)
+            _translate_own_script(training, "pai_training_script", "recipe.script.text", texts, out)
     if isinstance(config, File):
-        _own_text(config, "workload_config", "recipe.script.config", texts, out)
+        _translate_own_script(config, "workload_config", "recipe.script.config", texts, out)
 
 
-def _own_text(file: File, key: str, path: str, texts: Mapping[str, str], out: TranslatedValues) -> None:
+def _translate_own_script(file: File, key: str, path: str, texts: Mapping[str, str], out: TranslatedValues) -> None:
     if file.path in texts:
-        out.put(path, texts[file.path])
+        out.set_value(path, texts[file.path])
     else:
         out.leave_out(key, f"the file {file.path} cannot be read from here; put its text into {path} of own-script")
 
 
-def _envs(root: dict[str, Any], out: TranslatedValues) -> None:
+def _convert_env_lists(root: dict[str, Any], out: TranslatedValues) -> None:
     """Convert lists of environment variables to maps; a --set line may refer to an entry by its index only."""
     for way in (("workload", "envs"), ("network", "ncclSettings")):
         given = pop_at(root, way)
@@ -227,22 +237,22 @@ def _envs(root: dict[str, Any], out: TranslatedValues) -> None:
         entries.sort(key=lambda each: not (isinstance(each[1], Mapping) and each[1].get("name") == "TRAINING_MODE"))
         for place, entry in entries:
             if isinstance(entry, Mapping):
-                _env_entry(way, place, entry, out)
+                _translate_env_entry(way, place, entry, out)
 
 
-def _env_entry(way: Names, place: int, entry: Mapping[str, Any], out: TranslatedValues) -> None:
+def _translate_env_entry(way: HelmPath, place: int, entry: Mapping[str, Any], out: TranslatedValues) -> None:
     key, name, value = f"{'.'.join(way)}[{place}]", entry.get("name"), entry.get("value")
     testbed = way[-1] == "envs"
     if name is None and testbed and out.recipe != "qwen3-30b-pretrain-pai" and place < len(TESTBED_ENVS):
         name = TESTBED_ENVS[place]
-        out.note(name, f"{key} was taken as {name}, which has that place in the testbed's values.yaml.")
+        out.add_note(name, f"{key} was taken as {name}, which has that place in the testbed's values.yaml.")
     if name is None:
         out.leave_out(key, "which variable stands at that place is not known here; write it as env.NAME")
     elif value is not None:
-        _env(str(name), _text(value), out)
+        _translate_env(str(name), _as_text(value), out)
 
 
-def _env(name: str, value: str, out: TranslatedValues) -> None:
+def _translate_env(name: str, value: str, out: TranslatedValues) -> None:
     if name == "TRAINING_MODE":
         if out.recipe.startswith("qwen3-next"):
             out.recipe = "qwen3-next-sft" if value == "sft" else "qwen3-next-pretrain"
@@ -252,88 +262,88 @@ def _env(name: str, value: str, out: TranslatedValues) -> None:
         out.recipe = "qwen3-next-sft-json"
     elif name in ENV:
         if value or name != "SSH_PUBLIC_KEY":
-            out.put(ENV[name], value)
+            out.set_value(ENV[name], value)
     elif value and name in ENV_UNUSED:
         out.leave_out(name, "no recipe reads this variable")
     elif value and (is_confidential(name, value) or looks_confidential(value)):
         out.leave_out(name, f"secrets stay in Secrets; name one instead: secrets.{name}=SECRET/KEY")
     elif value:
-        out.put(f"env.{name}", value)
+        out.set_value(f"env.{name}", value)
 
 
-def _topology(root: dict[str, Any], out: TranslatedValues) -> None:
+def _translate_topology(root: dict[str, Any], out: TranslatedValues) -> None:
     request = pop_at(root, ("tasSettings", "topologyRequest"))
     for key, level in request.items() if isinstance(request, Mapping) else ():
         found = re.search(r"podset-(preferred|required|unconstrained)-topology$", str(key))
         if found is None:
             out.leave_out(f"tasSettings.topologyRequest.{key}", "use topology.request and topology.level")
         elif found[1] == "unconstrained":
-            out.put("topology.request", "none")
+            out.set_value("topology.request", "none")
         else:
-            out.put("topology.request", found[1])
-            out.put("topology.level", level)
+            out.set_value("topology.request", found[1])
+            out.set_value("topology.level", level)
 
 
-def _mounts(root: dict[str, Any], out: TranslatedValues) -> None:
+def _translate_mounts(root: dict[str, Any], out: TranslatedValues) -> None:
     buckets: dict[str, str] = {}
-    for place, mount in enumerate(_dicts(pop_at(root, ("volumes", "gcsMounts")))):
-        bucket = _text(mount.get("bucketName") or "")
+    for place, mount in enumerate(_as_dicts(pop_at(root, ("volumes", "gcsMounts")))):
+        bucket = _as_text(mount.get("bucketName") or "")
         if not bucket:
             continue
         if bucket.startswith("gs://"):
-            out.note("storage.gcs", f"{bucket} was taken without gs://, as a bucket's name alone.")
+            out.add_note("storage.gcs", f"{bucket} was taken without gs://, as a bucket's name alone.")
             bucket = bucket.removeprefix("gs://").strip("/")
-        folder = _text(mount.get("mountPath") or ("/gcs" if place == 0 else "/artifacts"))
-        buckets[bucket] = f"{folder}:{_text(mount.get('mountOptions') or 'implicit-dirs')}"
+        folder = _as_text(mount.get("mountPath") or ("/gcs" if place == 0 else "/artifacts"))
+        buckets[bucket] = f"{folder}:{_as_text(mount.get('mountOptions') or 'implicit-dirs')}"
     if buckets:
-        out.put("storage.gcs", buckets)
+        out.set_value("storage.gcs", buckets)
     claims = {
-        _text(mount["claimName"]): _text(mount.get("mountPath") or "/mnt")
-        for mount in _dicts(pop_at(root, ("volumes", "pvcMounts")))
+        _as_text(mount["claimName"]): _as_text(mount.get("mountPath") or "/mnt")
+        for mount in _as_dicts(pop_at(root, ("volumes", "pvcMounts")))
         if mount.get("claimName")
     }
     if "nfs-pvc" in claims:
         # The shared file system has fields of its own here.
-        out.put("storage.nfs.claim", "nfs-pvc")
-        out.put("storage.nfs.path", claims.pop("nfs-pvc"))
+        out.set_value("storage.nfs.claim", "nfs-pvc")
+        out.set_value("storage.nfs.path", claims.pop("nfs-pvc"))
     if claims:
-        out.put("storage.pvc", claims)
+        out.set_value("storage.pvc", claims)
 
 
-def _file_systems(root: dict[str, Any], out: TranslatedValues) -> None:
+def _translate_file_systems(root: dict[str, Any], out: TranslatedValues) -> None:
     nfs = pop_at(root, ("volumes", "nfs", "enabled"))
-    if _text(nfs) == "true":
-        out.put("storage.nfs.claim", "nfs-pvc")
+    if _as_text(nfs) == "true":
+        out.set_value("storage.nfs.claim", "nfs-pvc")
     lustre = pop_at(root, ("volumes", "lustre", "enabled"))
-    if _text(lustre) == "true":
-        out.put("storage.lustre.claim", "lustre-pvc")
+    if _as_text(lustre) == "true":
+        out.set_value("storage.lustre.claim", "lustre-pvc")
         if out.recipe == "qwen3-next-pretrain":
             out.recipe = "qwen3-next-lustre"
     for kind, given in (("nfs", nfs), ("lustre", lustre)):
-        if _text(given) == "false":
+        if _as_text(given) == "false":
             # What describes a file system that is not used would only make one.
             pop_at(root, ("volumes", kind))
 
 
-def _gib(root: dict[str, Any], out: TranslatedValues) -> None:
+def _translate_gib(root: dict[str, Any], out: TranslatedValues) -> None:
     given = pop_at(root, ("network", "gibVersion"), MISSING)
-    image = _text(given or "")
+    image = _as_text(given or "")
     if given is MISSING:
         return
     if not image:
-        out.put("network.gib.enabled", False)
+        out.set_value("network.gib.enabled", False)
     elif "/" in image:
-        out.put("network.gib.image", image)
+        out.set_value("network.gib.image", image)
     else:
         out.leave_out("network.gibVersion", "network.gib.image takes a whole image reference, not a version alone")
 
 
-def _dicts(value: Any) -> list[Mapping[str, Any]]:
+def _as_dicts(value: Any) -> list[Mapping[str, Any]]:
     """The entries of a list; an entry that is no map counts as an empty one."""
     return [each if isinstance(each, Mapping) else {} for each in value] if isinstance(value, list) else []
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value).strip() if not isinstance(value, File) else value.path

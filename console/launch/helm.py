@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from console.kube.login import Login
 
 
-class BadValues(BadInput):
+class InvalidValues(BadInput):
     """Helm refused the values; `problems` has one entry per value, with dotted paths."""
 
     def __init__(self, message: str, hint: str = "", *, problems: tuple[FieldProblem, ...] = ()) -> None:
@@ -53,14 +53,14 @@ class BadValues(BadInput):
         self.problems = problems
 
 
-def translate(text: str, kind: str, failed: str) -> ConsoleError:
+def translate_error(text: str, kind: str, failed: str) -> ConsoleError:
     """The error for a message of Helm, judged by its text, since Helm has few error types (`kind`)."""
     problems = schema_problems(text)
     if problems:
         message = "; ".join(f"{problem.path or 'values'}: {problem.message}" for problem in problems)
-        return BadValues(f"{failed}: {message}.", problems=problems)
+        return InvalidValues(f"{failed}: {message}.", problems=problems)
     why = first_sentence(text)
-    for pattern, made, hint, more in _MEANINGS:
+    for pattern, made, hint, more in _KNOWN_ERRORS:
         if re.search(pattern, text):
             return made(f"{failed}: {why}.", hint, **more)
     if kind == "HelmNotFoundError":
@@ -68,7 +68,7 @@ def translate(text: str, kind: str, failed: str) -> ConsoleError:
     return ReleaseFailed(f"{failed}: {why}.")
 
 
-_MEANINGS: tuple[tuple[str, type[ConsoleError], str, dict[str, Any]], ...] = (
+_KNOWN_ERRORS: tuple[tuple[str, type[ConsoleError], str, dict[str, Any]], ...] = (
     (r"\bUnauthorized\b|must be logged in", NotLoggedIn, "Log in again.", {"status": 401}),
     (r"\bis forbidden: User\b|\bforbidden: User\b", NotAllowed, "Ask for permission to do this in the namespace.",
      {"status": 403, "reason": "Forbidden"}),
@@ -121,9 +121,9 @@ class Helm:
         """Run `work` in a thread and return its result; an empty `name` means all releases of the namespace."""
         if self.guard is not None:
             await self.guard(namespace, name)
-        return await self._unguarded(namespace or "default", work, failed)
+        return await self._run_without_guard(namespace or "default", work, failed)
 
-    async def _unguarded(self, namespace: str, work: Callable[[Config], T], failed: str) -> T:
+    async def _run_without_guard(self, namespace: str, work: Callable[[Config], T], failed: str) -> T:
         assert self.login is not None
         login, kubeconfig = self.login, await _kubeconfig(self.login)
 
@@ -136,7 +136,7 @@ class Helm:
                 try:
                     with _readable(kubeconfig) as given, Config(namespace=namespace, **given) as config:
                         return work(config)
-                except _failures() as error:
+                except _helm_error_type() as error:
                     if proxy.elsewhere:
                         raise Refused(
                             f"{failed}: the API server answers with a redirect to {proxy.elsewhere}.",
@@ -147,7 +147,7 @@ class Helm:
                         raise Unreachable(f"{failed}: the API server cannot be reached: {why}.", hint) from error
                     raise
 
-        return await _in_thread(action, failed)
+        return await _run_serialized(action, failed)
 
     async def render(self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str) -> tuple[str, ...]:
         """The YAML of every object of the chart with these values, rendered without asking the cluster."""
@@ -157,15 +157,15 @@ class Helm:
 
             with Chart.load(chart) as loaded:
                 rendered = loaded.render(dict(values), name=name, namespace=namespace)
-            parts = (part for _, text in sorted(rendered.items()) for part in _documents(text))
+            parts = (part for _, text in sorted(rendered.items()) for part in _split_documents(text))
             return tuple(part for part in parts if kind_and_name(part)[0])
 
-        return await _in_thread(work, f"The chart could not be rendered for {name}")
+        return await _run_serialized(work, f"The chart could not be rendered for {name}")
 
-    async def require_free(self, *, name: str, namespace: str) -> None:
+    async def require_name_free(self, *, name: str, namespace: str) -> None:
         """Raise Conflict when a release of that name exists, in whatever state."""
         failed = f"Whether the name {name} is free could not be found out"
-        await self._run_in_thread(namespace, name, lambda config: _refuse_taken(config, name, namespace), failed)
+        await self._run_in_thread(namespace, name, lambda config: _require_name_unused(config, name, namespace), failed)
 
     async def install(
         self, chart: Path, values: Mapping[str, Value], *, name: str, namespace: str, labels: Mapping[str, str]
@@ -174,10 +174,10 @@ class Helm:
         failed = f"{name} could not be installed"
 
         def work(config: Config) -> Exception | None:
-            _refuse_taken(config, name, namespace)
+            _require_name_unused(config, name, namespace)
             try:
                 config.install(chart, name, dict(values), namespace=namespace, labels=dict(labels))
-            except _failures() as error:
+            except _helm_error_type() as error:
                 if re.search("cannot reuse a name that is still in use|cannot be imported", str(error)):
                     raise
                 return error
@@ -187,7 +187,7 @@ class Helm:
         if error is not None:
             # Nobody who stops waiting leaves half a release behind.
             await asyncio.shield(self._remove_failed(name, namespace, error))
-            raise translate(str(error), type(error).__name__, failed) from error
+            raise translate_error(str(error), type(error).__name__, failed) from error
 
     async def _remove_failed(self, name: str, namespace: str, error: Exception) -> None:
         """Remove what a failed install created; retries for a few moments if the server is unreachable."""
@@ -195,14 +195,14 @@ class Helm:
         def work(config: Config) -> Exception | None:
             try:
                 config.uninstall(name, ignore_not_found=True)
-            except _failures() as again:
+            except _helm_error_type() as again:
                 return again
             return None
 
         second: Exception | None = None
         for pause in _REMOVAL_PAUSES:
             await asyncio.sleep(pause)
-            second = await self._unguarded(namespace, work, f"{name} could not be removed")
+            second = await self._run_without_guard(namespace, work, f"{name} could not be removed")
             if second is None:
                 return
         raise ReleaseFailed(
@@ -219,10 +219,10 @@ class Helm:
 
         def work(config: Config) -> tuple[str, ...]:
             if not dry_run:
-                _require_ours(config, name, namespace)
+                _read_own_objects(config, name, namespace)
             trial = "server" if dry_run else None
             made = config.upgrade(chart, name, dict(values), namespace=namespace, reset_values=True, dry_run=trial)
-            return _documents(str(made["manifest"]))
+            return _split_documents(str(made["manifest"]))
 
         return await self._run_in_thread(namespace, name, work, f"{name} could not be changed")
 
@@ -230,24 +230,24 @@ class Helm:
         """Apply the objects of an earlier revision as a new revision."""
 
         def work(config: Config) -> None:
-            _require_ours(config, name, namespace)
-            _require_ours(config, name, namespace, revision)
+            _read_own_objects(config, name, namespace)
+            _read_own_objects(config, name, namespace, revision)
             config.rollback(name, version=revision)
 
         await self._run_in_thread(namespace, name, work, f"{name} could not be rolled back to revision {revision}")
 
-    async def manifest(self, *, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
+    async def read_manifest(self, *, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
         """The YAML of every object of a release as last applied."""
 
         def work(config: Config) -> tuple[str, ...]:
-            return _documents(str(config.status(name, revision=revision)["manifest"]))
+            return _split_documents(str(config.status(name, revision=revision)["manifest"]))
 
         return await self._run_in_thread(namespace, name, work, f"The objects of {name} could not be read")
 
-    async def history(self, *, name: str, namespace: str) -> tuple[Release, ...]:
+    async def read_history(self, *, name: str, namespace: str) -> tuple[Release, ...]:
 
         def work(config: Config) -> tuple[Release, ...]:
-            return tuple(sorted(map(_release, config.history(name)), key=lambda each: each.revision))
+            return tuple(sorted(map(_parse_release, config.history(name)), key=lambda each: each.revision))
 
         return await self._run_in_thread(namespace, name, work, f"The revisions of {name} could not be read")
 
@@ -260,7 +260,7 @@ class Helm:
         """
 
         def work(config: Config) -> tuple[str, ...]:
-            removal = _removal(_require_ours(config, name, namespace))
+            removal = _split_removal(_read_own_objects(config, name, namespace))
             if only is not None:
                 removal.require_only(only, name, namespace)
             config.uninstall(name)
@@ -268,24 +268,24 @@ class Helm:
 
         return await self._run_in_thread(namespace, name, work, f"{name} could not be removed from {namespace}")
 
-    async def removal(self, *, name: str, namespace: str) -> Removal:
+    async def plan_removal(self, *, name: str, namespace: str) -> Removal:
         """What `uninstall` would remove and what it would keep; raises the same errors."""
 
         def work(config: Config) -> Removal:
-            return _removal(_require_ours(config, name, namespace))
+            return _split_removal(_read_own_objects(config, name, namespace))
 
         return await self._run_in_thread(namespace, name, work, f"The objects of {name} could not be read")
 
-    async def releases(self, chart: str, namespace: str = "") -> tuple[Release, ...]:
+    async def list_releases(self, chart: str, namespace: str = "") -> tuple[Release, ...]:
         """Releases of the named chart in any state; an empty namespace means all namespaces."""
 
         def work(config: Config) -> tuple[Release, ...]:
             found = config.list(all_states=True, all_namespaces=not namespace)
-            return tuple(_release(summary) for summary in found if summary.get("chart_name") == chart)
+            return tuple(_parse_release(summary) for summary in found if summary.get("chart_name") == chart)
 
         return await self._run_in_thread(namespace, "", work, "The releases could not be listed")
 
-    async def values(self, *, name: str, namespace: str) -> dict[str, Value]:
+    async def read_values(self, *, name: str, namespace: str) -> dict[str, Value]:
         """The values a release was installed with, without the chart's defaults."""
 
         def work(config: Config) -> dict[str, Value]:
@@ -384,21 +384,21 @@ def _readable(kubeconfig: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"kubeconfig_path": f"/proc/self/fd/{file.fileno()}"}
 
 
-async def _in_thread(work: Callable[[], T], failed: str) -> T:
+async def _run_serialized(work: Callable[[], T], failed: str) -> T:
     # A thread cannot be stopped: an action whose caller is cancelled ends as it would have.
     try:
         return await asyncio.to_thread(work)
-    except _failures() as error:
-        raise translate(str(error), type(error).__name__, failed) from error
+    except _helm_error_type() as error:
+        raise translate_error(str(error), type(error).__name__, failed) from error
 
 
-def _failures() -> type[Exception]:
+def _helm_error_type() -> type[Exception]:
     from helm_python import HelmError
 
     return HelmError
 
 
-def _refuse_taken(config: Config, name: str, namespace: str) -> None:
+def _require_name_unused(config: Config, name: str, namespace: str) -> None:
     """Raise Conflict if a release of that name exists; checked first, since a failed install is removed."""
     status = _status_of(config, name)
     if not status:
@@ -422,13 +422,13 @@ def _status_of(config: Config, name: str) -> str:
         return ""
 
 
-def _require_ours(config: Config, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
+def _read_own_objects(config: Config, name: str, namespace: str, revision: int | None = None) -> tuple[str, ...]:
     """The objects of a release if this chart creates such objects in that namespace; else ReleaseFailed."""
     found = config.get_all(name, revision=revision)
     manifest = str((found.get("summary") or {}).get("manifest") or config.status(name, revision=revision)["manifest"])
     documents = [part for part in _HELM_SPLITS.split(manifest) if part.strip()]
     strange = ["hooks"] if found.get("hooks") else []
-    strange += [words for text in documents if (words := _foreign(text, name, namespace))]
+    strange += [words for text in documents if (words := _find_foreign_part(text, name, namespace))]
     if strange:
         raise ReleaseFailed(
             f"The release {name} in {namespace} holds what this chart does not make: {', '.join(strange[:5])}."
@@ -439,7 +439,7 @@ def _require_ours(config: Config, name: str, namespace: str, revision: int | Non
     return tuple(documents)
 
 
-def _removal(documents: Sequence[str]) -> Removal:
+def _split_removal(documents: Sequence[str]) -> Removal:
     """The Removal for documents of `_require_ours`; an object counts as kept only if every YAML parser agrees."""
     goes: list[str] = []
     stays: list[str] = []
@@ -456,7 +456,7 @@ def _is_kept_object(text: str) -> bool:
     return isinstance(annotations, dict) and annotations.get(POLICY) == "keep"
 
 
-def _foreign(text: str, name: str, namespace: str) -> str:
+def _find_foreign_part(text: str, name: str, namespace: str) -> str:
     """Which part of an object does not belong to this release; empty if all of it does."""
     try:
         made = load_yaml(text)
@@ -474,12 +474,12 @@ def _foreign(text: str, name: str, namespace: str) -> str:
     return f"{kind} {where + '/' if isinstance(where, str) else ''}{title}"
 
 
-def _documents(manifest: str) -> tuple[str, ...]:
+def _split_documents(manifest: str) -> tuple[str, ...]:
     parts = re.split(r"^---\n", manifest, flags=re.MULTILINE)
     return tuple(re.sub(r"^# Source: .*\n", "", part) for part in parts if part.strip())
 
 
-def _release(summary: Mapping[str, Any]) -> Release:
+def _parse_release(summary: Mapping[str, Any]) -> Release:
     return Release(
         namespace=str(summary["namespace"]),
         name=str(summary["name"]),

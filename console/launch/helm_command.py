@@ -40,24 +40,24 @@ def helm_command(
 ) -> HelmCommand:
     """The helm command of a launch; paths in `files` are given by file, those in `secrets` by variable."""
     file_name = f"{name}.values.yaml"
-    tail = [("--set-file", f"{escaped(path)}={file}") for path, file in files.items()]
-    hidden = [f'--set-string {shlex.quote(escaped(path))}="${variable}"' for path, variable in secrets.items()]
+    tail = [("--set-file", f"{escape_path(path)}={file}") for path, file in files.items()]
+    hidden = [f'--set-string {shlex.quote(escape_path(path))}="${variable}"' for path, variable in secrets.items()]
 
     def line(own: Iterable[tuple[str, str]]) -> str:
         written = (f"{option} {shlex.quote(value)}" for option, value in (*options, *own, *tail))
         return " \\\n  ".join([shlex.join(["helm", "install", name, chart]), *written, *hidden])
 
-    with_file, inline = line([("--values", file_name)]), line(settings(values))
+    with_file, inline = line([("--values", file_name)]), line(iter_set_options(values))
     return HelmCommand(with_file, file_name, file_text, inline, (*secrets.values(),))
 
 
-def settings(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+def iter_set_options(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield the options that set nested values: --set-string for text, --set for numbers, --set-json for lists."""
     for name, value in values.items():
         way = (*above, name)
         path = ".".join(_IN_NAMES.sub(_ESCAPED, each) for each in way)
         if isinstance(value, Mapping) and value:
-            yield from settings(value, way)
+            yield from iter_set_options(value, way)
         elif isinstance(value, str) and not value.startswith("{"):
             yield "--set-string", f"{path}={_IN_VALUES.sub(_ESCAPED, value)}"
         elif value is None or isinstance(value, int):
@@ -66,16 +66,16 @@ def settings(values: Mapping[str, Value], above: Sequence[str] = ()) -> Iterator
             yield "--set-json", f"{path}={json.dumps(value, ensure_ascii=False)}"
 
 
-def escaped(path: str) -> str:
+def escape_path(path: str) -> str:
     r"""The path with dots in its last name escaped for Helm (launchers.run\.sh)."""
     first, _, rest = path.partition(".")
     return f"{first}.{_IN_NAMES.sub(_ESCAPED, rest)}" if first == "launchers" else path
 
 
 _NAME = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
-_HOLE = re.compile(r"<[A-Za-z][\w .-]*>")
+_PLACEHOLDER = re.compile(r"<[A-Za-z][\w .-]*>")
 _SETS = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_ENDS = {"\n", ";", "|", "&"}
+_COMMAND_ENDS = {"\n", ";", "|", "&"}
 
 
 @dataclass(slots=True)
@@ -86,12 +86,12 @@ class CommandWord:
     unknown: list[str] = field(default_factory=list)
 
 
-def commands(text: str, variables: Mapping[str, str]) -> list[list[CommandWord]]:
+def split_commands(text: str, variables: Mapping[str, str]) -> list[list[CommandWord]]:
     """All simple commands of a shell text; `export NAME=value` lines set variables for the following ones."""
     known = dict(variables)
     made: list[list[CommandWord]] = []
-    splitter = _Splitter(text, known)
-    while (words := splitter.command()) is not None:
+    splitter = _ShellSplitter(text, known)
+    while (words := splitter.next_command()) is not None:
         rest = list(words)
         while rest and (assigned := _SETS.fullmatch(rest[0].text)) and not rest[0].unknown:
             known[assigned[1]] = assigned[2]
@@ -106,18 +106,18 @@ def commands(text: str, variables: Mapping[str, str]) -> list[list[CommandWord]]
     return made
 
 
-class _Splitter:
+class _ShellSplitter:
     def __init__(self, text: str, variables: dict[str, str]) -> None:
         self._text = re.sub(r"\\[ \t]*\r?\n", " ", text).replace("\r\n", "\n")
         self._variables = variables
         self._at = 0
 
-    def command(self) -> list[CommandWord] | None:
+    def next_command(self) -> list[CommandWord] | None:
         """The words up to the end of a command; None at the end of the text."""
         words: list[CommandWord] = []
         while self._at < len(self._text):
             char = self._text[self._at]
-            if char in _ENDS:
+            if char in _COMMAND_ENDS:
                 self._at += 1
                 if words:
                     return words
@@ -127,27 +127,27 @@ class _Splitter:
                 end = self._text.find("\n", self._at)
                 self._at = len(self._text) if end < 0 else end
             else:
-                words.append(self._word())
+                words.append(self._next_word())
         return words or None
 
-    def _word(self) -> CommandWord:
+    def _next_word(self) -> CommandWord:
         word = CommandWord()
         while self._at < len(self._text):
             char = self._text[self._at]
-            if char.isspace() or (char in _ENDS and not _HOLE.match(self._text, self._at)):
+            if char.isspace() or (char in _COMMAND_ENDS and not _PLACEHOLDER.match(self._text, self._at)):
                 break
             if char == "'":
-                word.text += self._until("'")
+                word.text += self._read_until_quote("'")
             elif char == '"':
-                self._double(word)
+                self._read_double_quoted(word)
             elif char == "\\":
                 word.text += self._text[self._at + 1 : self._at + 2]
                 self._at += 2
             else:
-                self._plain(word)
+                self._read_unquoted(word)
         return word
 
-    def _until(self, quote: str) -> str:
+    def _read_until_quote(self, quote: str) -> str:
         end = self._text.find(quote, self._at + 1)
         if end < 0:
             line = self._text.count("\n", 0, self._at) + 1
@@ -156,7 +156,7 @@ class _Splitter:
         self._at = end + 1
         return inner
 
-    def _double(self, word: CommandWord) -> None:
+    def _read_double_quoted(self, word: CommandWord) -> None:
         opened = self._at
         self._at += 1
         while self._at < len(self._text):
@@ -168,11 +168,11 @@ class _Splitter:
                 word.text += self._text[self._at + 1]
                 self._at += 2
             else:
-                self._plain(word)
+                self._read_unquoted(word)
         line = self._text.count("\n", 0, opened) + 1
         raise BadInput(f'The quote " in line {line} is never closed.')
 
-    def _plain(self, word: CommandWord) -> None:
+    def _read_unquoted(self, word: CommandWord) -> None:
         """Read one character, a variable, or a placeholder that the person has to replace."""
         char = self._text[self._at]
         if char == "`" or self._text.startswith("$(", self._at):
@@ -188,7 +188,7 @@ class _Splitter:
                 word.unknown.append(f"${name}")
                 value = f"${name}"
             word.text += value
-        elif found := _HOLE.match(self._text, self._at):
+        elif found := _PLACEHOLDER.match(self._text, self._at):
             self._add_placeholder(word, found[0])
         else:
             word.text += char
@@ -204,8 +204,8 @@ KeyPath = tuple[str | int, ...]  # names and places in lists: ("workload", "envs
 
 _VERBS = {"install", "upgrade", "template"}
 _ORDER = ("--set-json", "--set", "--set-string", "--set-file", "--set-literal")  # as Helm applies them
-_SHORT = {"-n": "--namespace", "-f": "--values", "-l": "--labels", "-g": "--generate-name", "-i": "--install"}
-_SWITCHES = {
+_SHORT_OPTIONS = {"-n": "--namespace", "-f": "--values", "-l": "--labels", "-g": "--generate-name", "-i": "--install"}
+_FLAG_OPTIONS = {
     "--install", "--generate-name", "--create-namespace", "--wait", "--wait-for-jobs", "--atomic", "--debug", "--devel",
     "--dependency-update", "--no-hooks", "--replace", "--skip-crds", "--verify", "--force", "--reuse-values",
     "--reset-values", "--disable-openapi-validation", "--take-ownership", "--rollback-on-failure", "--hide-notes",
@@ -249,28 +249,28 @@ def parse_helm_line(text: str, variables: Mapping[str, str]) -> HelmLine:
     """The first helm command in a text; BadInput if there is none or it cannot be parsed."""
     if text.lstrip().startswith("--set"):
         text = f"helm install {text}"
-    found = [rest for words in commands(text, variables) if (rest := _after_verb(words)) is not None]
+    found = [rest for words in split_commands(text, variables) if (rest := _install_arguments(words)) is not None]
     if not found:
         raise BadInput("There is no helm install command in this text.", "Paste it from `helm install` to its end.")
     line = HelmLine(others=len(found) - 1)
     given: dict[str, list[CommandWord]] = {}
     places: list[CommandWord] = []
-    _sort(found[0], given, places)
+    _split_options(found[0], given, places)
     if len(places) > 1:
-        line.name = _known(line, places[0])
+        line.name = _known_text(line, places[0])
     if places:
         line.chart = places[-1].text
     for word in given.get("--namespace", ())[-1:]:
-        line.namespace = _known(line, word)
+        line.namespace = _known_text(line, word)
     line.labels = ",".join(word.text for word in given.get("--labels", ()))
     line.files = [each for word in given.get("--values", ()) for each in word.text.split(",") if each]
     for option in _ORDER:
         for word in given.get(option, ()):
-            line.settings += _settings(option, word)
+            line.settings += _parse_settings(option, word)
     return line
 
 
-def _after_verb(words: list[CommandWord]) -> list[CommandWord] | None:
+def _install_arguments(words: list[CommandWord]) -> list[CommandWord] | None:
     texts = [word.text for word in words]
     for at, text in enumerate(texts[:-1]):
         if text.rpartition("/")[2] == "helm" and texts[at + 1] in _VERBS:
@@ -278,7 +278,7 @@ def _after_verb(words: list[CommandWord]) -> list[CommandWord] | None:
     return None
 
 
-def _sort(words: list[CommandWord], given: dict[str, list[CommandWord]], places: list[CommandWord]) -> None:
+def _split_options(words: list[CommandWord], given: dict[str, list[CommandWord]], places: list[CommandWord]) -> None:
     left = list(words)
     while left:
         word = left.pop(0)
@@ -288,42 +288,42 @@ def _sort(words: list[CommandWord], given: dict[str, list[CommandWord]], places:
         option, equals, value = word.text.partition("=")
         if not option.startswith("--") and len(option) > 2:
             option, equals, value = option[:2], "=", option[2:] + equals + value
-        option = _SHORT.get(option, option)
+        option = _SHORT_OPTIONS.get(option, option)
         if equals:
             given.setdefault(option, []).append(CommandWord(value, word.unknown))
-        elif option not in _SWITCHES and left:
+        elif option not in _FLAG_OPTIONS and left:
             given.setdefault(option, []).append(left.pop(0))
 
 
-def _known(line: HelmLine, word: CommandWord) -> str:
+def _known_text(line: HelmLine, word: CommandWord) -> str:
     line.unknown += word.unknown
     return "" if word.unknown else word.text
 
 
-def _settings(option: str, word: CommandWord) -> list[HelmSetting]:
+def _parse_settings(option: str, word: CommandWord) -> list[HelmSetting]:
     text, unknown = word.text, tuple(word.unknown)
     if option == "--set-literal":
         path, _, value = text.partition("=")
         return [HelmSetting(_parse_key_path(path), value, unknown=unknown)]
     if option == "--set-json":
-        return _json_settings(text, unknown)
+        return _parse_json_settings(text, unknown)
     made: list[HelmSetting] = []
-    for path, value in _pairs(text):
+    for path, value in _split_pairs(text):
         read: Any = value
         if option == "--set-file":
-            made.append(HelmSetting(_parse_key_path(path), _plain(value), file=True, unknown=unknown))
+            made.append(HelmSetting(_parse_key_path(path), _unescape(value), file=True, unknown=unknown))
             continue
         if value.startswith("{") and value.endswith("}"):
             inner = value[1:-1]
-            read = [_typed(each, option) for each in _split(inner, ",")] if inner else []
+            read = [_convert_value(each, option) for each in _split_unescaped(inner, ",")] if inner else []
         else:
-            read = _typed(value, option)
+            read = _convert_value(value, option)
         mine = tuple(name for name in unknown if name in path or name in value)
         made.append(HelmSetting(_parse_key_path(path), read, unknown=mine))
     return made
 
 
-def _json_settings(text: str, unknown: tuple[str, ...]) -> list[HelmSetting]:
+def _parse_json_settings(text: str, unknown: tuple[str, ...]) -> list[HelmSetting]:
     decoder = json.JSONDecoder()
     try:
         if text.lstrip().startswith("{"):
@@ -341,20 +341,20 @@ def _json_settings(text: str, unknown: tuple[str, ...]) -> list[HelmSetting]:
         raise BadInput(f"--set-json is not valid JSON: {text[:60]}.") from error
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
+def _split_pairs(text: str) -> list[tuple[str, str]]:
     """Split `a=1,b={x,y},c=d` into pairs; escapes are kept for the value parser."""
     pairs: list[tuple[str, str]] = []
-    for part in _split(text, ",", braces=True):
+    for part in _split_unescaped(text, ",", braces=True):
         if not part:
             continue
-        path, *value = _split(part, "=", most=1)
+        path, *value = _split_unescaped(part, "=", most=1)
         if not value:
             raise BadInput(f"--set {part} has no value.", "Write --set path=value.")
         pairs.append((path, value[0]))
     return pairs
 
 
-def _split(text: str, at: str, *, braces: bool = False, most: int = -1) -> list[str]:
+def _split_unescaped(text: str, at: str, *, braces: bool = False, most: int = -1) -> list[str]:
     """Split at every unescaped `at` that is not inside the braces of a list value."""
     parts: list[str] = []
     part, depth, place = "", 0, 0
@@ -377,13 +377,13 @@ def _split(text: str, at: str, *, braces: bool = False, most: int = -1) -> list[
     return [*parts, part]
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
 
 
-def _typed(text: str, option: str) -> Any:
+def _convert_value(text: str, option: str) -> Any:
     """The value of a --set: true, false, null and integers are converted; --set-string keeps text."""
-    word = _plain(text)
+    word = _unescape(text)
     if option == "--set-string":
         return word
     plain = {"true": True, "false": False, "null": None}
@@ -395,12 +395,12 @@ def _typed(text: str, option: str) -> Any:
 def _parse_key_path(path: str) -> KeyPath:
     """Split a path such as a.b[0].c into names and indexes; a dot inside a name is escaped by a backslash."""
     way: list[str | int] = []
-    for name in _split(path.strip(), "."):
+    for name in _split_unescaped(path.strip(), "."):
         found = re.fullmatch(r"((?:[^\[\]\\]|\\.)*)((?:\[\d+\])*)", name)
         if found is None or (not found[1] and not found[2]):
             raise BadInput(f"{path} is not the path of a value.", "Write it as workload.envs[7].value.")
         if found[1]:
-            way.append(_plain(found[1]))
+            way.append(_unescape(found[1]))
         places = [int(each) for each in re.findall(r"\d+", found[2])]
         if any(place >= _LONGEST_LIST for place in places):
             raise BadInput(f"{path} counts beyond {_LONGEST_LIST} entries.")

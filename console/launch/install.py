@@ -29,13 +29,13 @@ from console.launch.schema import (
     parse_defaults,
     parse_fields,
     parse_recipes,
-    parse_sets,
+    parse_settings,
     recipe_changes,
     recipe_launchers,
 )
 from console.launch.value_checks import fit_notes, fit_problems, iterations
 from console.launch.yaml_write import write_defaults
-from practice.programs.faults import FAULT_VARIABLE, complaints, work_of
+from practice.programs.faults import FAULT_VARIABLE, fault_kinds_of, impossible_faults
 
 if TYPE_CHECKING:
     from console.kube.client import Client
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _QUEUE_VERSIONS = ("v1beta2", "v1beta1")
-_TRIAL = {"dryRun": "All", "fieldValidation": "Strict"}
+_DRY_RUN_PARAMETERS = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
 async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str]) -> None:
@@ -51,13 +51,13 @@ async def server_dry_run(client: Client, namespace: str, manifests: Sequence[str
     for manifest in manifests:
         made = load_manifest(manifest)
         try:
-            await _create(client, namespace, made)
+            await _dry_run_create(client, namespace, made)
         except Conflict:
             # A volume or claim that others use already is used, not made.
             if (made["metadata"].get("annotations") or {}).get(POLICY) != "keep":
                 raise
         if made["kind"] == "JobSet":
-            await _try_jobs(client, namespace, made)
+            await _dry_run_jobs(client, namespace, made)
 
 
 async def local_queues(client: Client, namespace: str) -> frozenset[str] | None:
@@ -70,30 +70,30 @@ async def local_queues(client: Client, namespace: str) -> frozenset[str] | None:
     return None
 
 
-async def _try_jobs(client: Client, namespace: str, jobset: Object) -> None:
+async def _dry_run_jobs(client: Client, namespace: str, jobset: Object) -> None:
     """Dry-run the Jobs that a JobSet would create, because its webhook does not check the pod templates."""
     for group in jobset["spec"]["replicatedJobs"]:
         name = f"{jobset['metadata']['name']}-{group['name']}-0"
         metadata = {**group["template"].get("metadata", {}), "name": name, "namespace": namespace}
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": group["template"]["spec"]}
         try:
-            await _create(client, namespace, job)
+            await _dry_run_create(client, namespace, job)
         except NotAllowed:
             return
 
 
-async def _create(client: Client, namespace: str, made: Object) -> None:
+async def _dry_run_create(client: Client, namespace: str, made: Object) -> None:
     kind = made["kind"]
     await client.request(
         "POST",
         object_path(kind, namespace, api=made["apiVersion"]),
         doing=f"create {kind} {made['metadata']['name']}",
-        params=_TRIAL,
+        params=_DRY_RUN_PARAMETERS,
         body=msgspec.json.encode(made),
     )
 
 
-_MEANT = (  # what a refusal of the server says, and the field that is behind it
+_FIELD_PATTERNS = (  # what a refusal of the server says, and the field that is behind it
     (r"metadata\.name\b", "name"),
     (r"\bLocalQueue\b|queue-name", "queue"),
     (r"\bimage\b.*(Invalid|Required)|\.image:", "image"),
@@ -115,19 +115,19 @@ _MEANT = (  # what a refusal of the server says, and the field that is behind it
 )
 
 
-def field_meant(message: str, fields: Sequence[Field]) -> str:
+def find_field_of_message(message: str, fields: Sequence[Field]) -> str:
     """Path of the field that the message is about, "name" for the release's name; empty if none."""
     known = {field.path for field in fields} | {"name"}
     for each in fields:
         path, title = re.escape(each.path), re.escape(each.title)
         if re.search(rf"(^|[\s/]){path}\b[:.]|(^|\. ){title} (must|may|holds)", message):
             return each.path
-    return next((path for pattern, path in _MEANT if path in known and re.search(pattern, message)), "")
+    return next((path for pattern, path in _FIELD_PATTERNS if path in known and re.search(pattern, message)), "")
 
 
 CHART = "a4"
-LONGEST_NAME = 43  # of a release: pods are named NAME-workload-0-INDEX-xxxxx, of at most 63 characters
-_COMMON = ("run.sh", "prepare.sh", "pods.sh", "steps.sh")  # launchers that every recipe has beside its own
+MAX_NAME_LENGTH = 43  # of a release: pods are named NAME-workload-0-INDEX-xxxxx, of at most 63 characters
+_COMMON_LAUNCHERS = ("run.sh", "prepare.sh", "pods.sh", "steps.sh")  # launchers that every recipe has beside its own
 
 
 Problems = tuple[FieldProblem, ...]
@@ -163,16 +163,16 @@ class ChartCatalog:
     _judged: dict[str, tuple[LaunchPlan, Problems]] = field(default_factory=dict, repr=False)  # the last, by recipe
 
     @classmethod
-    def load(cls) -> ChartCatalog:
+    def from_chart(cls) -> ChartCatalog:
         """Read chart/ and launchers/; call it in a thread, since it imports the schema checker (0.2 s)."""
         import jsonschema  # noqa: F401  # loaded here, so that the first check of a form does not wait for it
 
-        chart = assets.chart()
+        chart = assets.chart_folder()
         try:
             schema = json.loads((chart / "values.schema.json").read_text())
         except (OSError, ValueError) as error:
             raise Unreadable(f"The chart's values.schema.json cannot be read: {error}.") from error
-        scripts = sorted(path for path in assets.launchers().iterdir() if path.suffix in {".sh", ".py"})
+        scripts = sorted(path for path in assets.launchers_folder().iterdir() if path.suffix in {".sh", ".py"})
         return cls(chart, schema, {path.name: path.read_text() for path in scripts})
 
     @cached_property
@@ -186,7 +186,7 @@ class ChartCatalog:
     def recipes(self) -> tuple[Recipe, ...]:
         return self._recipes
 
-    def recipe(self, word: str) -> Recipe:
+    def find_recipe(self, word: str) -> Recipe:
         """The recipe with that id or code (W03), ignoring case."""
         for recipe in self.recipes():
             if word.lower() in {recipe.id.lower(), recipe.code.lower()}:
@@ -194,8 +194,8 @@ class ChartCatalog:
         known = ", ".join(recipe.id for recipe in self.recipes())
         raise NotThere(f"There is no recipe {word}.", f"There are: {known}.")
 
-    def _form(self, recipe: str) -> _RecipeForm:
-        known = self.recipe(recipe).id
+    def _recipe_form(self, recipe: str) -> _RecipeForm:
+        known = self.find_recipe(recipe).id
         if known not in self._forms:
             fields = parse_fields(self.schema, known)
             defaults = merge_values(parse_defaults(self.schema), recipe_changes(self.schema, known))
@@ -205,15 +205,15 @@ class ChartCatalog:
         return self._forms[known]
 
     def fields(self, recipe: str) -> tuple[Field, ...]:
-        return self._form(recipe).fields
+        return self._recipe_form(recipe).fields
 
     def defaults(self, recipe: str) -> dict[str, Value]:
-        return merge_values(self._form(recipe).defaults, {})
+        return merge_values(self._recipe_form(recipe).defaults, {})
 
     def values(self, plan: LaunchPlan) -> dict[str, Value]:
-        return merge_values(self._form(plan.recipe).defaults, plan.values)
+        return merge_values(self._recipe_form(plan.recipe).defaults, plan.values)
 
-    def problems(self, plan: LaunchPlan) -> Problems:
+    def plan_problems(self, plan: LaunchPlan) -> Problems:
         """Why the plan cannot be launched, names first; empty if its values are valid."""
         last, problems = self._judged.get(plan.recipe, (None, ()))
         if last != plan:
@@ -226,8 +226,8 @@ class ChartCatalog:
 
     def value_problems(self, recipe: str, changes: Mapping[str, Value]) -> Problems:
         """What is wrong with these changes of a recipe's defaults; the launch's names are not checked."""
-        form = self._form(recipe)
-        found = list(self.checker.misplaced_nulls(changes))
+        form = self._recipe_form(recipe)
+        found = list(self.checker.null_problems(changes))
         values = merge_values(form.defaults, changes)
         # Other defaults are known to fit, and the schema says nothing of one part's values beside another's.
         found += self.checker.problems({name: values[name] for name in {*changes, *form.unsound} if name in values})
@@ -238,44 +238,44 @@ class ChartCatalog:
             found += fit_problems(form.recipe, form.paths, values)
         return tuple(found)
 
-    def notes(self, plan: LaunchPlan, *, practice: bool = False) -> tuple[str, ...]:
+    def plan_notes(self, plan: LaunchPlan, *, practice: bool = False) -> tuple[str, ...]:
         """What the values of a valid plan result in; for `practice` also which faults cannot happen there."""
-        if self.problems(plan):
+        if self.plan_problems(plan):
             return ()
-        paths, values = self._form(plan.recipe).paths, self.values(plan)
+        paths, values = self._recipe_form(plan.recipe).paths, self.values(plan)
         notes = fit_notes(paths, values)
         if not practice:
             return notes
         told = get_path(values, f"env.{FAULT_VARIABLE}")
         steps = iterations(values) if "recipe.train.tp" in paths else None
         pods = max(1, int(str(get_path(values, "gpus") or 0)) // 8)
-        return (*notes, *complaints(str(told or ""), work_of(plan.recipe), steps=steps, pods=pods))
+        return (*notes, *impossible_faults(str(told or ""), fault_kinds_of(plan.recipe), steps=steps, pods=pods))
 
-    def require_sound(self, plan: LaunchPlan) -> None:
+    def require_valid(self, plan: LaunchPlan) -> None:
         """Raise BadInput that lists every problem of the plan, if it has any."""
-        problems = self.problems(plan)
+        problems = self.plan_problems(plan)
         if problems:
             raise BadInput(" ".join(problem.message for problem in problems))
 
-    def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
-        return parse_sets(self.fields(recipe), settings)
+    def parse_settings(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
+        return parse_settings(self.fields(recipe), settings)
 
     def values_file(self, recipe: str) -> str:
-        found = self.recipe(recipe)
+        found = self.find_recipe(recipe)
         return write_defaults(found, self.fields(found.id))
 
     def suggest_name(self, recipe: str, user: str) -> str:
         """A valid release name from user and recipe, such as anna-nccl-test."""
-        suffix = self.recipe(recipe).suffix
-        who = re.sub(r"[^a-z0-9]+", "-", user.lower()).strip("-")[: LONGEST_NAME - len(suffix) - 1].rstrip("-")
+        suffix = self.find_recipe(recipe).suffix
+        who = re.sub(r"[^a-z0-9]+", "-", user.lower()).strip("-")[: MAX_NAME_LENGTH - len(suffix) - 1].rstrip("-")
         if not who or not who[0].isalpha():
-            who = f"a4-{who}".rstrip("-")[: LONGEST_NAME - len(suffix) - 1].rstrip("-")
+            who = f"a4-{who}".rstrip("-")[: MAX_NAME_LENGTH - len(suffix) - 1].rstrip("-")
         return f"{who}-{suffix}"
 
     def chart_values(self, plan: LaunchPlan) -> dict[str, Value]:
         """The values passed to the chart: changes by recipe and plan, and the launch scripts."""
-        recipe = self.recipe(plan.recipe).id
-        wanted = {*_COMMON, *recipe_launchers(self.schema, recipe)}
+        recipe = self.find_recipe(plan.recipe).id
+        wanted = {*_COMMON_LAUNCHERS, *recipe_launchers(self.schema, recipe)}
         if get_path(self.values(plan), "storage.logs"):
             wanted.add("logged.sh")
         own = {name for name in self.launchers if name in wanted or name.rpartition(".")[0] == recipe}
@@ -295,13 +295,15 @@ class Launcher:
     who: Callable[[], Awaitable[str]] | None = None  # as whom it is launched; None: nobody is named
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
-        manifests = [Manifest(*kind_and_name(text), text=masked(text)) for text in await self._rendered(plan)]
+        manifests = [
+            Manifest(*kind_and_name(text), text=mask_secrets(text)) for text in await self._render_manifests(plan)
+        ]
         return tuple(sorted(manifests, key=lambda manifest: (manifest.kind != "JobSet", manifest.kind)))
 
-    async def check(self, plan: LaunchPlan) -> None:
+    async def dry_run(self, plan: LaunchPlan) -> None:
         """Validate the plan without creating anything: a server-side dry run of every object, and the release name."""
-        rendered = await self._rendered(plan)
-        await self.helm.require_free(name=plan.name, namespace=plan.namespace)
+        rendered = await self._render_manifests(plan)
+        await self.helm.require_name_free(name=plan.name, namespace=plan.namespace)
         await self._require_queue(plan)
         await server_dry_run(self.client, plan.namespace, rendered)
 
@@ -316,31 +318,31 @@ class Launcher:
             there = f"There are: {', '.join(sorted(known))}." if known else "There are none; leave the queue empty."
             raise NoSuchQueue(f"{plan.namespace} has no LocalQueue {queue}.", there)
 
-    async def _rendered(self, plan: LaunchPlan) -> tuple[str, ...]:
-        self.catalogue.require_sound(plan)
-        values = await self._values(plan)
+    async def _render_manifests(self, plan: LaunchPlan) -> tuple[str, ...]:
+        self.catalogue.require_valid(plan)
+        values = await self._values_with_owner(plan)
         return await self.helm.render(self.catalogue.chart, values, name=plan.name, namespace=plan.namespace)
 
     async def launch(self, plan: LaunchPlan) -> str:
         """Check and install the plan, and return the JobSet's name; a failed install leaves nothing behind."""
-        await self.check(plan)
+        await self.dry_run(plan)
         await self.helm.install(
             self.catalogue.chart,
-            await self._values(plan),
+            await self._values_with_owner(plan),
             name=plan.name,
             namespace=plan.namespace,
-            labels={RECIPE_LABEL: self.catalogue.recipe(plan.recipe).id},
+            labels={RECIPE_LABEL: self.catalogue.find_recipe(plan.recipe).id},
         )
         return plan.name
 
-    async def _values(self, plan: LaunchPlan) -> dict[str, Value]:
+    async def _values_with_owner(self, plan: LaunchPlan) -> dict[str, Value]:
         """The values for a new release, including the name of the person who launches it."""
         values = self.catalogue.chart_values(plan)
         return overlay_values(values, {"owner": await self.who()}) if self.who else values
 
-    async def values_kept(self, plan: LaunchPlan) -> dict[str, Value]:
+    async def values_for_upgrade(self, plan: LaunchPlan) -> dict[str, Value]:
         """The values for an upgrade; the owner of the existing release is kept."""
-        owner = (await self.helm.values(name=plan.name, namespace=plan.namespace)).get("owner")
+        owner = (await self.helm.read_values(name=plan.name, namespace=plan.namespace)).get("owner")
         return overlay_values(self.catalogue.chart_values(plan), {"owner": owner} if owner else {})
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> tuple[str, ...]:
@@ -354,19 +356,19 @@ class Launcher:
         """What `stop` would remove and keep; raises the same errors."""
         if not any(release.name == name for release in await self.releases(namespace)):
             raise NotFound(f"{namespace} has no release {name} of this chart.", status=404, reason="NotFound")
-        from console.launch.stop import require_own
+        from console.launch.stop import require_own_objects
 
-        removal = await self.helm.removal(name=name, namespace=namespace)
-        await require_own(self.client, namespace, name, removal.goes)
+        removal = await self.helm.plan_removal(name=name, namespace=namespace)
+        await require_own_objects(self.client, namespace, name, removal.goes)
         return removal
 
     async def releases(self, namespace: str = "") -> tuple[Release, ...]:
         """Releases of this chart; an empty namespace means all namespaces."""
-        return await self.helm.releases(CHART, namespace)
+        return await self.helm.list_releases(CHART, namespace)
 
     async def values(self, namespace: str, name: str) -> dict[str, Value]:
         """The values of a release without launch scripts and owner, as a plan to launch again needs them."""
-        found = await self.helm.values(name=name, namespace=namespace)
+        found = await self.helm.read_values(name=name, namespace=namespace)
         return {path: value for path, value in found.items() if path not in {"launchers", "owner"}}
 
 
@@ -374,8 +376,8 @@ def name_problem(name: str) -> str:
     """Why this is not a valid release name, as a sentence; empty if it is."""
     if not name:
         return "Name is empty."
-    if len(name) > LONGEST_NAME:
-        return f"Name may have {LONGEST_NAME} characters at most, for pods' names to stay valid; it has {len(name)}."
+    if len(name) > MAX_NAME_LENGTH:
+        return f"Name may have {MAX_NAME_LENGTH} characters at most, for pods' names to stay valid; it has {len(name)}."
     if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name):
         return "Name must begin with a letter, end with a letter or digit, and hold only a-z, 0-9 and dashes."
     return ""
@@ -388,7 +390,7 @@ def namespace_problem(namespace: str) -> str:
     return "Namespace must hold only a-z, 0-9 and dashes, 63 characters at most."
 
 
-def masked(manifest: str) -> str:
+def mask_secrets(manifest: str) -> str:
     """A Secret's manifest with every value hidden; other manifests unchanged."""
     if kind_and_name(manifest)[0] != "Secret":
         return manifest

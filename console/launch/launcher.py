@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe
     from console.launch.releases import Releases
     from console.launch.runs import Runs
-    from console.launch.stop import Stopping
+    from console.launch.stop import JobStopper
     from console.metrics.alarm_rules import Alarm
     from console.scheduling.why_answer import Why
 
-REFUSED_WITHIN = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
+REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
 
 
-class Launching:
+class LaunchService:
     """Launches on one cluster; the chart is read on first use."""
 
     def __init__(self, cluster: WatchedCluster, alarms: Callable[[str, str, float], tuple[Alarm, ...]]) -> None:
@@ -53,7 +53,7 @@ class Launching:
         if self._loaded is None:
             from console.launch.install import ChartCatalog
 
-            self._loaded = ChartCatalog.load()
+            self._loaded = ChartCatalog.from_chart()
         return self._loaded
 
     def _launcher(self) -> Launcher:
@@ -65,7 +65,7 @@ class Launching:
         return Launcher(self._catalogue(), Helm(client.login, partial(require_small, client)), client, self._cluster.me)
 
     @cached_property
-    def drafting(self) -> PlanTexts:
+    def plan_texts(self) -> PlanTexts:
         """Converts plans to text and back: YAML, pasted commands, commands to run by hand, differences."""
         from console.launch.plan_texts import PlanTexts
 
@@ -86,10 +86,10 @@ class Launching:
         return Profiles(self._catalogue)
 
     @cached_property
-    def stopping(self) -> Stopping:
-        from console.launch.stop import Stopping
+    def job_stopper(self) -> JobStopper:
+        from console.launch.stop import JobStopper
 
-        return Stopping(self._cluster, self._launcher)
+        return JobStopper(self._cluster, self._launcher)
 
     @cached_property
     def releases(self) -> Releases:
@@ -104,39 +104,39 @@ class Launching:
         return self._catalogue().fields(recipe)
 
     def problems(self, plan: LaunchPlan) -> tuple[FieldProblem, ...]:
-        return self._catalogue().problems(plan)
+        return self._catalogue().plan_problems(plan)
 
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """What the values of a valid plan result in, such as its iterations; empty for a plan with problems."""
         practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
-        return self._catalogue().notes(plan, practice=practice)
+        return self._catalogue().plan_notes(plan, practice=practice)
 
     def suggest_name(self, recipe: str) -> str:
         return self._catalogue().suggest_name(recipe, login_name())
 
     def set_values(self, recipe: str, settings: Sequence[str]) -> dict[str, Value]:
-        return self._catalogue().set_values(recipe, settings)
+        return self._catalogue().parse_settings(recipe, settings)
 
     async def render(self, plan: LaunchPlan) -> tuple[Manifest, ...]:
         """The objects that a plan would create; the cluster is only asked for the account's name."""
         return await self._launcher().render(plan)
 
     async def check(self, plan: LaunchPlan) -> None:
-        await self._launcher().check(plan)
+        await self._launcher().dry_run(plan)
 
     async def install(self, plan: LaunchPlan) -> str:
         """Launch a plan, add it to the history and return the JobSet's name; a failed launch leaves nothing behind."""
         self._cluster.connection_for_change(f"launch {plan.name}")
         self._before_launch = dict(self._cluster.fleet.events)
         job = await self._launcher().launch(plan)
-        await self.runs.launched(plan)
+        await self.runs.record_launch(plan)
         return job
 
-    async def refused_at_start(self, namespace: str, name: str) -> Why | None:
+    async def wait_for_refusal(self, namespace: str, name: str) -> Why | None:
         """Why the API server refuses the new job's pods, by events within a few seconds; else None."""
         from console.scheduling.why_job import latest_refusal, why_refused
 
-        until = time.monotonic() + REFUSED_WITHIN
+        until = time.monotonic() + REFUSAL_WAIT_SECONDS
         while time.monotonic() < until:
             fresh = [
                 event
@@ -158,8 +158,8 @@ class Launching:
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
         """Remove a job's release, else just the JobSet; NotFound, and Conflict if more than `only` would go."""
         with suppress(ConsoleError):  # what it came to is read now or never; the stop does not hang on it
-            await self.runs.settle()
-        late = await self.runs.before_stop(namespace, name)
-        report = await self.stopping.stop(namespace, name, only)
-        await self.runs.stopped(namespace, name, late)
+            await self.runs.update_open_runs()
+        late = await self.runs.record_before_stop(namespace, name)
+        report = await self.job_stopper.stop_job(namespace, name, only)
+        await self.runs.record_stop(namespace, name, late)
         return report

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any
 from console import assets
 from console.errors import BadInput, Conflict, ConsoleError, NotFound
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
-from console.launch.gpu_recipes_import import LAUNCHERS, MARKS, File, TranslatedValues, assemble, pop_at, translate
-from console.launch.helm import RECIPE_LABEL, BadValues
+from console.launch.gpu_recipes_import import (
+    LAUNCHERS,
+    RECIPE_KEYS,
+    File,
+    TranslatedValues,
+    merge_sources,
+    pop_at,
+    translate_values,
+)
+from console.launch.helm import RECIPE_LABEL, InvalidValues
 from console.launch.helm_command import (
     HelmCommand,
     HelmLine,
@@ -22,12 +30,31 @@ from console.launch.helm_command import (
     looks_like_helm,
     parse_helm_line,
 )
-from console.launch.install import NoSuchQueue, field_meant
-from console.launch.recipes import HIDDEN, Draft, Field, FieldKind, FieldProblem, LaunchPlan, Manifest, Remark, coerce
+from console.launch.install import NoSuchQueue, find_field_of_message
+from console.launch.recipes import (
+    HIDDEN,
+    Draft,
+    Field,
+    FieldKind,
+    FieldProblem,
+    LaunchPlan,
+    Manifest,
+    Remark,
+    parse_value,
+)
 from console.launch.releases import ObjectDiff, diff_manifests
-from console.launch.schema import Schema, leaves, nearest
-from console.launch.yaml_read import LONGEST, Node, Readout, TextFault, parse_text, plain_value, read_values, schema_at
-from console.launch.yaml_write import rewrite, write_values
+from console.launch.schema import Schema, iter_fields, suggest_path
+from console.launch.yaml_read import (
+    MAX_TEXT,
+    Node,
+    ParsedValues,
+    YamlSyntaxError,
+    find_schema,
+    parse_plain,
+    parse_text,
+    read_values,
+)
+from console.launch.yaml_write import edit_text, write_values
 from console.logs.redact import is_confidential, looks_confidential
 from console.scheduling.launch_forecast import LaunchDemand, demand_of
 from console.settings import login_name
@@ -45,44 +72,44 @@ class PlanTexts:
         self._catalogue, self._schema = catalogue, catalogue.schema
         self._render = render
         self._rendered: tuple[LaunchPlan, tuple[Manifest, ...]] | None = None  # the last difference's base
-        self._known = [path for path, part in leaves(catalogue.schema) if not part.get("x-hidden")]
+        self._known = [path for path, part in iter_fields(catalogue.schema) if not part.get("x-hidden")]
 
     def values(self, plan: LaunchPlan) -> dict[str, Value]:
         return self._catalogue.values(plan)
 
-    def ask(self, plan: LaunchPlan) -> LaunchDemand:
+    def demand(self, plan: LaunchPlan) -> LaunchDemand:
         """What the plan requests from the cluster, for a forecast."""
         return demand_of(self._catalogue.values(plan), plan.namespace)
 
     def write_yaml(self, plan: LaunchPlan, before: str = "") -> str:
         """The plan's changed values as YAML; comments and order of the person's text `before` are kept."""
-        values = self._ordered(self._hidden(plan.values))
+        values = self._order_values(self._hidden_values(plan.values))
         before = before.replace("\r\n", "\n")
         if before.strip():
-            edited = self._edited(plan, values, before)
+            edited = self._edit_text(plan, values, before)
             if edited is not None:
                 return edited
             comments = [line for line in before.splitlines() if line.lstrip().startswith("#")]
             return "".join(f"{line.strip()}\n" for line in comments) + write_values(values)
         return write_values(values)
 
-    def _edited(self, plan: LaunchPlan, values: dict[str, Value], before: str) -> str | None:
+    def _edit_text(self, plan: LaunchPlan, values: dict[str, Value], before: str) -> str | None:
         """The text edited to contain these values; None if the result would not parse to exactly them."""
         defaults = self._catalogue.defaults(plan.recipe)
 
-        def same(keys: tuple[str, ...], node: Node, value: Value) -> bool:
-            part = schema_at(self._schema, keys)
-            read = plain_value(node, part if part is not None else {})
+        def has_value(keys: tuple[str, ...], node: Node, value: Value) -> bool:
+            part = find_schema(self._schema, keys)
+            read = parse_plain(node, part if part is not None else {})
             return type(read) is type(value) and read == value
 
-        def spare(keys: tuple[str, ...], node: Node) -> bool:
-            part = schema_at(self._schema, keys)
+        def can_stay(keys: tuple[str, ...], node: Node) -> bool:
+            part = find_schema(self._schema, keys)
             if part is None or keys in {("recipe", "id"), ("launchers",)}:
                 return True
             default = _get_if_set(defaults, keys)[1]
-            return default is not None and plain_value(node, part) == default
+            return default is not None and parse_plain(node, part) == default
 
-        edited = rewrite(before, values, same, spare)
+        edited = edit_text(before, values, has_value, can_stay)
         if edited is None:
             return None
         draft = self.read_yaml(plan.recipe, edited, kept=plan.values)
@@ -92,34 +119,34 @@ class PlanTexts:
         """Parse a text into changes of a recipe's defaults; `kept` has the values behind `(hidden)`."""
         try:
             root, repeated = parse_text(text)
-        except TextFault as error:
+        except YamlSyntaxError as error:
             return Draft(problems=(error.remark,))
         read = read_values(root, self._schema, kept or {})
-        known = self._catalogue.recipe(recipe).id
-        problems = [*repeated, *read.problems, *self._of_another_recipe(known, read)]
-        changes = self.changes(known, read.values)
+        known = self._catalogue.find_recipe(recipe).id
+        problems = [*repeated, *read.problems, *self._remarks_on_recipe(known, read)]
+        changes = self.changed_values(known, read.values)
         problems += [
-            Remark(each.path, each.message, read.line((*each.path.split("."), *each.keys)))
+            Remark(each.path, each.message, read.line_of((*each.path.split("."), *each.keys)))
             for each in self._catalogue.value_problems(known, changes)
         ]
         problems.sort(key=lambda each: each.line)
         return Draft(changes, read.values, read.recipe, problems=tuple(problems), notes=tuple(read.notes))
 
     @staticmethod
-    def recipe_of(text: str) -> str:
+    def detect_recipe(text: str) -> str:
         """The recipe named in a values file (recipe.id), unchecked; empty if there is none."""
         try:
             root, _ = parse_text(text)
-        except TextFault:
+        except YamlSyntaxError:
             return ""
-        tree = plain_value(root, {}) if root else {}
+        tree = parse_plain(root, {}) if root else {}
         found = get_path(tree, "recipe.id") if isinstance(tree, Mapping) else None
         return found if isinstance(found, str) else ""
 
     def overlay_draft(self, below: Mapping[str, Value], draft: Draft) -> dict[str, Value]:
         """Merge a draft's values over others; a value that the draft sets to its default wins too."""
         laid = overlay_values(below, draft.values)
-        for path, _, value in self._set_values(draft.given):
+        for path, _, value in self._iter_changed_values(draft.given):
             there, under = _get_if_set(below, path.split("."))
             if isinstance(value, Mapping) and isinstance(under, Mapping):
                 set_path(laid, path, {**under, **value})
@@ -127,20 +154,20 @@ class PlanTexts:
                 set_path(laid, path, value)
         return laid
 
-    def _of_another_recipe(self, recipe: str, read: Readout) -> list[Remark]:
+    def _remarks_on_recipe(self, recipe: str, read: ParsedValues) -> list[Remark]:
         """Remarks on values that this recipe does not have, and on the name of another recipe."""
         found = []
         if read.recipe and read.recipe != recipe:
             words = f"These are values of {read.recipe}, and this is {recipe}."
-            return [Remark("recipe", words, read.line(("recipe", "id")))]  # of its values each would be told as well
-        for path, part in leaves(self._schema):
+            return [Remark("recipe", words, read.line_of(("recipe", "id")))]  # of its values each would be told as well
+        for path, part in iter_fields(self._schema):
             if recipe in part.get("x-recipes", [recipe]) or get_path(read.values, path) is None:
                 continue
             words = f"{path} is not a value of {recipe}; it belongs to {', '.join(part['x-recipes'][:3])}."
-            found.append(Remark(path, words, read.line(tuple(path.split(".")))))
+            found.append(Remark(path, words, read.line_of(tuple(path.split(".")))))
         return found
 
-    async def paste(self, recipe: str, text: str, *, variables: Mapping[str, str] | None = None) -> Draft:
+    async def parse_pasted(self, recipe: str, text: str, *, variables: Mapping[str, str] | None = None) -> Draft:
         """Parse a values file or helm command; $NAME is taken from the environment, then from `variables`."""
         known = {"USER": login_name(), **(variables or {})}
         for name, value in os.environ.items():
@@ -151,19 +178,19 @@ class PlanTexts:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         try:
             if looks_like_helm(text):
-                return await self._command(recipe, parse_helm_line(text, known))
+                return await self._parse_command(recipe, parse_helm_line(text, known))
             root, repeated = parse_text(text)
-            return Draft(problems=repeated) if repeated else self._file(recipe, root)
-        except TextFault as error:
+            return Draft(problems=repeated) if repeated else self._parse_values_file(recipe, root)
+        except YamlSyntaxError as error:
             return Draft(problems=(error.remark,))
         except BadInput as error:
             return Draft(problems=(Remark("", str(error)),))
 
-    def changes(self, recipe: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    def changed_values(self, recipe: str, values: Mapping[str, Value]) -> dict[str, Value]:
         """The given values as changes of a recipe's defaults; values of other recipes are dropped."""
         defaults = self._catalogue.defaults(recipe)
         changes: dict[str, Value] = {}
-        for path, part, value in self._set_values(values):
+        for path, part, value in self._iter_changed_values(values):
             default = get_path(defaults, path)
             if recipe not in part.get("x-recipes", [recipe]) or (value == default and type(value) is type(default)):
                 continue
@@ -175,24 +202,24 @@ class PlanTexts:
                 set_path(changes, path, change)
         return changes
 
-    def _set_values(self, values: Mapping[str, Value]) -> Iterator[tuple[str, Schema, Value]]:
+    def _iter_changed_values(self, values: Mapping[str, Value]) -> Iterator[tuple[str, Schema, Value]]:
         """Yield (path, schema, value) of everything the values set, null included, in the schema's order."""
-        for path, part in leaves(self._schema):
+        for path, part in iter_fields(self._schema):
             given, value = _get_if_set(values, path.split("."))
             if given:
                 yield path, part, value
 
-    def _ordered(self, values: Mapping[str, Value], without: Sequence[str] = ()) -> dict[str, Value]:
+    def _order_values(self, values: Mapping[str, Value], without: Sequence[str] = ()) -> dict[str, Value]:
         ordered: dict[str, Value] = {}
-        for path, _, value in self._set_values(values):
+        for path, _, value in self._iter_changed_values(values):
             if path not in without:
                 set_path(ordered, path, value)
         return ordered
 
-    def _hidden(self, values: Mapping[str, Value]) -> dict[str, Value]:
+    def _hidden_values(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The values with secrets replaced by `(hidden)`."""
         hidden = dict(overlay_values({}, values))
-        for path, part, value in self._set_values(values):
+        for path, part, value in self._iter_changed_values(values):
             if part.get("x-secret") and value:
                 set_path(hidden, path, HIDDEN)
             elif isinstance(value, Mapping) and path != "secrets":
@@ -200,26 +227,26 @@ class PlanTexts:
                 set_path(hidden, path, items)
         return hidden
 
-    def command(self, plan: LaunchPlan) -> HelmCommand:
+    def helm_command(self, plan: LaunchPlan) -> HelmCommand:
         """The helm command that creates the same release; BadInput for a plan with problems."""
-        self._catalogue.require_sound(plan)
-        recipe = self._catalogue.recipe(plan.recipe).id
+        self._catalogue.require_valid(plan)
+        recipe = self._catalogue.find_recipe(plan.recipe).id
         passed = self._catalogue.chart_values(plan)
         launchers = passed.pop("launchers")
         assert isinstance(launchers, Mapping)
-        secret = [path for path, part in leaves(self._schema) if part.get("x-secret") and get_path(passed, path)]
-        shown = overlay_values({"recipe": {"id": recipe}}, self._ordered(passed, without=secret))
+        secret = [path for path, part in iter_fields(self._schema) if part.get("x-secret") and get_path(passed, path)]
+        shown = overlay_values({"recipe": {"id": recipe}}, self._order_values(passed, without=secret))
         return helm_command(
             plan.name,
             str(self._catalogue.chart),
             [("--namespace", plan.namespace), ("--labels", f"{RECIPE_LABEL}={recipe}")],
             shown,
             write_values(shown),
-            files={f"launchers.{name}": str(assets.launchers() / name) for name in launchers},
+            files={f"launchers.{name}": str(assets.launchers_folder() / name) for name in launchers},
             secrets={path: re.sub(r"\W", "_", path).upper() for path in secret},
         )
 
-    async def diff(self, plan: LaunchPlan, against: Mapping[str, Value] | None = None) -> tuple[ObjectDiff, ...]:
+    async def diff_with(self, plan: LaunchPlan, against: Mapping[str, Value] | None = None) -> tuple[ObjectDiff, ...]:
         """How the plan's objects differ from those of its recipe's defaults, or of earlier values."""
         base = LaunchPlan(plan.recipe, plan.name, plan.namespace, dict(against or {}))
         after = await self._render(plan)
@@ -227,44 +254,44 @@ class PlanTexts:
             self._rendered = base, await self._render(base)
         return diff_manifests(self._rendered[1], after)
 
-    def _file(self, recipe: str, root: Node | None) -> Draft:
-        tree = plain_value(root, {}) if root else {}
+    def _parse_values_file(self, recipe: str, root: Node | None) -> Draft:
+        tree = parse_plain(root, {}) if root else {}
         assert isinstance(tree, Mapping)
         network = tree.get("network")
-        if MARKS & {*tree} or (isinstance(network, Mapping) and {"gibVersion", "ncclSettings"} & {*network}):
-            return self._translated(recipe, dict(tree), {}, TranslatedValues())
+        if RECIPE_KEYS & {*tree} or (isinstance(network, Mapping) and {"gibVersion", "ncclSettings"} & {*network}):
+            return self._translate_gpu_recipe(recipe, dict(tree), {}, TranslatedValues())
         read = read_values(root, self._catalogue.schema, {})
-        known, left = self._recipe(read.recipe, recipe)
+        known, left = self._recipe_or_default(read.recipe, recipe)
         mine = {field.path for field in self._catalogue.fields(known)}
         remarks = [
-            Remark(path, f"{path} was not imported: it has no effect in {known}.", read.line(tuple(path.split("."))))
+            Remark(path, f"{path} was not imported: it has no effect in {known}.", read.line_of(tuple(path.split("."))))
             for path in self._known
             if path not in mine and get_path(read.values, path) is not None
         ]
         return Draft(
-            self.changes(known, read.values),
+            self.changed_values(known, read.values),
             read.values,
             known if read.recipe else "",
             left_out=(*left, *read.problems, *remarks),
             notes=tuple(read.notes),
         )
 
-    def _recipe(self, word: str, otherwise: str) -> tuple[str, list[Remark]]:
+    def _recipe_or_default(self, word: str, otherwise: str) -> tuple[str, list[Remark]]:
         try:
-            return self._catalogue.recipe(word or otherwise).id, []
+            return self._catalogue.find_recipe(word or otherwise).id, []
         except BadInput as error:
-            return self._catalogue.recipe(otherwise).id, [Remark("recipe", error.message)]
+            return self._catalogue.find_recipe(otherwise).id, [Remark("recipe", error.message)]
 
-    async def _command(self, recipe: str, line: HelmLine) -> Draft:
+    async def _parse_command(self, recipe: str, line: HelmLine) -> Draft:
         paths = [*line.files, *(str(each.value) for each in line.settings if each.file)]
-        texts = await asyncio.to_thread(_read, paths)
+        texts = await asyncio.to_thread(_read_files, paths)
         out = TranslatedValues()
         trees = [tree for path in line.files if (tree := self._values_file(path, texts, out)) is not None]
-        root = assemble(trees, line.settings, out)
+        root = merge_sources(trees, line.settings, out)
         label = f"{RECIPE_LABEL}="
         named = next((each.removeprefix(label) for each in line.labels.split(",") if each.startswith(label)), "")
         own = get_path(root, "recipe.id")
-        draft = self._translated(str(own) if isinstance(own, str) else named or recipe, root, texts, out)
+        draft = self._translate_gpu_recipe(str(own) if isinstance(own, str) else named or recipe, root, texts, out)
         notes = list(draft.notes)
         if line.others:
             notes.append(Remark("", f"Only the first of {line.others + 1} helm commands was imported."))
@@ -272,43 +299,45 @@ class PlanTexts:
         if line.unknown:
             words = f"The release's name was not imported: {', '.join(line.unknown)} is not known here."
             left.append(Remark("name", words))
-        told = draft.recipe or (self._recipe(named, recipe)[0] if named else str(own or ""))
+        told = draft.recipe or (self._recipe_or_default(named, recipe)[0] if named else str(own or ""))
         return Draft(draft.values, draft.given, told, line.name, line.namespace, (), tuple(left), tuple(notes))
 
     def _values_file(self, path: str, texts: Mapping[str, str], out: TranslatedValues) -> Mapping[str, Any] | None:
         if path not in texts:
             words = "cannot be read from here, so its values were not imported; paste its text if it was changed."
-            out.note("", f"{path} {words}")
+            out.add_note("", f"{path} {words}")
             return None
         try:
             root, repeated = parse_text(texts[path])
-        except TextFault as error:
+        except YamlSyntaxError as error:
             out.leave_out(path, error.message.rstrip("."))
             return None
         out.notes += repeated
-        tree = plain_value(root, {}) if root else {}
+        tree = parse_plain(root, {}) if root else {}
         return tree if isinstance(tree, Mapping) else None
 
-    def _translated(self, recipe: str, root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues) -> Draft:
+    def _translate_gpu_recipe(
+        self, recipe: str, root: dict[str, Any], texts: Mapping[str, str], out: TranslatedValues
+    ) -> Draft:
         schema = self._catalogue.schema
-        translate(root, set(schema["properties"]), texts, out)
-        known, left = self._recipe(out.recipe, self._recipe(recipe, recipe)[0])
+        translate_values(root, set(schema["properties"]), texts, out)
+        known, left = self._recipe_or_default(out.recipe, self._recipe_or_default(recipe, recipe)[0])
         fields = {field.path: field for field in self._catalogue.fields(known)}
         values: dict[str, Value] = {}
         # What is left in the tree by the names of this chart follows; unknown names are told.
         own = [(path, given) for path in self._known if (given := pop_at(root, tuple(path.split(".")))) is not None]
         pop_at(root, ("recipe", "id"))
-        for way in _key_paths(root, ()):
+        for way in _iter_key_paths(root, ()):
             path = format_key_path(way)
-            out.left_out.append(Remark(path, f"{path} is not a value of the chart{nearest(path, self._known)}"))
+            out.left_out.append(Remark(path, f"{path} is not a value of the chart{suggest_path(path, self._known)}"))
         for path, given in (*out.values, *own):
-            self._put(values, fields, known, path, given, out)
+            self._set_imported(values, fields, known, path, given, out)
         left_out = (*left, *out.left_out)
         told = known if out.recipe else ""
-        return Draft(self.changes(known, values), values, told, left_out=left_out, notes=tuple(out.notes))
+        return Draft(self.changed_values(known, values), values, told, left_out=left_out, notes=tuple(out.notes))
 
     @staticmethod
-    def _put(
+    def _set_imported(
         values: dict[str, Value], fields: Mapping[str, Field], recipe: str, path: str, given: Any, out: TranslatedValues
     ) -> None:
         name = ""
@@ -330,16 +359,16 @@ class PlanTexts:
             value = {**before, **value}
         set_path(values, field.path, value)
 
-    def faults(self, plan: LaunchPlan, error: ConsoleError) -> tuple[FieldProblem, ...]:
+    def locate_problems(self, plan: LaunchPlan, error: ConsoleError) -> tuple[FieldProblem, ...]:
         """The fields that the error is about; empty if it is about none."""
-        if isinstance(error, (BadValues, NoSuchQueue)) and error.problems:
+        if isinstance(error, (InvalidValues, NoSuchQueue)) and error.problems:
             return error.problems
         message = error.message
         if isinstance(error, Conflict) and plan.name in message:
             return (FieldProblem("name", message),)
         if isinstance(error, NotFound) and re.search(rf'amespaces? "?{re.escape(plan.namespace)}\b', message):
             return (FieldProblem("namespace", message),)
-        found = field_meant(message, self._catalogue.fields(plan.recipe))
+        found = find_field_of_message(message, self._catalogue.fields(plan.recipe))
         return (FieldProblem(found, message),) if found else ()
 
 
@@ -362,32 +391,32 @@ def _coerce_value(field: Field, given: Any) -> Value:
         case FieldKind.MAP:
             if not isinstance(given, Mapping):
                 raise BadInput(f"{field.title} must be a map of names and values")
-            return {str(key): None if item is None else _word(item) for key, item in given.items()}
+            return {str(key): None if item is None else _as_word(item) for key, item in given.items()}
         case FieldKind.LIST if isinstance(given, list):
-            return [_word(each) for each in given if each is not None]
+            return [_as_word(each) for each in given if each is not None]
         case FieldKind.ROWS if isinstance(given, list):
             return given
         case _ if isinstance(given, (list, Mapping)):
             raise BadInput(f"{field.title} must be a single value")
         case FieldKind.TEXT | FieldKind.BLOCK | FieldKind.CHOICE:
             # A word that is no choice goes into the form as it is, where it is marked.
-            return _word(given)
-    return coerce(field, _word(given))
+            return _as_word(given)
+    return parse_value(field, _as_word(given))
 
 
-def _word(given: Any) -> str:
+def _as_word(given: Any) -> str:
     if isinstance(given, bool):
         return "true" if given else "false"
     return str(given)
 
 
-def _key_paths(value: Any, way: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
+def _iter_key_paths(value: Any, way: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
     if isinstance(value, Mapping):
-        return [each for name, item in value.items() for each in _key_paths(item, (*way, str(name)))]
+        return [each for name, item in value.items() for each in _iter_key_paths(item, (*way, str(name)))]
     return [way] if value is not None else []
 
 
-def _read(paths: list[str]) -> dict[str, str]:
+def _read_files(paths: list[str]) -> dict[str, str]:
     """The texts of those files that exist; the command may be from another machine."""
     found: dict[str, str] = {}
     for path in paths:
@@ -395,7 +424,7 @@ def _read(paths: list[str]) -> dict[str, str]:
         if Path(path).name in LAUNCHERS:
             continue
         try:
-            if file.is_file() and file.stat().st_size <= LONGEST:
+            if file.is_file() and file.stat().st_size <= MAX_TEXT:
                 found[path] = file.read_text()
         except (OSError, UnicodeDecodeError, ValueError):
             continue

@@ -16,13 +16,13 @@ from console.folders import atomic_write, config_folder, make_private
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
 from console.kube.safe_yaml import NotPlainError, load_without_references
 from console.launch.recipes import Field, FieldProblem
-from console.launch.schema import nearest, parse_sets, without_secrets
+from console.launch.schema import parse_settings, suggest_path, without_secrets
 
 if TYPE_CHECKING:
     from console.launch.install import ChartCatalog
 
-LARGEST = 1 << 20  # bytes of a profile
-PLACES = {
+MAX_FILE_BYTES = 1 << 20  # bytes of a profile
+PLACE_KEYS = {
     "project": ("PROJECT_ID", "PROJECT", "GOOGLE_CLOUD_PROJECT"),
     "region": ("REGION", "CLUSTER_REGION"),
     "cluster": ("CLUSTER_NAME",),
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
 _HEAD = "# Default values for the form of every recipe; a4 profiles NAME shows them.\n"
 
 
-def usual_folder() -> Path:
+def default_folder() -> Path:
     return config_folder() / "profiles"
 
 
@@ -56,10 +56,10 @@ class Profiles:
 
     @property
     def folder(self) -> Path:
-        return self._folder or usual_folder()
+        return self._folder or default_folder()
 
     async def names(self) -> tuple[str, ...]:
-        return await asyncio.to_thread(self._names)
+        return await asyncio.to_thread(self._list_names)
 
     async def read(self, name: str) -> Profile:
         """Read a profile; BadInput if it does not exist or is not YAML."""
@@ -73,22 +73,24 @@ class Profiles:
             raise BadInput(f"Profile {name}: {told}", f"Correct {self._path(name)}.")
         paths = {field.path for field in self._catalogue().fields(recipe)}
         found: dict[str, Value] = {}
-        for path, value in _by_field(profile.values, self._fields()):
+        for path, value in _iter_field_values(profile.values, self._fields()):
             if path in paths:
                 set_path(found, path, value)
         return found
 
-    async def variables(self, name: str = "") -> dict[str, str]:
+    async def place_variables(self, name: str = "") -> dict[str, str]:
         """Variables for a pasted command from a profile (the default one unless named; empty without one)."""
-        name = name or await self.default()
+        name = name or await self.default_name()
         if not name:
             return {}
         profile = await self.read(name)
-        known = {place: str(profile.values[place]) for place in PLACES if isinstance(profile.values.get(place), str)}
+        known = {
+            place: str(profile.values[place]) for place in PLACE_KEYS if isinstance(profile.values.get(place), str)
+        }
         known |= profile.places
-        return {variable: said for place, said in known.items() for variable in PLACES[place]}
+        return {variable: said for place, said in known.items() for variable in PLACE_KEYS[place]}
 
-    async def default(self) -> str:
+    async def default_name(self) -> str:
         """Name of the default profile; empty if there is none."""
         try:
             return (await asyncio.to_thread((self.folder / "default").read_text)).strip()
@@ -101,51 +103,51 @@ class Profiles:
             await self.read(name)
         await asyncio.to_thread(self._write, self.folder / "default", f"{name}\n")
 
-    async def change(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> Profile:
+    async def change_profile(self, name: str, settings: Sequence[str] = (), unset: Sequence[str] = ()) -> Profile:
         """Set (`path=value`) and unset (`path`) values in a profile, which is created if it does not exist."""
         if not _NAME.fullmatch(name) or name == "default":
             raise BadInput(f"{name} cannot be the name of a profile.", "Letters, digits, dots, dashes; not default.")
-        return await asyncio.to_thread(self._change, name, settings, unset)
+        return await asyncio.to_thread(self._change_in_thread, name, settings, unset)
 
-    async def delete(self, name: str) -> None:
+    async def delete_profile(self, name: str) -> None:
         await self.read(name)
         await asyncio.to_thread(self._path(name).unlink)
-        if await self.default() == name:
+        if await self.default_name() == name:
             await self.make_default("")
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.yaml"
 
-    def _names(self) -> tuple[str, ...]:
+    def _list_names(self) -> tuple[str, ...]:
         return tuple(sorted(path.stem for path in self.folder.glob("*.yaml") if _NAME.fullmatch(path.stem)))
 
     def _read(self, name: str) -> Profile:
         path = self._path(name)
         if not _NAME.fullmatch(name) or not path.is_file():
-            known = ", ".join(self._names())
+            known = ", ".join(self._list_names())
             hint = f"There are: {known}." if known else f"Make one: a4 profiles {name} --set queue=a4"
             raise NotThere(f"There is no profile {name}.", hint)
         fields = self._fields()
-        values = _loaded(path)
-        places = {each: str(values.pop(each)) for each in PLACES if each in values and each not in fields}
+        values = _load_values(path)
+        places = {each: str(values.pop(each)) for each in PLACE_KEYS if each in values and each not in fields}
         problems: list[FieldProblem] = []
         nested: dict[str, Value] = {}
-        for each, value in _by_field(values, fields):
+        for each, value in _iter_field_values(values, fields):
             if each in fields:
                 set_path(nested, each, value)
             else:
-                words = f"{each} is not a value of any recipe{nearest(each, [*fields])}"
+                words = f"{each} is not a value of any recipe{suggest_path(each, [*fields])}"
                 problems.append(FieldProblem(each, words))
         safe, left_out = without_secrets(tuple(fields.values()), nested)
         problems += [FieldProblem(each, f"{each} is a secret, which is not allowed in a profile.") for each in left_out]
         return Profile(name, safe, places, tuple(problems))
 
-    def _change(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
+    def _change_in_thread(self, name: str, settings: Sequence[str], unset: Sequence[str]) -> Profile:
         fields = self._fields()
         pairs = [each.partition("=") for each in settings]
-        here = {place: said for place, _, said in pairs if place in PLACES and place not in fields}
+        here = {place: said for place, _, said in pairs if place in PLACE_KEYS and place not in fields}
         settings = [each for each in settings if each.partition("=")[0] not in here]
-        given = parse_sets(tuple(fields.values()), settings, "any recipe")
+        given = parse_settings(tuple(fields.values()), settings, "any recipe")
         wrong = self._catalogue().checker.problems(given)
         if wrong:
             raise BadInput(" ".join(each.message for each in wrong))
@@ -153,7 +155,7 @@ class Profiles:
         if secret:
             raise BadInput(f"{secret[0]} is a secret, which is not allowed in a profile.", "Keep it in a Secret.")
         path = self._path(name)
-        values = overlay_values(_loaded(path) if path.exists() else {}, {**given, **here})
+        values = overlay_values(_load_values(path) if path.exists() else {}, {**given, **here})
         for each in unset:
             above, _, last = each.rpartition(".")
             level = get_path(values, above) if above else values
@@ -172,10 +174,10 @@ class Profiles:
         return {field.path: field for recipe in catalogue.recipes() for field in catalogue.fields(recipe.id)}
 
 
-def _loaded(path: Path) -> dict[str, Value]:
+def _load_values(path: Path) -> dict[str, Value]:
     try:
         text = path.read_text(encoding="utf-8")
-        if len(text) > LARGEST:
+        if len(text) > MAX_FILE_BYTES:
             raise BadInput(f"The profile {path} is too large.")
         found = load_without_references(text)
     except (OSError, UnicodeDecodeError) as error:
@@ -190,11 +192,13 @@ def _loaded(path: Path) -> dict[str, Value]:
     return found
 
 
-def _by_field(values: Mapping[str, Value], fields: Mapping[str, Field], above: str = "") -> Iterator[tuple[str, Value]]:
+def _iter_field_values(
+    values: Mapping[str, Value], fields: Mapping[str, Field], above: str = ""
+) -> Iterator[tuple[str, Value]]:
     """Yield path and value of every field, and of every key that is no field."""
     for name, value in values.items():
         path = f"{above}.{name}" if above else str(name)
         if path not in fields and isinstance(value, Mapping) and value:
-            yield from _by_field(value, fields, path)
+            yield from _iter_field_values(value, fields, path)
         else:
             yield path, value

@@ -83,7 +83,7 @@ class Manifest:
     text: str  # YAML; the data of a Secret is masked
 
 
-def joined(manifests: Sequence[Manifest]) -> str:
+def join_manifests(manifests: Sequence[Manifest]) -> str:
     return "\n".join(f"---\n{manifest.text.strip()}" for manifest in manifests) + "\n"
 
 
@@ -98,32 +98,32 @@ class Release:
     chart: str  # name and version: "a4-0.1.0"
 
 
-_TRUE = {"true", "yes", "on", "1"}
-_FALSE = {"false", "no", "off", "0"}
+_TRUE_WORDS = {"true", "yes", "on", "1"}
+_FALSE_WORDS = {"false", "no", "off", "0"}
 
 
-def coerce(field: Field, text: str) -> Value:
+def parse_value(field: Field, text: str) -> Value:
     """Parse typed text to the field's value; BadInput with a sentence if it has the wrong type."""
     match field.kind:
         case FieldKind.INTEGER | FieldKind.NUMBER:
-            return _number(field, text)
+            return _parse_number(field, text)
         case FieldKind.BOOLEAN:
-            return _truth(field, text)
+            return _parse_boolean(field, text)
         case FieldKind.CHOICE:
-            return _choice(field, text)
+            return _parse_choice(field, text)
         case FieldKind.LIST:
             return [word.strip() for line in text.splitlines() for word in line.split(",") if word.strip()]
         case FieldKind.MAP:
-            return _pairs(field, text)
+            return _parse_pairs(field, text)
         case FieldKind.ROWS:
-            return _rows(field, text)
+            return _parse_rows(field, text)
         case FieldKind.TEXT:
             return text.strip()
         case FieldKind.BLOCK:
             return text
 
 
-def spell(field: Field, value: Value) -> str:
+def format_value(field: Field, value: Value) -> str:
     """The text of a value as `coerce` would parse it."""
     if value is None:
         return ""
@@ -140,7 +140,9 @@ def spell(field: Field, value: Value) -> str:
     return str(value)
 
 
-def changed(fields: Sequence[Field], texts: Mapping[str, str]) -> tuple[dict[str, Value], tuple[FieldProblem, ...]]:
+def parse_changes(
+    fields: Sequence[Field], texts: Mapping[str, str]
+) -> tuple[dict[str, Value], tuple[FieldProblem, ...]]:
     """Parse a form's texts to nested changes of the defaults (None removes a map's name), and problems."""
     values: dict[str, Value] = {}
     problems: list[FieldProblem] = []
@@ -148,16 +150,16 @@ def changed(fields: Sequence[Field], texts: Mapping[str, str]) -> tuple[dict[str
         if field.path not in texts:
             continue
         try:
-            value = coerce(field, texts[field.path])
+            value = parse_value(field, texts[field.path])
         except BadInput as error:
             problems.append(FieldProblem(field.path, error.message))
             continue
         if value != field.default:
-            set_path(values, field.path, difference(field.default, value))
+            set_path(values, field.path, changed_part(field.default, value))
     return values, tuple(problems)
 
 
-def difference(default: Value, value: Value) -> Value:
+def changed_part(default: Value, value: Value) -> Value:
     """How a value changes a default: for a map only the changed names, in the form that Helm merges."""
     if not isinstance(default, Mapping) or not isinstance(value, Mapping):
         return value
@@ -165,42 +167,42 @@ def difference(default: Value, value: Value) -> Value:
     return different | dict.fromkeys(name for name in default if name not in value)
 
 
-def _number(field: Field, text: str) -> int | float:
+def _parse_number(field: Field, text: str) -> int | float:
     plain = text.strip().replace("_", "").replace(",", "")
     try:
         return int(plain) if field.kind is FieldKind.INTEGER else float(plain)
     except ValueError:
         what = "a whole number" if field.kind is FieldKind.INTEGER else "a number"
-        raise BadInput(f"{field.title} must be {what}{_given(field, text)}.") from None
+        raise BadInput(f"{field.title} must be {what}{_quote_given(field, text)}.") from None
 
 
-def _truth(field: Field, text: str) -> bool:
+def _parse_boolean(field: Field, text: str) -> bool:
     word = text.strip().lower()
-    if word not in _TRUE | _FALSE:
-        raise BadInput(f"{field.title} must be true or false{_given(field, text)}.")
-    return word in _TRUE
+    if word not in _TRUE_WORDS | _FALSE_WORDS:
+        raise BadInput(f"{field.title} must be true or false{_quote_given(field, text)}.")
+    return word in _TRUE_WORDS
 
 
-def _choice(field: Field, text: str) -> str:
+def _parse_choice(field: Field, text: str) -> str:
     word = text.strip()
     if word not in field.choices:
-        raise BadInput(f"{field.title} must be one of {', '.join(field.choices)}{_given(field, text)}.")
+        raise BadInput(f"{field.title} must be one of {', '.join(field.choices)}{_quote_given(field, text)}.")
     return word
 
 
-def _pairs(field: Field, text: str) -> dict[str, Value]:
+def _parse_pairs(field: Field, text: str) -> dict[str, Value]:
     pairs: dict[str, Value] = {}
     for line in text.splitlines():
         if not line.strip():
             continue
         name, separator, value = line.partition("=")
         if not separator or not name.strip():
-            raise BadInput(f"{field.title} takes NAME=text, one a line{_given(field, line)}.")
+            raise BadInput(f"{field.title} takes NAME=text, one a line{_quote_given(field, line)}.")
         pairs[name.strip()] = value.strip()
     return pairs
 
 
-def _rows(field: Field, text: str) -> list[Value]:
+def _parse_rows(field: Field, text: str) -> list[Value]:
     try:
         rows = load_without_references(text)
     except NotPlainError as error:
@@ -212,7 +214,7 @@ def _rows(field: Field, text: str) -> list[Value]:
     return rows
 
 
-def _given(field: Field, text: str) -> str:
+def _quote_given(field: Field, text: str) -> str:
     if field.secret or field.choices_from == "secrets" or looks_confidential(text):
         return ""
     short = text.strip() if len(text.strip()) <= 60 else text.strip()[:57] + "..."
@@ -246,5 +248,5 @@ class Draft:
     notes: tuple[Remark, ...] = ()  # worth knowing of what was taken
 
     @property
-    def sound(self) -> bool:
+    def is_valid(self) -> bool:
         return not self.problems

@@ -68,7 +68,7 @@ class ReleaseChange:
         return tuple(each for each in self.objects if each.refused)
 
     @property
-    def idle(self) -> bool:
+    def is_empty(self) -> bool:
         return all(each.fate in {ObjectFate.SAME, ObjectFate.KEPT} for each in self.objects)
 
 
@@ -76,26 +76,26 @@ class Releases:
     def __init__(self, cluster: WatchedCluster, launcher: Callable[[], Launcher]) -> None:
         self._cluster, self._launcher = cluster, launcher
 
-    async def all(self, namespace: str = "") -> tuple[Release, ...]:
+    async def list_all(self, namespace: str = "") -> tuple[Release, ...]:
         return await self._launcher().releases(namespace)
 
-    async def history(self, namespace: str, name: str) -> tuple[Release, ...]:
-        return await self._launcher().helm.history(name=name, namespace=namespace)
+    async def read_history(self, namespace: str, name: str) -> tuple[Release, ...]:
+        return await self._launcher().helm.read_history(name=name, namespace=namespace)
 
-    async def plan(self, namespace: str, name: str) -> LaunchPlan:
+    async def plan_of_release(self, namespace: str, name: str) -> LaunchPlan:
         """The plan that would launch a release again: its recipe and the values that differ from the defaults."""
         launcher = self._launcher()
         values = await launcher.values(namespace, name)
         recipe = get_path(values, "recipe.id")
         if not isinstance(recipe, str):
             raise BadInput(f"{name} was not launched from a recipe.", "a4 releases lists those that were.")
-        known = launcher.catalogue.recipe(recipe).id
+        known = launcher.catalogue.find_recipe(recipe).id
         return LaunchPlan(known, name, namespace, minimal_override(launcher.catalogue.defaults(known), values))
 
     def plan_of_job(self, jobset: JobSet) -> LaunchPlan:
         """A plan like a job that no release made: its recipe, and the values that its JobSet shows."""
         catalogue = self._launcher().catalogue
-        recipe = catalogue.recipe(jobset.recipe).id
+        recipe = catalogue.find_recipe(jobset.recipe).id
         defaults = catalogue.defaults(recipe)
         told: dict[str, Value] = {"queue": jobset.queue, "priorityClass": jobset.priority_class}
         told |= {"restarts": jobset.max_restarts, "gpus": jobset.gpus or defaults["gpus"]}
@@ -105,32 +105,32 @@ class Releases:
 
     async def changed_plan(self, namespace: str, name: str, changes: Mapping[str, Value]) -> LaunchPlan:
         """The plan of a release with these changes merged over it."""
-        plan = await self.plan(namespace, name)
+        plan = await self.plan_of_release(namespace, name)
         return LaunchPlan(plan.recipe, name, namespace, overlay_values(plan.values, changes))
 
-    async def try_upgrade(self, plan: LaunchPlan) -> ReleaseChange:
+    async def dry_run_upgrade(self, plan: LaunchPlan) -> ReleaseChange:
         """Dry run of an upgrade: what would happen to each object."""
         launcher = self._launcher()
-        launcher.catalogue.require_sound(plan)
-        where, values = {"name": plan.name, "namespace": plan.namespace}, await launcher.values_kept(plan)
+        launcher.catalogue.require_valid(plan)
+        where, values = {"name": plan.name, "namespace": plan.namespace}, await launcher.values_for_upgrade(plan)
         new = await launcher.helm.upgrade(launcher.catalogue.chart, values, **where, dry_run=True)
         return await self._dry_run_changes(plan.namespace, plan.name, new)
 
     async def upgrade(self, plan: LaunchPlan) -> ReleaseChange:
         """Upgrade a release if the cluster allows every change; else ReleaseFailed, and nothing changes."""
         self._cluster.connection_for_change(f"change {plan.name}")
-        change = await self.try_upgrade(plan)
+        change = await self.dry_run_upgrade(plan)
         again = f"Stop it and launch it again: a4 launch {plan.recipe} --like {plan.name}"
         _require_allowed(change, again)
-        if not change.idle:
+        if not change.is_empty:
             launcher = self._launcher()
-            values = await launcher.values_kept(plan)
+            values = await launcher.values_for_upgrade(plan)
             await launcher.helm.upgrade(launcher.catalogue.chart, values, name=plan.name, namespace=plan.namespace)
         return change
 
-    async def revision_before(self, namespace: str, name: str) -> int:
+    async def previous_revision(self, namespace: str, name: str) -> int:
         """The latest earlier revision that was deployed; BadInput if there is none."""
-        known = await self.history(namespace, name)
+        known = await self.read_history(namespace, name)
         if not known:
             raise NotFound(f"There is no release {name} in namespace {namespace}.", status=404, reason="NotFound")
         earlier = [each.revision for each in known[:-1] if each.status in {"superseded", "deployed"}]
@@ -138,36 +138,38 @@ class Releases:
             raise BadInput(f"{name} has only one revision: there is nothing to roll back to.")
         return earlier[-1]
 
-    async def try_rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
+    async def dry_run_rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
         """Dry run of a rollback: what would happen to each object."""
-        known = [each.revision for each in await self.history(namespace, name)]
+        known = [each.revision for each in await self.read_history(namespace, name)]
         if revision not in known:
             raise BadInput(f"{name} has no revision {revision}.", f"There are: {', '.join(map(str, known)) or 'none'}.")
-        old = await self._launcher().helm.manifest(name=name, namespace=namespace, revision=revision)
+        old = await self._launcher().helm.read_manifest(name=name, namespace=namespace, revision=revision)
         return await self._dry_run_changes(namespace, name, old)
 
     async def rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
         """Roll back to a revision if the cluster allows every change; else ReleaseFailed, and nothing changes."""
         self._cluster.connection_for_change(f"roll {name} back")
-        change = await self.try_rollback(namespace, name, revision)
+        change = await self.dry_run_rollback(namespace, name, revision)
         _require_allowed(change, "Stop it, and launch it again with the values of that revision.")
         await self._launcher().helm.rollback(name=name, namespace=namespace, revision=revision)
         return change
 
     async def _dry_run_changes(self, namespace: str, name: str, new: Sequence[str]) -> ReleaseChange:
         from console.launch.helm import kind_and_name
-        from console.launch.stop import pods_of
+        from console.launch.stop import replicated_jobs_of
 
-        old = await self._launcher().helm.manifest(name=name, namespace=namespace)
+        old = await self._launcher().helm.read_manifest(name=name, namespace=namespace)
         client = self._cluster.current_connection.client
         before = {kind_and_name(text): text for text in old}
         judged: list[ObjectChange] = []
-        for change, text in compared(old, new):
+        for change, text in compare_objects(old, new):
             refused = ""
             if change.fate in {ObjectFate.CHANGED, ObjectFate.ADDED}:
                 refused = await dry_run_change(client, namespace, text)
-            if refused == PODS_FIXED and pods_of(before.get((change.kind, change.name), text)) == pods_of(text):
-                refused = _ADMITTED
+            if refused == PODS_IMMUTABLE_NOTE and replicated_jobs_of(
+                before.get((change.kind, change.name), text)
+            ) == replicated_jobs_of(text):
+                refused = _ADMITTED_MESSAGE
             judged.append(ObjectChange(change.kind, change.name, change.fate, change.lines, refused))
         return ReleaseChange(namespace, name, tuple(judged))
 
@@ -186,20 +188,20 @@ async def dry_run_change(client: Client, namespace: str, manifest: str) -> str:
             "PATCH",
             path,
             doing=f"change {kind} {name}",
-            params={"dryRun": "All", "force": "true", "fieldManager": await _manager(client, path, kind, name)},
+            params={"dryRun": "All", "force": "true", "fieldManager": await _field_manager(client, path, kind, name)},
             body=msgspec.json.encode(made),
             content="application/apply-patch+yaml",
         )
     except Refused as error:
         # In a person's words where it is about what one meets most, else in the server's, shorter.
-        usual = next((words for pattern, words in _FIXED if re.search(pattern, error.message)), "")
+        usual = next((words for pattern, words in _IMMUTABLE_MESSAGE if re.search(pattern, error.message)), "")
         return usual or re.sub(r"Invalid value: [\[{].*[\]}]: ", "", re.sub(r"\s+", " ", error.message))[:400]
     return ""
 
 
-PODS_FIXED = "The pods of a JobSet cannot be changed once it has left its queue."
-_FIXED = (
-    (r"spec\.replicatedJobs: .*immutable", PODS_FIXED),
+PODS_IMMUTABLE_NOTE = "The pods of a JobSet cannot be changed once it has left its queue."
+_IMMUTABLE_MESSAGE = (
+    (r"spec\.replicatedJobs: .*immutable", PODS_IMMUTABLE_NOTE),
     (r"spec\.failurePolicy: .*immutable", "How often a JobSet may restart is fixed when it is made."),
     (r"kueue\.x-k8s\.io/queue-name\]: .*immutable", "A job that has left its queue cannot go to another."),
     (r"kueue\.x-k8s\.io/priority-class\]", "The priority of a job cannot be changed once it has left its queue."),
@@ -207,7 +209,7 @@ _FIXED = (
 )
 
 
-async def _manager(client: Client, path: str, kind: str, name: str) -> str:
+async def _field_manager(client: Client, path: str, kind: str, name: str) -> str:
     """The field manager that applied the object: only its own apply removes fields that are left out."""
     try:
         body = await client.request("GET", path, doing=f"read {kind} {name}")
@@ -217,16 +219,16 @@ async def _manager(client: Client, path: str, kind: str, name: str) -> str:
     return next((str(each["manager"]) for each in managed if each.get("operation") == "Apply"), "helm")
 
 
-_ADMITTED = (
+_ADMITTED_MESSAGE = (
     "Kueue has completed its pods when it left its queue (tolerations of its flavor); Helm would take that away again,"
     " which a JobSet does not allow."
 )
 
 
-def compared(old: Sequence[str], new: Sequence[str]) -> list[tuple[ObjectChange, str]]:
+def compare_objects(old: Sequence[str], new: Sequence[str]) -> list[tuple[ObjectChange, str]]:
     """What happens to each object between two manifests of a release, with its new YAML; JobSets first."""
     from console.launch.helm import is_kept, kind_and_name
-    from console.launch.install import masked
+    from console.launch.install import mask_secrets
 
     before = {kind_and_name(text): text for text in old}
     after = {kind_and_name(text): text for text in new}
@@ -241,7 +243,7 @@ def compared(old: Sequence[str], new: Sequence[str]) -> list[tuple[ObjectChange,
             fate = ObjectFate.KEPT if is_kept(was) else ObjectFate.REMOVED
         lines: tuple[str, ...] = ()
         if fate not in {ObjectFate.SAME, ObjectFate.KEPT}:
-            old_lines, new_lines = masked(was).splitlines(), masked(will).splitlines()
+            old_lines, new_lines = mask_secrets(was).splitlines(), mask_secrets(will).splitlines()
             lines = tuple(difflib.unified_diff(old_lines, new_lines, lineterm="", n=2))[2:]
         found.append((ObjectChange(*key, fate, lines), will))
     return found
@@ -253,7 +255,7 @@ def _require_allowed(change: ReleaseChange, hint: str) -> None:
         raise ReleaseFailed(f"{change.name} was not changed. {why}", hint)
 
 
-_AROUND = 3  # lines shown before and after a change
+_CONTEXT_LINES = 3  # lines shown before and after a change
 
 
 class DiffKind(StrEnum):
@@ -278,7 +280,7 @@ class ObjectDiff:
     change: DiffKind
     lines: tuple[DiffLine, ...] = ()  # empty while nothing changed
 
-    def count(self, mark: str) -> int:
+    def count_lines(self, mark: str) -> int:
         return sum(line.mark == mark for line in self.lines)
 
 
@@ -293,11 +295,11 @@ def diff_manifests(before: Sequence[Manifest], after: Sequence[Manifest]) -> tup
             found.append(ObjectDiff(*key, DiffKind.SAME))
             continue
         change = DiffKind.ADDED if was is None else DiffKind.REMOVED if will is None else DiffKind.CHANGED
-        found.append(ObjectDiff(*key, change, tuple(_lines((was or "").splitlines(), (will or "").splitlines()))))
+        found.append(ObjectDiff(*key, change, tuple(_diff_lines((was or "").splitlines(), (will or "").splitlines()))))
     return tuple(found)
 
 
-def unified(diffs: Sequence[ObjectDiff]) -> str:
+def format_unified(diffs: Sequence[ObjectDiff]) -> str:
     """The differences as text in the format of `diff -u`; empty if there are none."""
     parts = []
     for diff in diffs:
@@ -307,8 +309,8 @@ def unified(diffs: Sequence[ObjectDiff]) -> str:
     return "".join(f"{part}\n" for part in parts)
 
 
-def _lines(old: list[str], new: list[str]) -> Iterator[DiffLine]:
-    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_AROUND):
+def _diff_lines(old: list[str], new: list[str]) -> Iterator[DiffLine]:
+    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES):
         if group[0][1] or group[0][3]:
             yield DiffLine("@", f"line {group[0][3] + 1}")
         for tag, old_start, old_end, new_start, new_end in group:
@@ -319,7 +321,9 @@ def _lines(old: list[str], new: list[str]) -> Iterator[DiffLine]:
             yield from (DiffLine("+", line) for line in new[new_start:new_end])
 
 
-LARGEST = 32 << 20  # bytes of one unpacked release; the chart's have 0.2 MB, and the largest charts there are some 10
+MAX_RELEASE_BYTES = (
+    32 << 20
+)  # bytes of one unpacked release; the chart's have 0.2 MB, and the largest charts there are some 10
 PAGE = "40"  # secrets asked for at a time: each has a megabyte at most
 _GZIP = 31
 
@@ -341,7 +345,7 @@ async def require_small(client: Client, namespace: str, name: str = "") -> None:
             if secret.data and secret.data.release and not _is_small(secret.data.release):
                 meta = secret.metadata
                 raise ReleaseFailed(
-                    f"The Secret {meta.name} in {meta.namespace} unpacks to more than {LARGEST >> 20} MiB:"
+                    f"The Secret {meta.name} in {meta.namespace} unpacks to more than {MAX_RELEASE_BYTES >> 20} MiB:"
                     " it is not a Helm release.",
                     f"If it is not in use, delete it: kubectl delete secret -n {meta.namespace} {meta.name}",
                 )
@@ -351,7 +355,7 @@ def _is_small(release: str) -> bool:
     try:
         packed = base64.b64decode(base64.b64decode(release))
         unpacking = zlib.decompressobj(_GZIP)
-        unpacking.decompress(packed, LARGEST)
+        unpacking.decompress(packed, MAX_RELEASE_BYTES)
     except (binascii.Error, ValueError, zlib.error):
         return True  # Helm leaves out what it cannot read, and unpacks nothing of it
     return not unpacking.unconsumed_tail

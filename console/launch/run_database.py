@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from console.errors import TRY_AGAIN, Unreadable
-from console.folders import alone, state_folder
+from console.folders import file_lock, state_folder
 from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm_rules import Alarm, AlarmKind
 
-PATIENCE = 5.0  # seconds to wait while another console writes
+BUSY_TIMEOUT = 5.0  # seconds to wait while another console writes
 
 
 class _Damaged(Exception):
@@ -47,8 +47,8 @@ _MIGRATIONS = {  # statements that make of a version the next one
 }
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
-_REMEMBERED = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now"})
-_COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _REMEMBERED}
+_MAX_RUNS = tuple(each for each in fields(RunRecord) if each.name not in {"number", "now"})
+_COLUMNS = {each.name: _TYPES.get(str(each.type), "TEXT") for each in _MAX_RUNS}
 _TABLES = (
     "CREATE TABLE runs (" + ", ".join([_NUMBER, *(f'"{name}" {kind}' for name, kind in _COLUMNS.items())]) + ")",
     "CREATE INDEX runs_by_place ON runs (server, namespace, name)",
@@ -56,11 +56,11 @@ _TABLES = (
 _ENDED = tuple(str(each) for each in Outcome if each not in OPEN and each is not Outcome.UNKNOWN)
 
 
-def usual_place() -> Path:
+def default_path() -> Path:
     return state_folder() / "history.db"
 
 
-class History:
+class RunHistory:
     """The runs of one database file; all work runs in threads, one task at a time."""
 
     def __init__(self, place: Path | None) -> None:
@@ -72,24 +72,24 @@ class History:
         self._closed = False
         self._writable = True
 
-    async def runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
-        return await self._read("WHERE recipe = ?", recipe) if recipe else await self._read("")
+    async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
+        return await self._query_runs("WHERE recipe = ?", recipe) if recipe else await self._query_runs("")
 
     async def open_runs(self, server: str) -> tuple[RunRecord, ...]:
         """Runs on that cluster that have not ended."""
         asked = f"WHERE server = ? AND outcome IN ({', '.join('?' * len(OPEN))})"
-        return await self._read(asked, server, *(str(each) for each in OPEN))
+        return await self._query_runs(asked, server, *(str(each) for each in OPEN))
 
-    async def _read(self, asked: str, *wanted: str) -> tuple[RunRecord, ...]:
+    async def _query_runs(self, asked: str, *wanted: str) -> tuple[RunRecord, ...]:
         def work(connection: sqlite3.Connection) -> tuple[RunRecord, ...]:
             rows = connection.execute(f"SELECT * FROM runs {asked} ORDER BY launched DESC, number DESC", wanted)
-            return tuple(_record(dict(row)) for row in rows)
+            return tuple(_row_to_run(dict(row)) for row in rows)
 
         return await self._run_in_thread(work, ())
 
-    async def add(self, run: RunRecord) -> RunRecord:
+    async def add_run(self, run: RunRecord) -> RunRecord:
         """Store a launch; returns the record with its number, 0 if the file cannot be written."""
-        row = _row(run)
+        row = _run_to_row(run)
 
         def work(connection: sqlite3.Connection) -> int:
             names, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
@@ -98,10 +98,10 @@ class History:
 
         return replace(run, number=await self._run_in_thread(work, 0, writes=True))
 
-    async def change(self, before: RunRecord, after: RunRecord) -> None:
+    async def update_run(self, before: RunRecord, after: RunRecord) -> None:
         """Write the changed columns; an outcome or alarms that another console has written meanwhile are kept."""
-        old = _row(before)
-        row = {name: value for name, value in _row(after).items() if value != old[name]}
+        old = _run_to_row(before)
+        row = {name: value for name, value in _run_to_row(after).items() if value != old[name]}
         if not row:
             return
         ends = {name: row.pop(name) for name in ("outcome", "why", "ended") if name in row}
@@ -109,7 +109,9 @@ class History:
         def work(connection: sqlite3.Connection) -> None:
             if "alarms" in row:
                 asked = connection.execute("SELECT alarms FROM runs WHERE number = ?", (before.number,)).fetchone()
-                row["alarms"] = _alarms_text(merge_alarms(_alarms(asked["alarms"]) if asked else (), after.alarms))
+                row["alarms"] = _encode_alarms(
+                    merge_alarms(_decode_alarms(asked["alarms"]) if asked else (), after.alarms)
+                )
             for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_ENDED))})")):
                 if part:
                     settings = ", ".join(f'"{name}" = ?' for name in part)
@@ -118,7 +120,7 @@ class History:
 
         await self._run_in_thread(work, None, writes=True)
 
-    async def forget(self, numbers: Iterable[int]) -> int:
+    async def delete_runs(self, numbers: Iterable[int]) -> int:
         wanted = tuple(numbers)
 
         def work(connection: sqlite3.Connection) -> int:
@@ -133,9 +135,9 @@ class History:
 
     async def _run_in_thread(self, work: Callable[[sqlite3.Connection], T], otherwise: T, *, writes: bool = False) -> T:
         """The result of `work`; `otherwise` if there is nothing to read or nothing may be written."""
-        return await asyncio.to_thread(self._locked, work, otherwise, writes)
+        return await asyncio.to_thread(self._run_locked, work, otherwise, writes)
 
-    def _locked(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+    def _run_locked(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
         with self._lock:
             if self._closed:  # whoever asked began before the end and comes after it
                 return otherwise
@@ -143,10 +145,10 @@ class History:
                 return otherwise
             try:
                 try:
-                    return self._work(work, otherwise, writes)
+                    return self._run_with_recovery(work, otherwise, writes)
                 except _Damaged:  # found while it was in use: opening moves it aside
                     self._close()
-                    return self._work(work, otherwise, writes)
+                    return self._run_with_recovery(work, otherwise, writes)
             except (sqlite3.Error, _Damaged) as error:
                 if writes:
                     self.note = f"The history of runs cannot be written to {self._place} ({error})."
@@ -154,7 +156,7 @@ class History:
                 where = self._place or "in memory"
                 raise Unreadable(f"The history of runs ({where}) cannot be read: {error}.", TRY_AGAIN) from error
 
-    def _work(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
+    def _run_with_recovery(self, work: Callable[[sqlite3.Connection], T], otherwise: T, writes: bool) -> T:
         connection = self._connection or self._open()
         if writes and not self._writable:
             return otherwise
@@ -169,28 +171,28 @@ class History:
     def _open(self) -> sqlite3.Connection:
         self._writable = True
         if self._place is None:
-            self._connection = self._ready(_connect(":memory:"))
+            self._connection = self._migrate(_connect(":memory:"))
             return self._connection
         try:
-            with alone(self._place):  # two consoles that find it damaged must not both move it
+            with file_lock(self._place):  # two consoles that find it damaged must not both move it
                 self._place.parent.chmod(0o700)
-                self._connection = self._from_file(self._place)
+                self._connection = self._open_file(self._place)
         except (OSError, sqlite3.Error) as error:
             why = f"{self._place} cannot be used ({error})"
             self.note = f"The history of runs is kept only until the console ends: {why}."
-            self._connection = self._ready(_connect(":memory:"))
+            self._connection = self._migrate(_connect(":memory:"))
         return self._connection
 
-    def _from_file(self, place: Path) -> sqlite3.Connection:
+    def _open_file(self, place: Path) -> sqlite3.Connection:
         """Open the file; a damaged one is moved aside first, one of a newer version is read-only."""
         try:
-            return self._sound(place)
+            return self._require_undamaged(place)
         except _Damaged:
             aside = _move_aside(place)
             self.note = f"The history of runs was damaged; it was moved to {aside}, and a new one was created."
-        return self._sound(place)
+        return self._require_undamaged(place)
 
-    def _sound(self, place: Path) -> sqlite3.Connection:
+    def _require_undamaged(self, place: Path) -> sqlite3.Connection:
         place.touch(mode=0o600)
         place.chmod(0o600)
         connection = _connect(str(place))
@@ -203,7 +205,7 @@ class History:
                 self._writable = False
                 self.note = f"The history of runs was written by a newer a4: it is shown read-only ({place})."
                 return _connect(f"file:{quote(str(place))}?mode=ro", uri=True)
-            return self._ready(connection)
+            return self._migrate(connection)
         except sqlite3.DatabaseError as error:
             connection.close()
             if _is_damage(error):
@@ -213,7 +215,7 @@ class History:
             connection.close()
             raise
 
-    def _ready(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+    def _migrate(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         """Create the tables, and use WAL mode where possible, so that readers do not wait."""
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -242,7 +244,7 @@ class History:
 
 
 def _connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
-    connection = sqlite3.connect(database, timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=uri)
+    connection = sqlite3.connect(database, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, uri=uri)
     connection.row_factory = sqlite3.Row
     return connection
 
@@ -275,43 +277,43 @@ def _is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-def _row(run: RunRecord) -> dict[str, Any]:
+def _run_to_row(run: RunRecord) -> dict[str, Any]:
     row = {name: getattr(run, name) for name in _COLUMNS}
     return row | {
         "values": json.dumps(run.values, ensure_ascii=False),
         "left_out": json.dumps(run.left_out, ensure_ascii=False),
         "outcome": str(run.outcome),
         "nan": int(run.nan),
-        "alarms": _alarms_text(run.alarms),
+        "alarms": _encode_alarms(run.alarms),
     }
 
 
-def _record(row: dict[str, Any]) -> RunRecord:
+def _row_to_run(row: dict[str, Any]) -> RunRecord:
     """Build a record from a row; columns of newer versions are ignored, invalid values are skipped."""
     known = {name: value for name, value in row.items() if name in _COLUMNS or name == "number"}
     known = {name: value for name, value in known.items() if value is not None}
     outcome = known.get("outcome", "")
     known["outcome"] = Outcome(outcome) if outcome in set(Outcome) else Outcome.UNKNOWN
-    known["values"] = _json(known.get("values"), dict)
-    known["left_out"] = tuple(_json(known.get("left_out"), list))
+    known["values"] = _decode_json(known.get("values"), dict)
+    known["left_out"] = tuple(_decode_json(known.get("left_out"), list))
     known["nan"] = bool(known.get("nan"))
-    known["alarms"] = _alarms(known.get("alarms"))
+    known["alarms"] = _decode_alarms(known.get("alarms"))
     return RunRecord(**{"recipe": "", "name": "", "namespace": "", **known})
 
 
-def _alarms_text(alarms: Iterable[Alarm]) -> str:
+def _encode_alarms(alarms: Iterable[Alarm]) -> str:
     return json.dumps([asdict(each) for each in alarms], ensure_ascii=False)
 
 
-def _alarms(text: Any) -> tuple[Alarm, ...]:
+def _decode_alarms(text: Any) -> tuple[Alarm, ...]:
     found = []
-    for each in _json(text, list):
+    for each in _decode_json(text, list):
         with suppress(TypeError, ValueError):
             found.append(Alarm(**{**each, "kind": AlarmKind(each["kind"])}))
     return tuple(found)
 
 
-def _json(text: Any, kind: type[T]) -> T:
+def _decode_json(text: Any, kind: type[T]) -> T:
     try:
         found = json.loads(text or "null")
     except (TypeError, ValueError):

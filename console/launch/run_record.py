@@ -11,7 +11,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import STOPPED, Alarm, AlarmKind
-from console.metrics.training.steps import RunPosition, nan_since
+from console.metrics.training.steps import RunPosition, find_nan_since
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
@@ -99,14 +99,14 @@ class RunRecord:
     @property
     def nan_words(self) -> str:
         """Such as "NaN since step 20 (last good 10.58 at 19)"; empty if the loss is a number."""
-        return f"NaN {nan_since(self.position)}" if self.nan else ""
+        return f"NaN {find_nan_since(self.position)}" if self.nan else ""
 
     @property
     def position(self) -> RunPosition:
         return RunPosition(self.step, self.loss, self.loss_step, self.nan, self.nan_from, self.nan_by)
 
     @property
-    def how(self) -> str:
+    def mode_words(self) -> str:
         """The outcome and, if known, the reason: "stopped by a person, stalled since step 9"."""
         why = (self.why or self.nan_words).rstrip(".")
         if self.outcome is Outcome.STOPPED and why.startswith((Outcome.STOPPED, "deleted")):
@@ -118,7 +118,7 @@ class RunRecord:
         lasting = [
             each
             for each in self.alarms
-            if each.lasted_to_job_end and (each.kind.is_lasting or (at and at - each.time < _LATELY))
+            if each.lasted_to_job_end and (each.kind.is_lasting or (at and at - each.time < _RECENT_SECONDS))
         ]
         rank = {AlarmKind.NAN: 0, AlarmKind.STALL: 1}
         return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(rank))))
@@ -139,7 +139,7 @@ class Difference:
     after: str | None
 
 
-def differences(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
+def compare_values(before: RunRecord, after: RunRecord) -> tuple[Difference, ...]:
     """The values that differ between two runs, by path."""
     left, right = dict(flatten_values(before.values)), dict(flatten_values(after.values))
     if before.recipe != after.recipe:
@@ -187,7 +187,7 @@ def find_run(runs: Iterable[RunRecord], word: str) -> RunRecord | None:
 # what a snapshot says of a run
 
 
-def with_cluster_state(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
+def update_from_cluster(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecord:
     """The record updated from its JobSet in that snapshot."""
     suspended = condition(jobset.conditions, "Suspended")
     resumed = suspended.since if suspended and not suspended.is_true else 0.0 if jobset.queue else jobset.created
@@ -210,7 +210,7 @@ def with_cluster_state(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunRecor
     return replace(known, outcome=Outcome.WAITING if state is JobState.PENDING else Outcome.RUNNING)
 
 
-def with_final_outcome(run: RunRecord, *, late: str = "") -> RunRecord:
+def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:
     """The ended run with its outcome judged by its alarms; `late` says how overdue its next step was."""
     if run.outcome is Outcome.STOPPED:
         ended = (each if each.over or not each.kind.is_lasting else replace(each, over=run.ended, ended=STOPPED)
@@ -239,7 +239,9 @@ def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm
     """The alarms of a run from two consoles without duplicates, the oldest first; the later text wins."""
     found: list[Alarm] = []
     for alarm in (*before, *after):
-        same = next((at for at, each in enumerate(found) if each.kind is alarm.kind and _is_same(each, alarm)), None)
+        same = next(
+            (at for at, each in enumerate(found) if each.kind is alarm.kind and _is_same_alarm(each, alarm)), None
+        )
         if same is None:
             found.append(alarm)
         else:
@@ -247,20 +249,20 @@ def merge_alarms(before: Iterable[Alarm], after: Iterable[Alarm]) -> tuple[Alarm
     return tuple(sorted(found, key=lambda each: each.time))
 
 
-def _is_same(one: Alarm, other: Alarm) -> bool:
+def _is_same_alarm(one: Alarm, other: Alarm) -> bool:
     """Whether two alarms of a kind have the same cause: they begin together, or one begins while the other lasts."""
     first, second = sorted((one, other), key=lambda each: each.time)
     within = first.kind.is_lasting and second.time <= (first.over or second.time)
-    return within or second.time - first.time < _TOGETHER
+    return within or second.time - first.time < _SAME_LAUNCH_SECONDS
 
 
-def is_of(run: RunRecord, jobset: JobSet) -> bool:
+def is_run_of_job(run: RunRecord, jobset: JobSet) -> bool:
     """Whether the JobSet belongs to this run, and not to another run of the same name."""
     if run.key != jobset.key:
         return False
-    return run.uid == jobset.uid if run.uid else jobset.created >= run.launched - _CLOCKS
+    return run.uid == jobset.uid if run.uid else jobset.created >= run.launched - _CLOCK_TOLERANCE
 
 
-_LATELY = 900.0  # seconds before the end in which what had happened may be why somebody stopped it
-_TOGETHER = 5.0  # seconds by which two consoles may hear the same thing apart
-_CLOCKS = 120.0  # seconds by which the clocks of this machine and of the cluster may differ
+_RECENT_SECONDS = 900.0  # seconds before the end in which what had happened may be why somebody stopped it
+_SAME_LAUNCH_SECONDS = 5.0  # seconds by which two consoles may hear the same thing apart
+_CLOCK_TOLERANCE = 120.0  # seconds by which the clocks of this machine and of the cluster may differ

@@ -19,20 +19,20 @@ from console.kube.objects.meta import short_name
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet, WatchState
 from console.launch.recipes import LaunchPlan
-from console.launch.run_database import History, usual_place
+from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import (
     Outcome,
     RunRecord,
     find_run,
-    is_of,
+    finish_record,
+    is_run_of_job,
     merge_alarms,
-    with_cluster_state,
-    with_final_outcome,
+    update_from_cluster,
 )
 from console.launch.schema import without_secrets
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.alarm_watch import INSPECTED
-from console.metrics.training.steps import RunPosition, run_position
+from console.metrics.training.steps import RunPosition, position_of_steps
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from console.logs.line import LogLine
     from console.metrics.nccl.results import NcclTest
 
-TAIL = 20_000  # lines at the end of a log in which its last figures stand
-LATE_TAIL = 200  # lines by which it is judged whether the next step is late
-READING = 10.0  # seconds that reading such a log may take
+TAIL_BYTES = 20_000  # lines at the end of a log in which its last figures stand
+LATE_TAIL_BYTES = 200  # lines by which it is judged whether the next step is late
+READ_TIMEOUT = 10.0  # seconds that reading such a log may take
 
 
 async def read_last_figures(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> tuple[dict[str, Any], str]:
@@ -53,8 +53,8 @@ async def read_last_figures(cluster: WatchedCluster, jobset: JobSet, fleet: Flee
     pods = [rank.pod for rank in ranks(jobset, fleet) if rank.pod]
     for pod in dict.fromkeys((*pods[:1], *pods[-1:])):
         try:
-            async with asyncio.timeout(READING):
-                found, late = await _read(cluster, pod)
+            async with asyncio.timeout(READ_TIMEOUT):
+                found, late = await _read_pod_figures(cluster, pod)
         except (ConsoleError, TimeoutError):
             continue  # a log that is gone or slow: the run is complete without
         if found:
@@ -62,25 +62,27 @@ async def read_last_figures(cluster: WatchedCluster, jobset: JobSet, fleet: Flee
     return {}, ""
 
 
-async def _read(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]:
+async def _read_pod_figures(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]:
     from console.logs import container_log
-    from console.metrics.log_results import LogReading
+    from console.metrics.log_results import LogResults
     from console.metrics.measured_log import read_lines
 
-    wanted = container_log.LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL, follow=False)
+    wanted = container_log.LogRequest(
+        pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL_BYTES, follow=False
+    )
     lines: list[LogLine] = []
     async with aclosing(container_log.follow_log(cluster.current_connection.client, wanted)) as printed:
         async for line in printed:
             lines.append(line)
-    reading = LogReading()
+    reading = LogResults()
     await asyncio.to_thread(reading.feed, "\n".join([*(line.text for line in lines), ""]).encode())
     reading.close()
     tests = bandwidth_figures(reading.nccl)
     if tests or not reading.training:
         return tests, ""
-    _, tracks, _ = await asyncio.to_thread(read_lines, lines[-LATE_TAIL:])
+    _, tracks, _ = await asyncio.to_thread(read_lines, lines[-LATE_TAIL_BYTES:])
     steps = [step for run in reading.training for step in run.steps]
-    found = training_figures(run_position(steps)) if steps else {}
+    found = training_figures(position_of_steps(steps)) if steps else {}
     return found, tracks[-1].late_text(time.time()) if tracks else ""
 
 
@@ -100,11 +102,11 @@ def training_figures(where: RunPosition) -> dict[str, Any]:
     }  # fmt: skip
 
 
-AGAIN = 5.0  # seconds after which the file is asked again what other consoles launched
-PAUSE = 1.0  # seconds between two looks at the snapshot
-GRACE = 3.0  # seconds in which whoever stopped a job that is gone will have said so
-BEFORE_STOP = 4.0  # seconds for which the stop of a job waits for the last figures of its log
-SETTLING = 30.0  # seconds in which the watch will have told of a job that was just launched
+REFRESH_SECONDS = 5.0  # seconds after which the file is asked again what other consoles launched
+POLL_SECONDS = 1.0  # seconds between two looks at the snapshot
+STOP_GRACE_SECONDS = 3.0  # seconds in which whoever stopped a job that is gone will have said so
+BEFORE_STOP_TIMEOUT = 4.0  # seconds for which the stop of a job waits for the last figures of its log
+SETTLE_SECONDS = 30.0  # seconds in which the watch will have told of a job that was just launched
 
 
 class Runs:
@@ -120,7 +122,7 @@ class Runs:
         """`alarms`: returns the alarms of a job (namespace, name) in this session since a given time."""
         self._alarms = alarms
         self._cluster, self._catalogue, self._launcher = cluster, catalogue, launcher
-        self._histories: dict[Path, History] = {}
+        self._histories: dict[Path, RunHistory] = {}
         self._open: dict[int, RunRecord] = {}
         self._asked = 0.0
         self._alive: set[int] = set()  # runs whose job this session has seen alive
@@ -132,10 +134,10 @@ class Runs:
         return self._cluster.current_connection.target
 
     @property
-    def history(self) -> History:
+    def history(self) -> RunHistory:
         folder = self._target.cluster.practice_folder
-        place = folder / "history.db" if folder else usual_place()
-        return self._histories.setdefault(place, History(place))
+        place = folder / "history.db" if folder else default_path()
+        return self._histories.setdefault(place, RunHistory(place))
 
     @property
     def note(self) -> str:
@@ -145,21 +147,21 @@ class Runs:
     def on_context_changed(self) -> None:
         self._open, self._asked, self._alive, self._missed = {}, 0.0, set(), {}
 
-    async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
+    async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
         """All recorded runs of all clusters (of a recipe if one is given), newest first."""
-        return await self.history.runs(recipe)
+        return await self.history.list_runs(recipe)
 
     async def past(self, server: str) -> list[PastRun]:
         """Runs of a cluster that ended by themselves, which say how long jobs run."""
         return [
             PastRun(each.recipe, short_name(each.who), each.gpus, each.ended - each.started)
-            for each in await self.all()
+            for each in await self.list_runs()
             if each.server == server and each.outcome is Outcome.SUCCEEDED and each.started and each.ended
         ]
 
-    async def find(self, word: str) -> RunRecord:
+    async def find_run(self, word: str) -> RunRecord:
         """The run with that number, else the latest with that name; BadInput lists the known ones."""
-        known = await self.all()
+        known = await self.list_runs()
         found = find_run(known, word)
         if found is None:
             names = ", ".join(f"{run.number} {run.name}" for run in known[:5])
@@ -167,29 +169,29 @@ class Runs:
             raise NotThere(f"There is no run {word} in the history.", hint)
         return found
 
-    async def last_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
-        return next(((run.name, run.values) for run in await self.all(recipe)), None)
+    async def last_launch_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
+        return next(((run.name, run.values) for run in await self.list_runs(recipe)), None)
 
-    async def forget(self, numbers: Iterable[int]) -> int:
+    async def delete_runs(self, numbers: Iterable[int]) -> int:
         wanted = set(numbers)
         for number in wanted:
             self._open.pop(number, None)
-        return await self.history.forget(wanted)
+        return await self.history.delete_runs(wanted)
 
     async def verdicts(self) -> dict[tuple[str, str], tuple[str, float]]:
         """For whom the ranks of open runs wait, as a console has found out, and when their stall was noticed."""
         return {
             run.key: (alarm.more.removeprefix(INSPECTED), alarm.time)
-            for run in await self._following()
+            for run in await self._open_runs()
             for alarm in run.active_alarms(0.0)
             if alarm.kind is AlarmKind.STALL and alarm.more.startswith(INSPECTED)
         }
 
-    async def any_open(self) -> bool:
+    async def has_open_runs(self) -> bool:
         """Whether a run on this cluster has not ended."""
-        return bool(await self._following())
+        return bool(await self._open_runs())
 
-    async def launched(self, plan: LaunchPlan) -> RunRecord:
+    async def record_launch(self, plan: LaunchPlan) -> RunRecord:
         catalogue, target = self._catalogue(), self._target
         values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)
         whole = merge_values(catalogue.defaults(plan.recipe), plan.values)
@@ -199,7 +201,7 @@ class Runs:
             uid = (await read_jobset(connection.client, connection.catalogue, plan.namespace, plan.name)).uid
         version = re.search(r"^version: *\"?([^\s\"]+)", chart, re.MULTILINE)
         run = RunRecord(
-            recipe=catalogue.recipe(plan.recipe).id,
+            recipe=catalogue.find_recipe(plan.recipe).id,
             name=plan.name,
             namespace=plan.namespace,
             values=values,
@@ -213,81 +215,81 @@ class Runs:
             gpus=gpus if isinstance(gpus, int) else 0,
             queue=str(whole.get("queue") or ""),
         )
-        kept = await self.history.add(run)
+        kept = await self.history.add_run(run)
         if kept.number:
             self._open[kept.number] = kept
         return kept
 
-    async def before_stop(self, namespace: str, name: str) -> str:
+    async def record_before_stop(self, namespace: str, name: str) -> str:
         """Record the last figures in a job's log before it is deleted; returns how overdue its next step was."""
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get((namespace, name))
-        if jobset is None or not await self._following(jobset.key, fresh=True):
+        if jobset is None or not await self._open_runs(jobset.key, fresh=True):
             return ""
         try:
-            async with asyncio.timeout(BEFORE_STOP):
+            async with asyncio.timeout(BEFORE_STOP_TIMEOUT):
                 found, late = await read_last_figures(self._cluster, jobset, fleet)
         except TimeoutError:
             return ""
-        await self._note(namespace, name, found)
+        await self._record_figures(namespace, name, found)
         return late
 
-    async def stopped(self, namespace: str, name: str, late: str = "") -> None:
+    async def record_stop(self, namespace: str, name: str, late: str = "") -> None:
         """Record that a job was stopped here; `late` says how overdue its next step was."""
-        for run in await self._following((namespace, name), fresh=True):
+        for run in await self._open_runs((namespace, name), fresh=True):
             ended = replace(self._with_alarms(run), outcome=Outcome.STOPPED, why="", ended=time.time())
-            await self._write(run, with_final_outcome(ended, late=late))
+            await self._write(run, finish_record(ended, late=late))
 
     def _with_alarms(self, run: RunRecord) -> RunRecord:
         heard = self._alarms(*run.key, run.launched)
         return replace(run, alarms=merge_alarms(run.alarms, heard)) if heard else run
 
-    async def changed(self, plan: LaunchPlan) -> None:
+    async def record_upgrade(self, plan: LaunchPlan) -> None:
         values, left_out = without_secrets(self._catalogue().fields(plan.recipe), plan.values)
-        for run in await self._following((plan.namespace, plan.name), fresh=True):
+        for run in await self._open_runs((plan.namespace, plan.name), fresh=True):
             await self._write(run, replace(run, values=values, left_out=left_out))
 
-    async def note_training(self, namespace: str, name: str, where: RunPosition) -> None:
+    async def record_training(self, namespace: str, name: str, where: RunPosition) -> None:
         """Record how far the training of a job is, if it was launched here."""
-        await self._note(namespace, name, training_figures(where))
+        await self._record_figures(namespace, name, training_figures(where))
 
-    async def note_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
+    async def record_tests(self, namespace: str, name: str, tests: tuple[NcclTest, ...]) -> None:
         """Record the results of a job's NCCL tests so far: the best bus bandwidth and the last average."""
-        await self._note(namespace, name, bandwidth_figures(tests))
+        await self._record_figures(namespace, name, bandwidth_figures(tests))
 
-    async def _note(self, namespace: str, name: str, known: dict[str, Any]) -> None:
-        for run in await self._following((namespace, name)):
+    async def _record_figures(self, namespace: str, name: str, known: dict[str, Any]) -> None:
+        for run in await self._open_runs((namespace, name)):
             await self._write(run, replace(run, **known))
 
-    async def keep(self) -> None:
+    async def update_periodically(self) -> None:
         """Complete the records of open runs at intervals, until cancelled."""
         while True:
             try:
-                await self.settle()
+                await self.update_open_runs()
             except ConsoleError:
                 # The cluster or the file does not answer now; links and `note` say so, and it is tried again.
-                await asyncio.sleep(AGAIN)
-            await asyncio.sleep(PAUSE)
+                await asyncio.sleep(REFRESH_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def settle(self) -> None:
+    async def update_open_runs(self) -> None:
         """Complete open records from the current snapshot, as far as jobs are visible."""
         link, pods = (self._cluster.fleet.links.get(kind) for kind in ("jobsets", "pods"))
         if not link or link.state is not WatchState.LIVE or not pods or pods.state is WatchState.LISTING:
             return  # why a job failed stands in its pods
         async with self._settling:
             fleet = self._cluster.fleet
-            for run in await self._following():
+            for run in await self._open_runs():
                 jobset = fleet.jobsets.get(run.key)
-                if jobset is not None and is_of(run, jobset):
+                if jobset is not None and is_run_of_job(run, jobset):
                     self._missed.pop(run.number, None)
                     await self._record_state(run, jobset, fleet)
-                elif self._cluster.is_watched("jobsets", run.namespace) and self._is_gone(run, link.since):
-                    ended = replace(self._with_alarms(run), ended=time.time(), **await self._end_of(run))
-                    await self._write(run, with_final_outcome(ended))
+                elif self._cluster.is_watched("jobsets", run.namespace) and self._job_is_gone(run, link.since):
+                    ended = replace(self._with_alarms(run), ended=time.time(), **await self._outcome_of_gone(run))
+                    await self._write(run, finish_record(ended))
 
-    async def _following(self, key: tuple[str, str] | None = None, *, fresh: bool = False) -> tuple[RunRecord, ...]:
+    async def _open_runs(self, key: tuple[str, str] | None = None, *, fresh: bool = False) -> tuple[RunRecord, ...]:
         """Open runs of this cluster (of one job if given); launches of other consoles appear with a delay."""
-        if fresh or not self._asked or time.monotonic() - self._asked > AGAIN:
+        if fresh or not self._asked or time.monotonic() - self._asked > REFRESH_SECONDS:
             self._asked = time.monotonic()
             found = await self.history.open_runs(self._target.cluster.server)
             self._open = {run.number: run for run in found}
@@ -295,25 +297,25 @@ class Runs:
 
     async def _record_state(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         self._alive.add(run.number)
-        now = self._with_alarms(with_cluster_state(run, jobset, fleet))
+        now = self._with_alarms(update_from_cluster(run, jobset, fleet))
         if not now.open:
             if now.average_busbw is None:
                 found, _ = await read_last_figures(self._cluster, jobset, fleet)
                 now = replace(now, **found)
-            now = with_final_outcome(now)
+            now = finish_record(now)
         await self._write(run, now)
 
-    def _is_gone(self, run: RunRecord, listed: float) -> bool:
+    def _job_is_gone(self, run: RunRecord, listed: float) -> bool:
         """Whether a job that is missing in the snapshot was deleted, and is not just too new to be listed."""
         if run.number not in self._alive:
-            return run.launched < listed and time.time() > run.launched + SETTLING
+            return run.launched < listed and time.time() > run.launched + SETTLE_SECONDS
         missed = self._missed.setdefault(run.number, time.monotonic())
-        if time.monotonic() < missed + GRACE:
+        if time.monotonic() < missed + STOP_GRACE_SECONDS:
             self._asked = 0.0  # what another console has written meanwhile counts
             return False
         return True
 
-    async def _end_of(self, run: RunRecord) -> dict[str, Any]:
+    async def _outcome_of_gone(self, run: RunRecord) -> dict[str, Any]:
         """The outcome to record for a job that is gone."""
         if run.number in self._alive:
             return {"outcome": Outcome.STOPPED, "why": "It was deleted outside this console."}
@@ -331,7 +333,7 @@ class Runs:
     async def _write(self, before: RunRecord, after: RunRecord) -> None:
         if after == before:
             return
-        await self.history.change(before, after)
+        await self.history.update_run(before, after)
         if after.open:
             self._open[after.number] = after
         else:
@@ -340,7 +342,7 @@ class Runs:
     async def close(self) -> None:
         """Complete open records once more and close the files."""
         try:
-            await self.settle()
+            await self.update_open_runs()
         except ConsoleError:
             self._asked = 0.0  # nothing is lost: the next console sees it
         for history in self._histories.values():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.errors import BadInput, Unreadable
 from console.kube.nested_values import Value, get_path, merge_values, set_path
-from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, coerce
+from console.launch.recipes import Field, FieldKind, FieldProblem, Recipe, parse_value
 from console.logs.redact import is_confidential, looks_confidential
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
     """The form fields of a recipe by section; a section is placed where its first field is."""
     defaults = merge_values(parse_defaults(schema), recipe_changes(schema, recipe))
     fields = [
-        _field(path, part, get_path(defaults, path))
-        for path, part in leaves(schema)
+        _parse_field(path, part, get_path(defaults, path))
+        for path, part in iter_fields(schema)
         if not part.get("x-hidden") and recipe in part.get("x-recipes", [recipe])
     ]
     section: dict[str, int] = {}
@@ -57,12 +57,12 @@ def parse_fields(schema: Schema, recipe: str) -> tuple[Field, ...]:
     return tuple(sorted(fields, key=lambda field: (section[field.group], field.order)))
 
 
-def leaves(schema: Schema, above: str = "") -> Iterator[tuple[str, Schema]]:
+def iter_fields(schema: Schema, above: str = "") -> Iterator[tuple[str, Schema]]:
     """Yield path and schema of every property that is one form field; maps and lists count as one."""
     for name, part in schema["properties"].items():
         path = f"{above}.{name}" if above else name
         if "properties" in part:
-            yield from leaves(part, path)
+            yield from iter_fields(part, path)
         else:
             yield path, part
 
@@ -75,19 +75,19 @@ def _recipe_options(schema: Schema) -> Mapping[str, Schema]:
     return described
 
 
-def _field(path: str, part: Schema, default: Value) -> Field:
+def _parse_field(path: str, part: Schema, default: Value) -> Field:
     return Field(
         path=path,
         title=str(part["title"]),
         description=str(part["description"]),
-        kind=_kind(path, part),
+        kind=_field_kind(path, part),
         default=default,
         choices=tuple(str(word) for word in part.get("enum", ())),
         choices_from=str(part.get("x-choices", "")),
         unit=str(part.get("x-unit", "")),
         pattern=str(part.get("pattern", "")),
         rule=str(part.get("x-rule", "")),
-        examples=tuple(_example(example) for example in part.get("examples", ())),
+        examples=tuple(_parse_example(example) for example in part.get("examples", ())),
         group=str(part.get("x-group", "")),
         order=int(part.get("x-order", 0)),
         advanced=bool(part.get("x-advanced")),
@@ -96,7 +96,7 @@ def _field(path: str, part: Schema, default: Value) -> Field:
     )
 
 
-def _kind(path: str, part: Schema) -> FieldKind:
+def _field_kind(path: str, part: Schema) -> FieldKind:
     if "enum" in part:
         return FieldKind.CHOICE
     if part["type"] == "array":
@@ -115,11 +115,11 @@ def _kind(path: str, part: Schema) -> FieldKind:
     return kinds[part["type"]]
 
 
-def _example(example: object) -> str:
+def _parse_example(example: object) -> str:
     if isinstance(example, Mapping):
         return " ".join(f"{name}={value}" for name, value in example.items())
     if isinstance(example, Sequence) and not isinstance(example, str):
-        return ", ".join(_example(item) for item in example)
+        return ", ".join(_parse_example(item) for item in example)
     return str(example)
 
 
@@ -141,18 +141,18 @@ class ValuesChecker:
 
         self._schema = schema
         self._validator = Draft202012Validator(schema)
-        self._parts = dict(leaves(schema))
+        self._parts = dict(iter_fields(schema))
         self._places = {path: place for place, path in enumerate(self._parts)}
 
     def problems(self, values: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
         """What is wrong with complete values: at most one sentence per field, in the schema's order."""
         found: dict[str, FieldProblem] = {}
         for error in self._validator.iter_errors(values):
-            for problem in _problems(error, self._schema, self._parts):
+            for problem in _problems_of_error(error, self._schema, self._parts):
                 found.setdefault(problem.path, problem)
         return tuple(sorted(found.values(), key=lambda problem: self._places.get(problem.path, -1)))
 
-    def misplaced_nulls(self, changes: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
+    def null_problems(self, changes: Mapping[str, Value]) -> tuple[FieldProblem, ...]:
         """Problems with null values: only in a map does null mean something, the removal of a name."""
         return tuple(
             FieldProblem(path, f"{part['title']} may not be null; leave it out to have its default.")
@@ -161,7 +161,7 @@ class ValuesChecker:
         )
 
 
-def parse_sets(fields: Sequence[Field], settings: Iterable[str], whose: str = "this recipe") -> dict[str, Value]:
+def parse_settings(fields: Sequence[Field], settings: Iterable[str], whose: str = "this recipe") -> dict[str, Value]:
     """Parse `path=value` lines to nested values by the types of the fields; a path may lead into a map
     (env.MAX_JOBS=8).
 
@@ -173,18 +173,20 @@ def parse_sets(fields: Sequence[Field], settings: Iterable[str], whose: str = "t
         path, separator, text = setting.partition("=")
         if not separator:
             raise BadInput(f"{setting} is not path=value.", "Write, for example, gpus=16.")
-        if not _set(values, fields, path.strip(), text):
-            raise BadInput(f"{path.strip()} is not a value of {whose}{nearest(path, [each.path for each in fields])}")
+        if not _set_at_path(values, fields, path.strip(), text):
+            raise BadInput(
+                f"{path.strip()} is not a value of {whose}{suggest_path(path, [each.path for each in fields])}"
+            )
     return values
 
 
-def _set(values: dict[str, Value], fields: Sequence[Field], path: str, text: str) -> bool:
+def _set_at_path(values: dict[str, Value], fields: Sequence[Field], path: str, text: str) -> bool:
     """Set the text at the path, in the field that contains it; False if no field does."""
     for field in fields:
         if path == field.path:
             if field.kind is FieldKind.LIST and (inside := re.fullmatch(r"\s*\{(.*)\}\s*", text, re.DOTALL)):
                 text = inside[1]
-            set_path(values, path, coerce(field, text))
+            set_path(values, path, parse_value(field, text))
             return True
         if field.kind is FieldKind.MAP and path.startswith(f"{field.path}."):
             name = path.removeprefix(f"{field.path}.").replace("\\.", ".")
@@ -206,20 +208,20 @@ def _holds_null(level: Mapping[str, Value], names: Sequence[str]) -> bool:
     return value is None
 
 
-def _problems(error: ValidationError, schema: Schema, parts: Mapping[str, Schema]) -> list[FieldProblem]:
-    path, rest = _place(error.absolute_path, parts)
+def _problems_of_error(error: ValidationError, schema: Schema, parts: Mapping[str, Schema]) -> list[FieldProblem]:
+    path, rest = _field_of_path(error.absolute_path, parts)
     if error.validator == "additionalProperties" and path not in parts:
-        return _unknown_names(error, schema, path)
+        return _unknown_name_problems(error, schema, path)
     part = parts.get(path)
     if part is None:
         kind = _KINDS.get(str(error.validator_value), "something else")
-        return [FieldProblem(path, f"{path or 'The values'} must be {kind}{_given(error.instance)}.")]
+        return [FieldProblem(path, f"{path or 'The values'} must be {kind}{_quote_value(error.instance)}.")]
     # A name that a map may not have is reported on the map.
     keys = [*rest, str(error.instance)] if "propertyNames" in error.absolute_schema_path else rest
-    return [FieldProblem(path, _sentence(part, error, rest), tuple(keys))]
+    return [FieldProblem(path, _format_problem(part, error, rest), tuple(keys))]
 
 
-def _place(keys: Iterable[str | int], parts: Mapping[str, Schema]) -> tuple[str, list[str | int]]:
+def _field_of_path(keys: Iterable[str | int], parts: Mapping[str, Schema]) -> tuple[str, list[str | int]]:
     """The field's dotted path, and the rest of the path if the error lies inside its value."""
     path = ""
     way = list(keys)
@@ -229,23 +231,23 @@ def _place(keys: Iterable[str | int], parts: Mapping[str, Schema]) -> tuple[str,
     return path, way
 
 
-def _unknown_names(error: ValidationError, schema: Schema, above: str) -> list[FieldProblem]:
-    known = [path for path, _ in leaves(schema)]
+def _unknown_name_problems(error: ValidationError, schema: Schema, above: str) -> list[FieldProblem]:
+    known = [path for path, _ in iter_fields(schema)]
     allowed = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
     given: Any = error.instance
     names = [name for name in given if name not in allowed]
     paths = [f"{above}.{name}" if above else str(name) for name in names]
-    return [FieldProblem(path, f"{path} is not a value of the chart{nearest(path, known)}") for path in paths]
+    return [FieldProblem(path, f"{path} is not a value of the chart{suggest_path(path, known)}") for path in paths]
 
 
-def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -> str:
+def _format_problem(part: Schema, error: ValidationError, rest: Sequence[str | int]) -> str:
     inside = [f" entry {key + 1}" if isinstance(key, int) else f" {key}" for key in rest]
     title = str(part["title"]) + (f",{','.join(inside)}," if inside else "")
     value: Any = error.instance
     expected: Any = error.validator_value
     # Where a reference to a Secret belongs, its value may have been pasted: neither is repeated.
     named = part.get("x-secret") or part.get("x-choices") == "secrets"
-    given = "" if named or any(is_confidential(str(key)) for key in rest) else _given(value)
+    given = "" if named or any(is_confidential(str(key)) for key in rest) else _quote_value(value)
     if error.validator == "not" and "propertyNames" in error.absolute_schema_path:
         # jsonschema reports a name that a map may not have on the map's name rules.
         return f"{part['title']}: {value} is set by the chart itself and cannot be given."
@@ -266,7 +268,7 @@ def _sentence(part: Schema, error: ValidationError, rest: Sequence[str | int]) -
     return f"{title} {rule or 'does not fit'}{given}."
 
 
-def nearest(path: str, known: Sequence[str]) -> str:
+def suggest_path(path: str, known: Sequence[str]) -> str:
     """The end of a sentence about an unknown path: the closest known path, else the names on that level."""
     group, _, name = path.rpartition(".")
     names = [one.rpartition(".")[2] for one in known if one.rpartition(".")[0] == group]
@@ -279,7 +281,7 @@ def nearest(path: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]}?" if near else "."
 
 
-def _given(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     text = re.sub(r"\s+", " ", text).strip()
     if looks_confidential(text):
@@ -303,7 +305,7 @@ def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ..
                 f"a Secret and name that under Secrets: secrets.{name}=SECRET/KEY."
             )
             found.setdefault("env", FieldProblem("env", message, (name,)))
-    for keys, text in leaves_of(values, ()):
+    for keys, text in iter_leaf_values(values, ()):
         path = ".".join(map(str, keys))
         if path.partition(".")[0] != "env" and isinstance(text, str) and looks_confidential(text):
             message = f"{path} holds a token or private key; keep it in a Secret, and name that under Secrets."
@@ -311,14 +313,14 @@ def confidential_problems(values: Mapping[str, Value]) -> tuple[FieldProblem, ..
     return tuple(found.values())
 
 
-def leaves_of(value: Value, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Value]]:
+def iter_leaf_values(value: Value, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Value]]:
     """Yield every scalar value with its path; nulls are left out."""
     if isinstance(value, Mapping) and value:
         for name, item in value.items():
-            yield from leaves_of(item, (*keys, str(name)))
+            yield from iter_leaf_values(item, (*keys, str(name)))
     elif isinstance(value, Sequence) and value and not isinstance(value, str):
         for place, item in enumerate(value):
-            yield from leaves_of(item, (*keys, place))
+            yield from iter_leaf_values(item, (*keys, place))
     elif value is not None:
         yield keys, value
 
@@ -329,7 +331,7 @@ def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tup
     references = {field.path for field in fields if field.choices_from == "secrets"}
     left_out: list[str] = []
 
-    def kept(level: Mapping[str, Value], above: str) -> dict[str, Value]:
+    def keep_plain(level: Mapping[str, Value], above: str) -> dict[str, Value]:
         safe: dict[str, Value] = {}
         for name, value in level.items():
             path = f"{above}.{name}" if above else name
@@ -337,10 +339,10 @@ def without_secrets(fields: Sequence[Field], values: Mapping[str, Value]) -> tup
             if (path in known and known[path].secret) or _is_secret(variable, value):
                 left_out.append(path)
             else:
-                safe[name] = kept(value, path) if isinstance(value, Mapping) else value
+                safe[name] = keep_plain(value, path) if isinstance(value, Mapping) else value
         return safe
 
-    return kept(values, ""), tuple(left_out)
+    return keep_plain(values, ""), tuple(left_out)
 
 
 def _is_secret(variable: str, value: Value) -> bool:

@@ -63,10 +63,10 @@ def plan_from_snapshot(jobset: JobSet, fleet: Fleet) -> StopPlan:
     """A StopPlan from the snapshot alone, which shows what is usually removed; Helm is not asked."""
     goes = (f"JobSet {jobset.name}", *(("its Service", "its ConfigMap", "its Secret") if jobset.release else ()))
     stays = ("what it wrote to buckets and volumes", "volume claims")
-    return StopPlan(jobset.namespace, jobset.name, jobset.release, goes, stays, *_held_gpus(jobset, fleet))
+    return StopPlan(jobset.namespace, jobset.name, jobset.release, goes, stays, *_count_held_gpus(jobset, fleet))
 
 
-def _held_gpus(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str]:
+def _count_held_gpus(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str]:
     """Number of pods of a JobSet, the GPUs they hold, and its owner."""
     if jobset is None:
         return 0, 0, ""
@@ -74,24 +74,24 @@ def _held_gpus(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str]:
     return len(pods), 0 if jobset.finished else sum(pod.holds_gpus for pod in pods), jobset.owner
 
 
-class Stopping:
+class JobStopper:
     def __init__(self, cluster: WatchedCluster, launcher: Callable[[], Launcher]) -> None:
         self._cluster, self._launcher = cluster, launcher
 
-    async def plan(self, namespace: str, name: str) -> StopPlan:
+    async def plan_stop(self, namespace: str, name: str) -> StopPlan:
         """A StopPlan from Helm's record of the release; NotFound, and as `stop` if it names objects of others."""
         jobset, release = await self._find_job(namespace, name)
-        held = _held_gpus(jobset, self._cluster.fleet)
+        held = _count_held_gpus(jobset, self._cluster.fleet)
         if not release:
             connection = self._cluster.current_connection
             text = await read_manifest(connection.client, connection.catalogue, "JobSet", namespace, name)
-            return StopPlan(namespace, name, "", (f"JobSet {name}",), data_of((text,)), *held)
+            return StopPlan(namespace, name, "", (f"JobSet {name}",), persistent_data_of((text,)), *held)
         removal = await self._launcher().removal(namespace, release)
         mine = tuple(f"{each} " for each in removal.stays)
-        data = tuple(each for each in data_of(removal.manifests) if not each.startswith(mine))
+        data = tuple(each for each in persistent_data_of(removal.manifests) if not each.startswith(mine))
         return StopPlan(namespace, name, release, removal.goes, (*removal.stays, *data), *held)
 
-    async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
+    async def stop_job(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:
         """Remove a job's release, else just the JobSet; NotFound, and Conflict if more than `only` would go."""
         connection = self._cluster.connection_for_change(f"stop {name}")
         jobset, release = await self._find_job(namespace, name)
@@ -116,7 +116,7 @@ class Stopping:
     async def _has_release(self, namespace: str, name: str) -> bool:
         return bool(name) and any(each.name == name for each in await self._launcher().releases(namespace))
 
-    async def leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
+    async def list_leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
         """Orphaned resources (an empty namespace means all), and the kinds that may not be listed."""
         found, hidden = await list_chart_objects(self._cluster.current_connection.client, namespace)
         releases = {(each.namespace, each.name): each for each in await self._launcher().releases(namespace)}
@@ -129,11 +129,11 @@ class Stopping:
         if "JobSet" not in hidden:
             for key, release in releases.items():
                 if key not in running:
-                    left.append(await self._of_release(*key, release.status))
-        made, unseen = await hand_made(self._cluster.current_connection.client, namespace)
+                    left.append(await self._release_leftover(*key, release.status))
+        made, unseen = await list_hand_made(self._cluster.current_connection.client, namespace)
         return (*left, *made), tuple(dict.fromkeys((*hidden, *unseen)))
 
-    async def _of_release(self, namespace: str, name: str, status: str) -> Leftover:
+    async def _release_leftover(self, namespace: str, name: str, status: str) -> Leftover:
         """The Leftover for a release whose job is gone, with its remaining objects if known."""
         try:
             goes = (await self._launcher().removal(namespace, name)).goes
@@ -142,7 +142,7 @@ class Stopping:
         why = f"Its job is gone; Helm calls it {status}. With it goes: {', '.join(goes) or 'nothing else'}."
         return Leftover("Release", namespace, name, name, why, goes=goes)
 
-    async def remove(self, leftover: Leftover) -> None:
+    async def remove_leftover(self, leftover: Leftover) -> None:
         client = self._cluster.connection_for_change(f"remove {leftover.kind} {leftover.name}").client
         if leftover.kind == "Release":
             with suppress(NotFound):  # somebody else was faster
@@ -195,7 +195,7 @@ async def list_chart_objects(client: Client, namespace: str) -> tuple[tuple[Char
     return tuple(found), tuple(hidden)
 
 
-async def require_own(client: Client, namespace: str, release: str, objects: Iterable[str]) -> None:
+async def require_own_objects(client: Client, namespace: str, release: str, objects: Iterable[str]) -> None:
     """Raise Conflict if one of these objects ("Kind name") exists and its labels name another release."""
     found, _ = await list_chart_objects(client, namespace)
     mine = (each for each in found if (each.release_namespace, each.release) == (namespace, release))
@@ -216,7 +216,7 @@ async def require_own(client: Client, namespace: str, release: str, objects: Ite
 
 
 @contextmanager
-def _as_made() -> Iterator[None]:
+def _refuse_forged() -> Iterator[None]:
     """Raise Unreadable for objects that this chart never makes: whoever may write a Secret can forge a release."""
     try:
         yield
@@ -225,15 +225,15 @@ def _as_made() -> Iterator[None]:
         raise Unreadable("The release holds a JobSet that is not as this chart makes them.", hint) from error
 
 
-@_as_made()
-def pods_of(manifest: str) -> Any:
+@_refuse_forged()
+def replicated_jobs_of(manifest: str) -> Any:
     """The replicatedJobs of a JobSet's YAML; None for other kinds."""
     made = load_manifest(manifest)
     return made["spec"]["replicatedJobs"] if made.get("kind") == "JobSet" else None
 
 
-@_as_made()
-def data_of(manifests: Iterable[str]) -> tuple[str, ...]:
+@_refuse_forged()
+def persistent_data_of(manifests: Iterable[str]) -> tuple[str, ...]:
     """Where the pods of these objects write persistent data: buckets, shares, claims and host folders."""
     found: dict[str, None] = {}
     for manifest in manifests:
@@ -245,12 +245,12 @@ def data_of(manifests: Iterable[str]) -> tuple[str, ...]:
             mounted = [each for container in pod["containers"] for each in container.get("volumeMounts") or ()]
             mounts = {each["name"]: each["mountPath"] for each in mounted}
             for volume in pod.get("volumes") or ():
-                if words := _place(volume):
+                if words := _format_volume(volume):
                     found[f"{words}, mounted at {mounts[volume['name']]}" if volume["name"] in mounts else words] = None
     return tuple(found)
 
 
-def _place(volume: dict[str, Any]) -> str:
+def _format_volume(volume: dict[str, Any]) -> str:
     if "persistentVolumeClaim" in volume:
         return f"PersistentVolumeClaim {volume['persistentVolumeClaim']['claimName']} and its data"
     if "nfs" in volume:
@@ -290,7 +290,7 @@ class _Item(ObjectWire):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
+async def list_hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
     """Pods and Services made by hand (an empty namespace means all), and the kinds that may not be listed."""
     lists: dict[str, list[_Item]] = {}
     hidden = []
@@ -301,7 +301,7 @@ async def hand_made(client: Client, namespace: str) -> tuple[tuple[Leftover, ...
         except NotAllowed:
             hidden.append(kind)
     pods = lists.get("Pod", [])
-    found = [_pod(each) for each in pods if _is_pod(each)]
+    found = [_pod_leftover(each) for each in pods if _is_pod(each)]
     found += [
         _service_leftover(each, pods, seen="Pod" not in hidden)
         for each in lists.get("Service", ())
@@ -326,11 +326,11 @@ def _is_service(item: _Item) -> bool:
     return meta.name == role and bool(_ROLES.fullmatch(role))
 
 
-def _pod(item: _Item) -> Leftover:
+def _pod_leftover(item: _Item) -> Leftover:
     phase = item.status.phase or "Pending"
     if phase in _ENDED:
         return _leftover("Pod", item, f"Made by hand: it has ended ({phase}).", runs=False)
-    gpus = sum(_gpus(each) for each in item.spec.containers or ())
+    gpus = sum(_gpu_request(each) for each in item.spec.containers or ())
     held = f" and holds {gpus} GPUs" if gpus else ""
     return _leftover("Pod", item, f"Made by hand: it is {phase}{held}.", runs=True)
 
@@ -356,7 +356,7 @@ def _leftover(kind: str, item: _Item, why: str, *, runs: bool) -> Leftover:
     return Leftover(kind, item.metadata.namespace or "", item.metadata.name or "", "", why, runs=runs)
 
 
-def _gpus(container: _Container) -> int:
+def _gpu_request(container: _Container) -> int:
     resources = container.resources
     wanted = {**(resources.limits or {}), **(resources.requests or {})}.get("nvidia.com/gpu", 0)
     return int(wanted) if str(wanted).isdecimal() else 0

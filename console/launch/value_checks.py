@@ -12,7 +12,7 @@ from console.launch.recipes import FieldProblem
 
 if TYPE_CHECKING:
     Values = Mapping[str, Value]
-    Found = Iterator[tuple[str, str]]  # path of a field, and what is wrong with it
+    FieldProblems = Iterator[tuple[str, str]]  # path of a field, and what is wrong with it
 
 GPUS_PER_NODE = 8
 _LAYERS = {"0.6B": 28, "1.7B": 28, "4B": 36, "8B": 36, "14B": 40, "32B": 64, "A3B": 48, "A22B": 94}
@@ -35,7 +35,7 @@ _ONE_POD = {
 
 def fit_problems(recipe: str, paths: Collection[str], values: Values) -> tuple[FieldProblem, ...]:
     """Conflicts between complete, schema-valid values of a recipe whose form has these paths."""
-    found = [*_pods(recipe, values), *_mount_problems(values), *_claim_problems(values), *_logs(values)]
+    found = [*_pod_problems(recipe, values), *_mount_problems(values), *_claim_problems(values), *_log_problems(values)]
     for path, rules in _RULES:
         if path in paths:
             found += rules(recipe, values)
@@ -51,11 +51,11 @@ def fit_notes(paths: Collection[str], values: Values) -> tuple[str, ...]:
     if "recipe.train.tp" in paths:
         notes += _training_notes(values)
     if "recipe.swift.tp" in paths:
-        gpus, tp = _int(values, "gpus"), _int(values, "recipe.swift.tp")
+        gpus, tp = _int_at(values, "gpus"), _int_at(values, "recipe.swift.tp")
         notes.append(f"Data parallel {gpus // tp} over {gpus} GPUs.")
     if "recipe.model.id" in paths:
         notes.append(f"Model {model_id(values)}.")
-    if get_path(values, "network.hostNetwork") and 0 < _int(values, "gpus") < GPUS_PER_NODE:
+    if get_path(values, "network.hostNetwork") and 0 < _int_at(values, "gpus") < GPUS_PER_NODE:
         notes.append("With the host network no two pods fit on one node: both would listen on port 2222.")
     root = str(get_path(values, "recipe.workspace"))
     if "recipe.workspace" in paths and not _is_shared(root, values):
@@ -75,51 +75,51 @@ def model_id(values: Values) -> str:
 
 def iterations(values: Values) -> int:
     """The number of iterations of a Pai-Megatron-Patch training; its amount is in tokens for pretraining."""
-    amount = _int(values, "recipe.train.amount")
+    amount = _int_at(values, "recipe.train.amount")
     if get_path(values, "recipe.train.sft"):
         return amount
-    return amount // _int(values, "recipe.train.globalBatch") // _int(values, "recipe.train.sequence")
+    return amount // _int_at(values, "recipe.train.globalBatch") // _int_at(values, "recipe.train.sequence")
 
 
 def _training_notes(values: Values) -> Iterator[str]:
-    gpus, size = _int(values, "gpus"), _model_parallel(values)
-    batch, sequence = _int(values, "recipe.train.globalBatch"), _int(values, "recipe.train.sequence")
-    warmup = _int(values, "recipe.train.warmup")
+    gpus, size = _int_at(values, "gpus"), _model_parallel(values)
+    batch, sequence = _int_at(values, "recipe.train.globalBatch"), _int_at(values, "recipe.train.sequence")
+    warmup = _int_at(values, "recipe.train.warmup")
     if not get_path(values, "recipe.train.sft"):
         warmup = warmup // batch // sequence
     yield (
         f"{iterations(values):,} iterations (warm-up {warmup:,}) of {batch:,} samples of {sequence:,} tokens;"
         f" data parallel {gpus // size} over {gpus} GPUs."
     )
-    if get_path(values, "recipe.train.sp") and _int(values, "recipe.train.tp") == 1:
+    if get_path(values, "recipe.train.sp") and _int_at(values, "recipe.train.tp") == 1:
         yield "Sequence parallel has no effect with tensor parallel 1."
 
 
-def _pods(recipe: str, values: Values) -> Found:
-    gpus = _int(values, "gpus")
+def _pod_problems(recipe: str, values: Values) -> FieldProblems:
+    gpus = _int_at(values, "gpus")
     if gpus == 0 and recipe != "qwen3-download":
         yield "gpus", "GPUs must be 1 at least; only a download needs none."
     if recipe in _ONE_POD and gpus > GPUS_PER_NODE:
         yield "gpus", f"GPUs must be {GPUS_PER_NODE} at most, because this recipe {_ONE_POD[recipe]}."
 
 
-def _mount_problems(values: Values) -> Found:
+def _mount_problems(values: Values) -> FieldProblems:
     taken: dict[str, str] = {}
-    for path, folder in _mounted(values):
+    for path, folder in _iter_mounts(values):
         place = posixpath.normpath(folder)
-        if reserved := next((each for each in _reserved(values) if f"{place}/".startswith(f"{each}/")), ""):
+        if reserved := next((each for each in _reserved_folders(values) if f"{place}/".startswith(f"{each}/")), ""):
             yield path, f"{folder} cannot be mounted: the pods have {reserved} for themselves."
         elif place in taken:
             yield path, f"{folder} is mounted twice: by {taken[place]} and by {path}."
         taken.setdefault(place, path)
 
 
-def _reserved(values: Values) -> tuple[str, ...]:
+def _reserved_folders(values: Values) -> tuple[str, ...]:
     """Folders that the chart mounts in every pod."""
     return ("/a4", "/dev/shm", *(("/usr/local/gib", "/third_party") if get_path(values, "network.gib.enabled") else ()))
 
 
-def _mounted(values: Values) -> Iterator[tuple[str, str]]:
+def _iter_mounts(values: Values) -> Iterator[tuple[str, str]]:
     for path in ("storage.nfs", "storage.lustre"):
         if get_path(values, f"{path}.claim"):
             yield f"{path}.path", str(get_path(values, f"{path}.path"))
@@ -132,7 +132,7 @@ def _mounted(values: Values) -> Iterator[tuple[str, str]]:
             yield path, str(folder).partition(":")[0]
 
 
-def _claim_problems(values: Values) -> Found:
+def _claim_problems(values: Values) -> FieldProblems:
     mounts = get_path(values, "storage.pvc")
     assert isinstance(mounts, dict)
     named = {"storage.pvc": [*mounts]}
@@ -155,31 +155,31 @@ def _claim_problems(values: Values) -> Found:
             yield f"{path}.{missing[0]}", f"The volume needs {', '.join(missing)} beside the {title}."
 
 
-def _workspace(recipe: str, values: Values) -> Found:
+def _workspace_problems(recipe: str, values: Values) -> FieldProblems:
     root = str(get_path(values, "recipe.workspace"))
-    pods = _int(values, "gpus") // GPUS_PER_NODE
+    pods = _int_at(values, "gpus") // GPUS_PER_NODE
     if not _is_shared(root, values) and (pods > 1 or recipe == "qwen3-download"):
-        where = ", ".join(_shared(values)) or "nothing"
+        where = ", ".join(_shared_folders(values)) or "nothing"
         words = f"Workspace {root} must lie on shared storage, which all pods see; mounted is {where}."
         yield "recipe.workspace", words
 
 
-def _logs(values: Values) -> Found:
+def _log_problems(values: Values) -> FieldProblems:
     folder = str(get_path(values, "storage.logs"))
     if folder and not _is_shared(folder, values):
-        where = ", ".join(_shared(values)) or "nothing"
+        where = ", ".join(_shared_folders(values)) or "nothing"
         yield "storage.logs", f"Log folder {folder} must lie on a mount, or it goes with the pod; mounted is {where}."
 
 
 def _is_shared(folder: str, values: Values) -> bool:
-    return any(folder == mount or folder.startswith(f"{mount}/") for mount in _shared(values))
+    return any(folder == mount or folder.startswith(f"{mount}/") for mount in _shared_folders(values))
 
 
-def _shared(values: Values) -> list[str]:
-    return [folder for path, folder in _mounted(values) if path not in ("storage.ssd", "storage.host")]
+def _shared_folders(values: Values) -> list[str]:
+    return [folder for path, folder in _iter_mounts(values) if path not in ("storage.ssd", "storage.host")]
 
 
-def _code(_: str, values: Values) -> Found:
+def _code_problems(_: str, values: Values) -> FieldProblems:
     folder = str(get_path(values, "recipe.code.folder"))
     root = str(get_path(values, "recipe.workspace"))
     inside = not folder.startswith("/") or folder.startswith(f"{root}/")
@@ -191,7 +191,7 @@ def _code(_: str, values: Values) -> Found:
         )
 
 
-def _named_model(recipe: str, values: Values) -> Found:
+def _model_name_problems(recipe: str, values: Values) -> FieldProblems:
     """Problems if a model name contradicts the size or family; a name that shows neither is accepted."""
     if recipe in _ANY_MODEL:
         return
@@ -205,71 +205,71 @@ def _named_model(recipe: str, values: Values) -> Found:
         yield "recipe.model.id", f"Model must have the model size, {whole}; {named} has {told[0]}: change one of them."
 
 
-def _conversion_problems(_: str, values: Values) -> Found:
+def _conversion_problems(_: str, values: Values) -> FieldProblems:
     """Problems with conversion: the largest model's script uses 16 GPUs unless configured otherwise."""
-    gpus, given = _int(values, "gpus"), get_path(values, "recipe.convert.parallel")
+    gpus, given = _int_at(values, "gpus"), get_path(values, "recipe.convert.parallel")
     converts = get_path(values, "recipe.model.size") == "A22B" and not get_path(values, "recipe.skip.conversion")
     if converts and not given and gpus % 16:
         yield "gpus", f"GPUs must be a multiple of 16 to convert A22B; {gpus} are not."
 
 
-def _training_problems(recipe: str, values: Values) -> Found:
-    gpus = _int(values, "gpus")
-    tp, pp, cp, etp, ep = (_int(values, f"recipe.train.{name}") for name in ("tp", "pp", "cp", "etp", "ep"))
+def _training_problems(recipe: str, values: Values) -> FieldProblems:
+    gpus = _int_at(values, "gpus")
+    tp, pp, cp, etp, ep = (_int_at(values, f"recipe.train.{name}") for name in ("tp", "pp", "cp", "etp", "ep"))
     size = _model_parallel(values)
     if not gpus:
         return
     if gpus % size:
         yield "gpus", f"GPUs must be a multiple of TP x PP x CP = {tp} x {pp} x {cp} = {size}; {gpus} are not."
         return
-    yield from _batches("recipe.train", values, gpus // size)
+    yield from _batch_problems("recipe.train", values, gpus // size)
     if str(get_path(values, "recipe.model.size")) not in _EXPERTS:
         ep = etp = 1  # the scripts pass neither for a model without experts
     if gpus % (etp * ep * pp):
         product = f"ETP x EP x PP = {etp} x {ep} x {pp} = {etp * ep * pp}"
         yield "recipe.train.ep", f"GPUs must be a multiple of {product}; {gpus} are not."
-    yield from _model(recipe, values)
+    yield from _model_problems(recipe, values)
     if iterations(values) < 1:
-        tokens = _int(values, "recipe.train.globalBatch") * _int(values, "recipe.train.sequence")
+        tokens = _int_at(values, "recipe.train.globalBatch") * _int_at(values, "recipe.train.sequence")
         yield "recipe.train.amount", f"Tokens must be {tokens:,} at least, which is one iteration."
 
 
-def _model(recipe: str, values: Values) -> Found:
+def _model_problems(recipe: str, values: Values) -> FieldProblems:
     size, following = str(get_path(values, "recipe.model.size")), recipe.startswith("qwen3-next")
     if following and size != "A3B":
         yield "recipe.model.size", f"Model size must be A3B, the only one of Qwen3-Next; {size} was given."
         return
-    ep, pp = _int(values, "recipe.train.ep"), _int(values, "recipe.train.pp")
+    ep, pp = _int_at(values, "recipe.train.ep"), _int_at(values, "recipe.train.pp")
     experts = _NEXT_EXPERTS if following else _EXPERTS.get(size, 0)
     if experts and experts % ep:
         yield "recipe.train.ep", f"Expert parallel must divide the model's {experts} experts; {ep} does not."
     layers = _NEXT_LAYERS if following else _LAYERS[size]
-    if layers % pp and not _int(values, "recipe.train.firstStage"):
+    if layers % pp and not _int_at(values, "recipe.train.firstStage"):
         yield (
             "recipe.train.pp",
             f"Pipeline parallel must divide the model's {layers} layers, or the first stage be given its own;"
             f" {pp} does not.",
         )
-    step = _int(values, "recipe.train.recomputeLayers")
+    step = _int_at(values, "recipe.train.recomputeLayers")
     if get_path(values, "recipe.train.recompute") == "full" and (layers // pp) % step:
         words = f"Recomputed layers must divide the {layers // pp} layers of a stage; {step} does not."
         yield "recipe.train.recomputeLayers", words
 
 
-def _swift(recipe: str, values: Values) -> Found:
-    gpus, tp = _int(values, "gpus"), _int(values, "recipe.swift.tp")
+def _swift_problems(recipe: str, values: Values) -> FieldProblems:
+    gpus, tp = _int_at(values, "gpus"), _int_at(values, "recipe.swift.tp")
     if not gpus:
         return
     if gpus % tp:
         yield "gpus", f"GPUs must be a multiple of tensor parallel {tp}; {gpus} are not."
         return
-    yield from _batches("recipe.swift", values, gpus // tp)
-    experts = _int(values, "recipe.swift.ep") * _int(values, "recipe.swift.etp")
+    yield from _batch_problems("recipe.swift", values, gpus // tp)
+    experts = _int_at(values, "recipe.swift.ep") * _int_at(values, "recipe.swift.etp")
     if recipe != "swift-sft" and gpus % experts:
         yield "recipe.swift.ep", f"GPUs must be a multiple of ETP x EP = {experts}; {gpus} are not."
 
 
-def _swift_image(_: str, values: Values) -> Found:
+def _swift_image_problems(_: str, values: Values) -> FieldProblems:
     """Problems if the tag of a ModelScope image contradicts the versions; other images are accepted."""
     image, version = str(get_path(values, "image")), str(get_path(values, "recipe.swift.version"))
     cuda = re.search(r"cuda(\d+)\.(\d+)", image)
@@ -284,8 +284,8 @@ def _swift_image(_: str, values: Values) -> Found:
         yield "recipe.swift.version", f"SWIFT version must be {tag[1]}, as the image's name says; {version} was given."
 
 
-def _batches(group: str, values: Values, data_parallel: int) -> Found:
-    whole, each = _int(values, f"{group}.globalBatch"), _int(values, f"{group}.batch")
+def _batch_problems(group: str, values: Values, data_parallel: int) -> FieldProblems:
+    whole, each = _int_at(values, f"{group}.globalBatch"), _int_at(values, f"{group}.batch")
     if whole % (each * data_parallel):
         yield (
             f"{group}.globalBatch",
@@ -295,22 +295,22 @@ def _batches(group: str, values: Values, data_parallel: int) -> Found:
 
 
 def _model_parallel(values: Values) -> int:
-    tp, pp, cp = (_int(values, f"recipe.train.{name}") for name in ("tp", "pp", "cp"))
+    tp, pp, cp = (_int_at(values, f"recipe.train.{name}") for name in ("tp", "pp", "cp"))
     return tp * pp * cp
 
 
-def _int(values: Values, path: str) -> int:
+def _int_at(values: Values, path: str) -> int:
     found = get_path(values, path)
     assert isinstance(found, int)
     return found
 
 
-_RULES: tuple[tuple[str, Callable[[str, Values], Found]], ...] = (  # field -> rules where the form has it
-    ("recipe.workspace", _workspace),
-    ("recipe.code.folder", _code),
-    ("recipe.model.id", _named_model),
+_RULES: tuple[tuple[str, Callable[[str, Values], FieldProblems]], ...] = (  # field -> rules where the form has it
+    ("recipe.workspace", _workspace_problems),
+    ("recipe.code.folder", _code_problems),
+    ("recipe.model.id", _model_name_problems),
     ("recipe.convert.parallel", _conversion_problems),
     ("recipe.train.tp", _training_problems),
-    ("recipe.swift.version", _swift_image),
-    ("recipe.swift.tp", _swift),
+    ("recipe.swift.version", _swift_image_problems),
+    ("recipe.swift.tp", _swift_problems),
 )

@@ -14,7 +14,7 @@ from typing import Any
 from console.errors import BadInput
 from console.kube.nested_values import Value
 from console.launch.recipes import HIDDEN, Remark
-from console.launch.schema import Schema, leaves, nearest
+from console.launch.schema import Schema, iter_fields, suggest_path
 from console.logs.redact import is_confidential, looks_confidential
 
 Keys = tuple[str | int, ...]
@@ -28,7 +28,7 @@ _LONGEST = 40  # characters of a number; longer ones are text
 
 
 @dataclass(slots=True)
-class Readout:
+class ParsedValues:
     """The parsed values of a text, and all remarks on it."""
 
     known: Sequence[str]  # paths that the schema has
@@ -38,14 +38,14 @@ class Readout:
     problems: list[Remark] = field(default_factory=list)
     notes: list[Remark] = field(default_factory=list)
 
-    def line(self, keys: Keys) -> int:
+    def line_of(self, keys: Keys) -> int:
         """The line of the closest enclosing key with a known line; 0 if there is none."""
         for length in range(len(keys), 0, -1):
             if keys[:length] in self.lines:
                 return self.lines[keys[:length]]
         return 0
 
-    def group(self, node: Node, part: Schema, keys: Keys, kept: Mapping[str, Value]) -> dict[str, Value]:
+    def parse_group(self, node: Node, part: Schema, keys: Keys, kept: Mapping[str, Value]) -> dict[str, Value]:
         """Parse a map whose names are properties in the schema."""
         values: dict[str, Value] = {}
         for entry in node.entries or ():
@@ -56,20 +56,22 @@ class Readout:
                 continue
             inner, path = part["properties"].get(entry.name), ".".join(map(str, way))
             if inner is None:
-                words = f"{path} is not a value of the chart{nearest(path, self.known)}"
+                words = f"{path} is not a value of the chart{suggest_path(path, self.known)}"
                 self.problems.append(Remark(path, words, entry.key.line))
                 continue
             under = kept.get(entry.name)
             if "properties" in inner and entry.value.entries is not None:
-                values[entry.name] = self.group(entry.value, inner, way, under if isinstance(under, Mapping) else {})
+                values[entry.name] = self.parse_group(
+                    entry.value, inner, way, under if isinstance(under, Mapping) else {}
+                )
             elif "properties" in inner and not (entry.value.plain and entry.value.text in _NULL):
                 words = f"{path} must be a map of names and values."
                 self.problems.append(Remark(path, words, entry.value.line))
             elif "properties" not in inner:
-                values[entry.name] = self._value(entry.value, inner, way, under)
+                values[entry.name] = self._parse_value(entry.value, inner, way, under)
         return values
 
-    def _value(self, node: Node, part: Schema, keys: Keys, kept: Value) -> Value:
+    def _parse_value(self, node: Node, part: Schema, keys: Keys, kept: Value) -> Value:
         """Parse any other value; `kept` is the previous value, for `(hidden)`."""
         self.lines.setdefault(keys, node.line)
         if node.entries is not None:
@@ -77,25 +79,25 @@ class Readout:
             for entry in node.entries:
                 self.lines[(*keys, entry.name)] = entry.key.line
                 before = kept.get(entry.name) if isinstance(kept, Mapping) else None
-                inner = _inner(part, entry.name)
-                made[entry.name] = self._value(entry.value, inner, (*keys, entry.name), before)
+                inner = _child_schema(part, entry.name)
+                made[entry.name] = self._parse_value(entry.value, inner, (*keys, entry.name), before)
             return made
         if node.items is not None:
-            inner = _inner(part, 0)
-            return [self._value(item, inner, (*keys, place), None) for place, item in enumerate(node.items)]
+            inner = _child_schema(part, 0)
+            return [self._parse_value(item, inner, (*keys, place), None) for place, item in enumerate(node.items)]
         if node.text == HIDDEN and (part.get("x-secret") or is_confidential(str(keys[-1]))):
             if kept is None:
                 words = f"{keys[-1]} is {HIDDEN}, and there is no value before to keep."
                 self.problems.append(Remark(".".join(map(str, keys)), words, node.line))
             return kept
-        return single(node, part)
+        return parse_scalar(node, part)
 
 
-def read_values(root: Node | None, schema: Schema, kept: Mapping[str, Value]) -> Readout:
+def read_values(root: Node | None, schema: Schema, kept: Mapping[str, Value]) -> ParsedValues:
     """Parse the values of a YAML map; `kept` has the values behind `(hidden)`."""
-    out = Readout([path for path, part in leaves(schema) if not part.get("x-hidden")])
+    out = ParsedValues([path for path, part in iter_fields(schema) if not part.get("x-hidden")])
     if root is not None:
-        out.values = out.group(root, schema, (), kept)
+        out.values = out.parse_group(root, schema, (), kept)
         recipe = out.values.get("recipe")
         if isinstance(recipe, dict) and isinstance(recipe.get("id"), str):
             out.recipe = str(recipe.pop("id"))
@@ -104,7 +106,7 @@ def read_values(root: Node | None, schema: Schema, kept: Mapping[str, Value]) ->
     return out
 
 
-def schema_at(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
+def find_schema(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
     """The schema at that path; `*` is any entry of a list. None if the schema has no such name."""
     part = schema
     for key in keys:
@@ -113,37 +115,37 @@ def schema_at(schema: Schema, keys: Sequence[str | int]) -> Schema | None:
                 return None
             part = part["properties"][key]
         else:
-            part = _inner(part, 0 if key == "*" else key)
+            part = _child_schema(part, 0 if key == "*" else key)
     return part
 
 
-def plain_value(node: Node, part: Schema) -> Value:
+def parse_plain(node: Node, part: Schema) -> Value:
     """The value of a node in its schema's type, even if it is otherwise invalid."""
     if node.entries is not None:
-        return {entry.name: plain_value(entry.value, _inner(part, entry.name)) for entry in node.entries}
+        return {entry.name: parse_plain(entry.value, _child_schema(part, entry.name)) for entry in node.entries}
     if node.items is not None:
-        return [plain_value(item, _inner(part, 0)) for item in node.items]
-    return single(node, part)
+        return [parse_plain(item, _child_schema(part, 0)) for item in node.items]
+    return parse_scalar(node, part)
 
 
-def _inner(part: Schema, key: str | int) -> Schema:
+def _child_schema(part: Schema, key: str | int) -> Schema:
     found = part.get("items") if isinstance(key, int) else part.get("properties", {}).get(key)
     if found is None and not isinstance(key, int):
         found = part.get("additionalProperties")
     return found if isinstance(found, Mapping) else {}
 
 
-def single(node: Node, part: Schema) -> Value:
+def parse_scalar(node: Node, part: Schema) -> Value:
     """A scalar in its field's type: for a text field it keeps its spelling, also 1e-5 and yes."""
     text, kind = node.text, part.get("type")
     if node.plain and text in _NULL:
         return None
     if kind == "string" or (not node.plain and kind not in ("integer", "number", "boolean")):
         return text
-    return _typed(text, str(kind or ""))
+    return _convert_scalar(text, str(kind or ""))
 
 
-def _typed(text: str, kind: str) -> Value:
+def _convert_scalar(text: str, kind: str) -> Value:
     word = text.strip()
     if kind in ("boolean", "") and word.lower() in _TRUE | _FALSE:
         return word.lower() in _TRUE
@@ -159,8 +161,8 @@ def _typed(text: str, kind: str) -> Value:
     return text
 
 
-LONGEST = 1 << 20  # characters of a text; the values of a launch are a few thousand at most
-DEEPEST = 20  # levels of lists and maps within each other
+MAX_TEXT = 1 << 20  # characters of a text; the values of a launch are a few thousand at most
+MAX_DEPTH = 20  # levels of lists and maps within each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ class Entry:
     value: Node
 
 
-class TextFault(BadInput):
+class YamlSyntaxError(BadInput):
     """A text that is not YAML or not a map of values; `remark` has the position."""
 
     def __init__(self, message: str, line: int = 0) -> None:
@@ -194,7 +196,7 @@ class TextFault(BadInput):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _YamlReader:
     text: str
     events: Iterator[Any]
     repeated: list[Remark] = field(default_factory=list)
@@ -204,81 +206,81 @@ def parse_text(text: str) -> tuple[Node | None, tuple[Remark, ...]]:
     """Parse YAML into a mapping (None if empty), and its duplicate keys; raises TextFault."""
     import yaml  # only forms with a text, and values files, pay for it
 
-    if len(text) > LONGEST:
-        raise TextFault(f"The text has {len(text):,} characters; values have {LONGEST:,} at most.")
-    reading = _Reading(text, iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))))
+    if len(text) > MAX_TEXT:
+        raise YamlSyntaxError(f"The text has {len(text):,} characters; values have {MAX_TEXT:,} at most.")
+    reading = _YamlReader(text, iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))))
     try:
-        return _document(reading), tuple(reading.repeated)
+        return _read_document(reading), tuple(reading.repeated)
     except yaml.reader.ReaderError as error:
         place = error.position if isinstance(error.position, int) else 0
         line = text.count("\n", 0, place) + 1
-        raise TextFault("this character is not allowed in YAML.", line) from error
+        raise YamlSyntaxError("this character is not allowed in YAML.", line) from error
     except yaml.MarkedYAMLError as error:
-        raise _syntax(text, error) from error
+        raise _syntax_error(text, error) from error
 
 
-def _syntax(text: str, error: Any) -> TextFault:
+def _syntax_error(text: str, error: Any) -> YamlSyntaxError:
     mark = error.problem_mark or error.context_mark
     number = mark.line + 1 if mark else 0
     lines = text.splitlines()
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     for place, before in enumerate(lines[: max(number, 1)], start=1):
         if before[: len(before) - len(before.lstrip())].count("\t") and place >= number - 1:
-            return TextFault("it is indented with a tab; YAML takes spaces only.", place)
+            return YamlSyntaxError("it is indented with a tab; YAML takes spaces only.", place)
     problem = str(error.problem or "it cannot be read").replace("did not find", "there is no").replace("found ", "")
     secret = looks_confidential(line) or is_confidential(line.partition(":")[0].strip(" -\"'"))
     shown = f" ({line.strip()[:40]})" if line.strip() and not secret else ""
-    return TextFault(f"it is not YAML: {problem}{shown}.", number)
+    return YamlSyntaxError(f"it is not YAML: {problem}{shown}.", number)
 
 
-def _is(event: Any, kind: str) -> bool:
+def _is_event(event: Any, kind: str) -> bool:
     return type(event).__name__ == kind
 
 
-def _document(reading: _Reading) -> Node | None:
+def _read_document(reading: _YamlReader) -> Node | None:
     root: Node | None = None
     documents = 0
     for event in reading.events:
-        if _is(event, "DocumentStartEvent"):
+        if _is_event(event, "DocumentStartEvent"):
             documents += 1
             if documents > 1:
-                raise TextFault("a second document begins; values are one document.", event.start_mark.line + 1)
-            root = _node(reading, next(reading.events), 0)
+                raise YamlSyntaxError("a second document begins; values are one document.", event.start_mark.line + 1)
+            root = _read_node(reading, next(reading.events), 0)
     if root is None or (root.entries is None and root.items is None and root.plain and not root.text):
         return None
     if root.entries is None:
-        raise TextFault("The text must be a map of names and values, such as `gpus: 16`.", root.line)
+        raise YamlSyntaxError("The text must be a map of names and values, such as `gpus: 16`.", root.line)
     return root
 
 
-def _node(reading: _Reading, event: Any, depth: int) -> Node:
+def _read_node(reading: _YamlReader, event: Any, depth: int) -> Node:
     line = event.start_mark.line + 1
-    if _is(event, "AliasEvent") or getattr(event, "anchor", None):
-        raise TextFault("references (&name, *name) are not allowed.", line)
+    if _is_event(event, "AliasEvent") or getattr(event, "anchor", None):
+        raise YamlSyntaxError("references (&name, *name) are not allowed.", line)
     if getattr(event, "tag", None):
-        raise TextFault(f"tags ({event.tag.replace('tag:yaml.org,2002:', '!!')}) may not be used.", line)
-    if depth > DEEPEST:
-        raise TextFault(f"it is nested more than {DEEPEST} levels deep.", line)
-    if _is(event, "MappingStartEvent"):
-        return _map(reading, event, depth)
-    if _is(event, "SequenceStartEvent"):
-        return _list(reading, event, depth)
+        raise YamlSyntaxError(f"tags ({event.tag.replace('tag:yaml.org,2002:', '!!')}) may not be used.", line)
+    if depth > MAX_DEPTH:
+        raise YamlSyntaxError(f"it is nested more than {MAX_DEPTH} levels deep.", line)
+    if _is_event(event, "MappingStartEvent"):
+        return _read_map(reading, event, depth)
+    if _is_event(event, "SequenceStartEvent"):
+        return _read_list(reading, event, depth)
     start, end = event.start_mark.index, event.end_mark.index
     if event.style in ("|", ">"):
         end = start + len(reading.text[start:end].rstrip())
     return Node(start, end, line, event.start_mark.column, str(event.value), plain=not event.style)
 
 
-def _map(reading: _Reading, opened: Any, depth: int) -> Node:
+def _read_map(reading: _YamlReader, opened: Any, depth: int) -> Node:
     entries: list[Entry] = []
     seen: dict[str, int] = {}
-    while not _is(event := next(reading.events), "MappingEndEvent"):
-        key = _node(reading, event, depth + 1)
+    while not _is_event(event := next(reading.events), "MappingEndEvent"):
+        key = _read_node(reading, event, depth + 1)
         if key.entries is not None or key.items is not None:
-            raise TextFault("a name must be a single word, no list or map.", key.line)
-        value = _node(reading, next(reading.events), depth + 1)
+            raise YamlSyntaxError("a name must be a single word, no list or map.", key.line)
+        value = _read_node(reading, next(reading.events), depth + 1)
         if key.text == "<<" and key.plain:
-            raise TextFault("merging maps (<<) is not allowed.", key.line)
+            raise YamlSyntaxError("merging maps (<<) is not allowed.", key.line)
         if key.text in seen:
             message = f"{key.text} is set twice, here and in line {seen[key.text]}; keep one of them."
             reading.repeated.append(Remark(key.text, message, key.line))
@@ -296,10 +298,10 @@ def _map(reading: _Reading, opened: Any, depth: int) -> Node:
     )
 
 
-def _list(reading: _Reading, opened: Any, depth: int) -> Node:
+def _read_list(reading: _YamlReader, opened: Any, depth: int) -> Node:
     items: list[Node] = []
-    while not _is(event := next(reading.events), "SequenceEndEvent"):
-        items.append(_node(reading, event, depth + 1))
+    while not _is_event(event := next(reading.events), "SequenceEndEvent"):
+        items.append(_read_node(reading, event, depth + 1))
     block = not opened.flow_style and items
     return Node(
         opened.start_mark.index,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from console.kube.nested_values import Value
 from console.launch.recipes import Field, Recipe
-from console.launch.yaml_read import Entry, Node, TextFault, parse_text
+from console.launch.yaml_read import Entry, Node, YamlSyntaxError, parse_text
 
 if TYPE_CHECKING:
-    Same = Callable[[tuple[str, ...], Node, Value], bool]  # whether a node of the text says that value
-    Spare = Callable[[tuple[str, ...], Node], bool]  # whether a node may stay though the values have nothing there
+    HasValue = Callable[[tuple[str, ...], Node, Value], bool]  # whether a node of the text says that value
+    CanStay = Callable[[tuple[str, ...], Node], bool]  # whether a node may stay though the values have nothing there
 
 _PLAIN = re.compile(r"[A-Za-z_/][\w./@+-]*(?:[:=][\w./@+-]+)*|\d[\w.-]*[A-Za-z_][\w./-]*")
 _NOT_PLAIN = re.compile(  # not text to every YAML reader: Helm's is of YAML 1.1
@@ -40,13 +40,13 @@ def _map_lines(values: Mapping[str, Value]) -> list[str]:
 
 
 def entry_lines(name: str, value: Value) -> list[str]:
-    key = _single(name)
+    key = _format_single(name)
     if isinstance(value, Mapping) and value:
-        return [f"{key}:", *_indented(_map_lines(value))]
+        return [f"{key}:", *_indent(_map_lines(value))]
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
-        return [f"{key}:", *_indented([line for item in value for line in item_lines(item)])]
+        return [f"{key}:", *_indent([line for item in value for line in item_lines(item)])]
     first, *rest = _scalar_lines(value)
-    return [f"{key}: {first}", *_indented(rest)]
+    return [f"{key}: {first}", *_indent(rest)]
 
 
 def item_lines(item: Value) -> list[str]:
@@ -56,10 +56,10 @@ def item_lines(item: Value) -> list[str]:
         inner = [line for each in item for line in item_lines(each)]
     else:
         inner = _scalar_lines(item)
-    return [f"- {inner[0]}", *_indented(inner[1:])]
+    return [f"- {inner[0]}", *_indent(inner[1:])]
 
 
-def _indented(lines: Sequence[str], by: int = 2) -> list[str]:
+def _indent(lines: Sequence[str], by: int = 2) -> list[str]:
     return [f"{' ' * by}{line}" if line else line for line in lines]
 
 
@@ -69,10 +69,10 @@ def _scalar_lines(value: Value) -> list[str]:
         ends = len(value) - len(body)
         mark = {0: "|-", 1: "|"}.get(ends, "|+")
         return [mark, *body.split("\n"), *[""] * (ends - 1)]
-    return [_single(value)]
+    return [_format_single(value)]
 
 
-def _single(value: Value) -> str:
+def _format_single(value: Value) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -89,10 +89,10 @@ def _single(value: Value) -> str:
 
 
 @dataclass(slots=True)
-class _Edits:
+class _TextEdits:
     text: str
-    same: Same
-    spare: Spare
+    same: HasValue
+    spare: CanStay
     made: list[tuple[int, int, str]] = dataclass_field(default_factory=list)
 
     def replace(self, start: int, end: int, text: str) -> None:
@@ -100,17 +100,17 @@ class _Edits:
 
     def remove_lines(self, start: int, end: int) -> None:
         first = self.text.rfind("\n", 0, start) + 1
-        self.made.append((first, self.after(end), ""))
+        self.made.append((first, self.end_of_line(end), ""))
 
-    def after(self, place: int) -> int:
+    def end_of_line(self, place: int) -> int:
         end = self.text.find("\n", place)
         return len(self.text) if end < 0 else end + 1
 
     def insert(self, place: int, lines: Sequence[str], column: int) -> None:
         missing = "\n" if place and self.text[place - 1] != "\n" else ""
-        self.made.append((place, place, missing + "".join(f"{line}\n" for line in _indented(lines, column))))
+        self.made.append((place, place, missing + "".join(f"{line}\n" for line in _indent(lines, column))))
 
-    def done(self) -> str:
+    def apply_edits(self) -> str:
         text = self.text
         # From the end; of what is inserted at one place, the inner map's lines were made first and come first.
         order = sorted(enumerate(self.made), key=lambda each: (*each[1][:2], each[0]), reverse=True)
@@ -119,11 +119,11 @@ class _Edits:
         return text
 
 
-def rewrite(before: str, values: Mapping[str, Value], same: Same, spare: Spare) -> str | None:
+def edit_text(before: str, values: Mapping[str, Value], same: HasValue, spare: CanStay) -> str | None:
     """The person's text edited in place to these values, to be read again as a check; None if that is impossible."""
     try:
         root, repeated = parse_text(before)
-    except TextFault:
+    except YamlSyntaxError:
         return None
     if repeated:
         return None
@@ -132,12 +132,12 @@ def rewrite(before: str, values: Mapping[str, Value], same: Same, spare: Spare) 
         return (before if before.strip() else "") + glue + write_values(values)
     if root.flow:
         return None
-    edits = _Edits(before, same, spare)
+    edits = _TextEdits(before, same, spare)
     _edit_map(edits, root, values, ())
-    return edits.done()
+    return edits.apply_edits()
 
 
-def _edit_map(edits: _Edits, node: Node, values: Mapping[str, Value], keys: tuple[str, ...]) -> None:
+def _edit_map(edits: _TextEdits, node: Node, values: Mapping[str, Value], keys: tuple[str, ...]) -> None:
     """Edit every entry to its value; new names are added after the last remaining entry."""
     entries = node.entries or ()
     there = {entry.name for entry in entries}
@@ -150,14 +150,14 @@ def _edit_map(edits: _Edits, node: Node, values: Mapping[str, Value], keys: tupl
         return
     column = entries[0].key.column
     start = edits.text.rfind("\n", 0, entries[0].key.start) + 1
-    edits.insert(edits.after(last.value.end) if last else start, new, column)
+    edits.insert(edits.end_of_line(last.value.end) if last else start, new, column)
 
 
-def _edit_entry(edits: _Edits, entry: Entry, values: Mapping[str, Value], keys: tuple[str, ...]) -> bool:
+def _edit_entry(edits: _TextEdits, entry: Entry, values: Mapping[str, Value], keys: tuple[str, ...]) -> bool:
     """Edit or remove one entry; returns whether it still exists."""
     node = entry.value
     if entry.name not in values:
-        if _spared(edits, node, keys):
+        if _can_stay(edits, node, keys):
             return True
         edits.remove_lines(entry.key.start, node.end)
         return False
@@ -173,18 +173,18 @@ def _edit_entry(edits: _Edits, entry: Entry, values: Mapping[str, Value], keys: 
     return True
 
 
-def _spared(edits: _Edits, node: Node, keys: tuple[str, ...]) -> bool:
+def _can_stay(edits: _TextEdits, node: Node, keys: tuple[str, ...]) -> bool:
     if node.entries and not node.flow:
-        return all(_spared(edits, each.value, (*keys, each.name)) for each in node.entries)
+        return all(_can_stay(edits, each.value, (*keys, each.name)) for each in node.entries)
     return edits.spare(keys, node)
 
 
-def _replace_value(edits: _Edits, entry: Entry, value: Value) -> None:
+def _replace_value(edits: _TextEdits, entry: Entry, value: Value) -> None:
     node = entry.value
     first, *rest = entry_lines(entry.name, value)
-    new = first.partition(":")[2] if not first.startswith('"') else first[len(_single(entry.name)) + 1 :]
+    new = first.partition(":")[2] if not first.startswith('"') else first[len(_format_single(entry.name)) + 1 :]
     colon = edits.text.index(":", entry.key.end)
-    indented = "".join(f"\n{line}" for line in _indented(rest, entry.key.column))
+    indented = "".join(f"\n{line}" for line in _indent(rest, entry.key.column))
     single = node.entries is None and node.items is None and "\n" not in edits.text[colon : node.end]
     if single and not rest and node.end > node.start:
         edits.replace(node.start, node.end, new.strip())
@@ -196,7 +196,7 @@ def _is_list(value: Value) -> TypeGuard[Sequence[Value]]:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _edit_list(edits: _Edits, node: Node, value: Sequence[Value], keys: tuple[str, ...]) -> None:
+def _edit_list(edits: _TextEdits, node: Node, value: Sequence[Value], keys: tuple[str, ...]) -> None:
     """Edit a list: remaining entries keep their lines and comments, others are removed or inserted."""
     old = node.items or ()
     column, place = node.column, edits.text.rfind("\n", 0, node.start) + 1
@@ -207,11 +207,11 @@ def _edit_list(edits: _Edits, node: Node, value: Sequence[Value], keys: tuple[st
             edits.remove_lines(edits.text.rindex("-", 0, item.start), item.end)
             continue
         _insert_items(edits, place, value[taken:found], column)
-        taken, place = found + 1, edits.after(item.end)
+        taken, place = found + 1, edits.end_of_line(item.end)
     _insert_items(edits, place, value[taken:], column)
 
 
-def _insert_items(edits: _Edits, place: int, items: Sequence[Value], column: int) -> None:
+def _insert_items(edits: _TextEdits, place: int, items: Sequence[Value], column: int) -> None:
     lines = [line for item in items for line in item_lines(item)]
     if lines:
         edits.insert(place, lines, column)
@@ -239,22 +239,22 @@ def write_defaults(recipe: Recipe, fields: Sequence[Field]) -> str:
             level = below
         level[last] = field
     tree.setdefault("recipe", {"id": recipe.id})
-    wrapped = (part for line in head for part in _wrapped(line, _WIDTH))
-    return "".join(f"{line}\n" for line in (*wrapped, *_lines(tree, 0)))
+    wrapped = (part for line in head for part in _wrap_comment(line, _WIDTH))
+    return "".join(f"{line}\n" for line in (*wrapped, *_default_lines(tree, 0)))
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def _wrap_comment(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, width, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False)
 
 
-def _lines(tree: dict[str, object], depth: int) -> Iterator[str]:
+def _default_lines(tree: dict[str, object], depth: int) -> Iterator[str]:
     pad = "  " * depth
     for name, found in tree.items():
         if depth == 0:
             yield ""
         if isinstance(found, dict):
             yield f"{pad}{name}:"
-            yield from _lines(found, depth + 1)
+            yield from _default_lines(found, depth + 1)
         elif isinstance(found, str):
             yield f"{pad}# Whose values these are: a form that they are pasted into becomes that recipe's."
             yield f"{pad}{name}: {found}"
@@ -270,6 +270,6 @@ def _field_lines(name: str, field: object, pad: str) -> Iterator[str]:
         words += f" One of {', '.join(field.choices)}."
     if field.examples:
         words += f" For example {'; '.join(' '.join(each.split()) for each in field.examples)}."
-    yield from (pad + line for line in _wrapped(words, _WIDTH - len(pad)))
+    yield from (pad + line for line in _wrap_comment(words, _WIDTH - len(pad)))
     for line in entry_lines(name, field.default):
         yield pad + line if line else ""

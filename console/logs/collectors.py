@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-LOOKED = 50  # first lines by which it is known what a log is wrapped in
-LARGEST = 64 << 20  # bytes that are kept until the end of the log, of one that can only be read as a whole
+DETECTION_BYTES = 50  # first lines by which it is known what a log is wrapped in
+MAX_DOCUMENT_BYTES = 64 << 20  # bytes that are kept until the end of the log, of one that can only be read as a whole
 _LONGEST = 1 << 20  # bytes of a first line, or of a record, that are looked at
 _SPLIT = 16_000  # docker cuts longer lines than this into several records
 _TEXTS = ("log", "textPayload", "MESSAGE", "message", "msg", "line", "text", "@message", "_raw", "body", "content")
@@ -45,11 +45,11 @@ _SURE = 3  # lines that have to look alike where one could be of anything
 _RISING = 20  # lines whose numbers have to rise: srun puts the number of the task in front of a line, which does not
 
 
-class _Wrap(Protocol):
-    def line(self, line: bytes) -> bytes:
+class _LineUnwrapper(Protocol):
+    def unwrap_line(self, line: bytes) -> bytes:
         """The program's text in that line, with its line end; the line itself if nothing is wrapped around it."""
 
-    def end(self) -> bytes:
+    def flush(self) -> bytes:
         """The lines that were held back, now that the log has ended."""
 
 
@@ -62,7 +62,7 @@ class CollectorUnwrapper:
         self._head, self._rest = b"", b""
         self._held: list[bytes] = []  # first lines that may be wrapped, until it is clear in what
         self._seen = 0
-        self._wrap: _Wrap | None = None
+        self._wrap: _LineUnwrapper | None = None
         self._whole: bytearray | None = None  # all so far of a log that may be one JSON array
         self._plain = False
 
@@ -88,15 +88,15 @@ class CollectorUnwrapper:
         if self._plain:
             return said + rest
         if rest:
-            said += self._line(rest)
-        said += self._decide(over=True)
-        return said + (self._wrap.end() if self._wrap else b"")
+            said += self._unwrap_line(rest)
+        said += self._detect_wrapping(over=True)
+        return said + (self._wrap.flush() if self._wrap else b"")
 
     def _detect_encoding(self) -> bytes:
         """Detect the encoding: UTF-16 by its byte order mark or by zeros in every second byte, else UTF-8."""
         self._begun = True
         head, self._head = self._head, b""
-        name = _utf16(head)
+        name = _detect_utf16(head)
         if name:
             self._decoder = codecs.getincrementaldecoder(name)("replace")
             head = self._decoder.decode(head).lstrip("\ufeff").encode()
@@ -108,7 +108,7 @@ class CollectorUnwrapper:
     def _unwrap(self, data: bytes) -> bytes:
         if self._whole is not None:
             self._whole += data
-            if len(self._whole) <= LARGEST:
+            if len(self._whole) <= MAX_DOCUMENT_BYTES:
                 return b""
             data, self._whole = bytes(self._whole), None
         data = self._rest + data
@@ -117,7 +117,7 @@ class CollectorUnwrapper:
         said, at = [], 0
         while at < cut and not self._plain:
             end = data.index(b"\n", at) + 1
-            said.append(self._line(data[at:end]))
+            said.append(self._unwrap_line(data[at:end]))
             at = end
         drawn = self._wrap is None and b"\r" in self._rest[:-1]  # a progress bar, which no collector splits
         if self._plain or drawn or len(self._rest) > _LONGEST:
@@ -126,51 +126,53 @@ class CollectorUnwrapper:
             self._plain = self._plain or self._wrap is None
         return b"".join(said)
 
-    def _line(self, line: bytes) -> bytes:
+    def _unwrap_line(self, line: bytes) -> bytes:
         if self._wrap is not None:
-            return self._wrap.line(line)
+            return self._wrap.unwrap_line(line)
         if not line.strip() or line.startswith((b"+ ", b"--\n")):
             if not self._held:
                 return line
             self._held.append(line)
             return b""
-        self._wrap = _wrap_of(line) if not self._held else None
+        self._wrap = _find_unwrapper(line) if not self._held else None
         if self._wrap is not None:
-            return self._wrap.line(line)
-        if any(bare(line) is not None for bare, _ in _MARKS):
+            return self._wrap.unwrap_line(line)
+        if any(bare(line) is not None for bare, _ in _PREFIX_FORMATS):
             self._held.append(line)
-            return self._decide()
+            return self._detect_wrapping()
         self._seen += 1
-        self._plain = self._seen >= LOOKED
-        return self._release() + line
+        self._plain = self._seen >= DETECTION_BYTES
+        return self._release_held_lines() + line
 
-    def _release(self) -> bytes:
+    def _release_held_lines(self) -> bytes:
         held, self._held = b"".join(self._held), []
         return held
 
-    def _decide(self, *, over: bool = False) -> bytes:
+    def _detect_wrapping(self, *, over: bool = False) -> bytes:
         """Detect the wrapping from the lines held so far; returns nothing while more lines are needed."""
         if not self._held:
             return b""
         lines = [line for line in self._held if line.strip() and not line.startswith((b"+ ", b"--\n"))]
-        for bare, enough in _MARKS:
-            if any(bare(line) is None for line in lines) or (bare is _numbered and not _rises(lines)):
+        for bare, enough in _PREFIX_FORMATS:
+            if any(bare(line) is None for line in lines) or (
+                bare is _strip_grep_number and not _has_rising_numbers(lines)
+            ):
                 continue
             if len(lines) < (min(enough, 2) if over else enough):
-                return b"" if not over else self._release()
-            self._wrap = _Marked(bare)
+                return b"" if not over else self._release_held_lines()
+            self._wrap = _PrefixUnwrapper(bare)
             held, self._held = self._held, []
-            return b"".join(map(self._wrap.line, held))
+            return b"".join(map(self._wrap.unwrap_line, held))
         self._seen += len(lines)
-        self._plain = self._seen >= LOOKED or any(map(_NUMBERED.match, lines))
-        return self._release()
+        self._plain = self._seen >= DETECTION_BYTES or any(map(_NUMBERED.match, lines))
+        return self._release_held_lines()
 
 
 _ENOUGH = 8  # first bytes by which UTF-16 is known
 _ARRAY = re.compile(rb"\s*\[\s*[\[{\"]|\s*\[\s*$")
 
 
-def _utf16(head: bytes) -> str:
+def _detect_utf16(head: bytes) -> str:
     """The name of the UTF-16 variant; empty for another encoding."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16-le" if head[0] == 0xFF else "utf-16-be"
@@ -182,23 +184,23 @@ def _utf16(head: bytes) -> str:
     return "utf-16-be" if odd.count(0) == 0 and even.count(0) == len(even) else ""
 
 
-def _wrap_of(line: bytes) -> _Wrap | None:
+def _find_unwrapper(line: bytes) -> _LineUnwrapper | None:
     """The wrapping that can be recognised from this line alone; None if there is none."""
     if line.startswith(b"{"):
-        record = _record(line)
-        return _Json() if record is not None and _text(record) is not None else None
+        record = _parse_record(line)
+        return _JsonUnwrapper() if record is not None and _record_text(record) is not None else None
     text = line.decode("utf-8", "replace")
     if _TOLD.match(text) or _LISTS.match(text):
-        return _Ansible()
-    if b"," in line and len(line) < 10_000 and (columns := _columns(text)):
-        return _Csv(*columns)
+        return _AnsibleUnwrapper()
+    if b"," in line and len(line) < 10_000 and (columns := _find_columns(text)):
+        return _CsvUnwrapper(*columns)
     return None
 
 
 # records
 
 
-class _Records:
+class _SortedRecords:
     """Sorts records by time: some collectors write the newest first."""
 
     def __init__(self) -> None:
@@ -207,7 +209,7 @@ class _Records:
         self._size = 0
         self._forward: bool | None = None
 
-    def add(self, text: str, time: str, pod: str) -> bytes:
+    def add_record(self, text: str, time: str, pod: str) -> bytes:
         """Add a record; returns the texts that can be output now."""
         # The text as lines with [pod/NAME] in front of each
         lines = text.removesuffix("\n").split("\n")
@@ -218,39 +220,43 @@ class _Records:
             self._forward = time > self._time
         self._time = time or self._time
         if self._forward or not time:
-            return self.end() + said if self._forward else said
+            return self.flush() + said if self._forward else said
         self._kept.append(said)
         self._size += len(said)
-        return self.end() if self._size > LARGEST else b""
+        return self.flush() if self._size > MAX_DOCUMENT_BYTES else b""
 
-    def end(self) -> bytes:
+    def flush(self) -> bytes:
         """The texts that were held back, oldest first."""
         kept, self._kept, self._size = self._kept, [], 0
         return b"".join(kept if self._forward is not False else reversed(kept))
 
 
-class _Json:
+class _JsonUnwrapper:
     def __init__(self) -> None:
-        self._records = _Records()
-        self.end = self._records.end
+        self._records = _SortedRecords()
+        self.flush = self._records.flush
 
-    def line(self, line: bytes) -> bytes:
-        record = (_record(line) if line[:1] == b"{" else None) or {}
-        text = _text(record)
-        return line if text is None else self._records.add(text, _member(record, _TIMES), _member(record, _PODS))
+    def unwrap_line(self, line: bytes) -> bytes:
+        record = (_parse_record(line) if line[:1] == b"{" else None) or {}
+        text = _record_text(record)
+        return (
+            line
+            if text is None
+            else self._records.add_record(text, _first_field(record, _TIMES), _first_field(record, _PODS))
+        )
 
 
-class _Csv:
+class _CsvUnwrapper:
     """One record per CSV row; a text may contain line ends."""
 
     def __init__(self, text: int, time: int, pod: int) -> None:
         self._at = text, time, pod
         self._open = b""
         self._heading = True
-        self._records = _Records()
-        self.end = self._records.end
+        self._records = _SortedRecords()
+        self.flush = self._records.flush
 
-    def line(self, line: bytes) -> bytes:
+    def unwrap_line(self, line: bytes) -> bytes:
         if self._heading:
             self._heading = False
             return b""
@@ -258,12 +264,12 @@ class _Csv:
         if self._open.count(b'"') % 2 and len(self._open) < _LONGEST:
             return b""
         row, self._open = self._open.decode("utf-8", "replace").rstrip("\r\n"), b""
-        cells = _cells(row)
+        cells = _split_cells(row)
         text, time, pod = (cells[at] if 0 <= at < len(cells) else "" for at in self._at)
-        return self._records.add(text.rstrip("\r\n"), time, pod)
+        return self._records.add_record(text.rstrip("\r\n"), time, pod)
 
 
-class _Ansible:
+class _AnsibleUnwrapper:
     """Ansible's output: lists of lines as JSON below the name of a host."""
 
     def __init__(self) -> None:
@@ -271,96 +277,100 @@ class _Ansible:
         self._in_list = False
         self._kept = ""  # a text that counts unless the same comes as a list
 
-    def line(self, line: bytes) -> bytes:
+    def unwrap_line(self, line: bytes) -> bytes:
         text = line.decode("utf-8", "replace")
         if found := _TOLD.match(text):
             self._host = found.group(1)
-            return self._kept_text() + self._object(found.group(2))
+            return self._flush_text() + self._unwrap_object(found.group(2))
         if _LISTS.match(text):
             self._in_list, self._kept = True, ""
             return b""
         if self._in_list and (found := _STRING.match(text)):
-            return self._told(_decoded(found.group(1)))
+            return self._label_lines(_decode_escapes(found.group(1)))
         if found := _WHOLE.match(text):
-            self._kept = _decoded(found.group(2))
+            self._kept = _decode_escapes(found.group(2))
             return b""
         self._in_list = False
-        return self._kept_text() if text.startswith("}") else b""
+        return self._flush_text() if text.startswith("}") else b""
 
-    def _object(self, text: str) -> bytes:
+    def _unwrap_object(self, text: str) -> bytes:
         """Unwrap an Ansible result that is on one line."""
-        said = _record(text.encode())
+        said = _parse_record(text.encode())
         if said is None:
             return b""
         for name in ("stdout_lines", "msg", "stdout"):
             lines = said.get(name)
             if isinstance(lines, list) and lines:
-                return b"".join(self._told(str(each)) for each in lines)
+                return b"".join(self._label_lines(str(each)) for each in lines)
             if isinstance(lines, str) and lines:
-                return self._told(lines)
+                return self._label_lines(lines)
         return b""
 
-    def _kept_text(self) -> bytes:
+    def _flush_text(self) -> bytes:
         kept, self._kept = self._kept, ""
-        return self._told(kept) if kept else b""
+        return self._label_lines(kept) if kept else b""
 
-    def _told(self, text: str) -> bytes:
+    def _label_lines(self, text: str) -> bytes:
         label = f"[pod/{self._host}] " if self._host else ""
         return "".join(f"{label}{each}\n" for each in text.split("\n")).encode("utf-8", "replace")
 
-    def end(self) -> bytes:
-        return self._kept_text()
+    def flush(self) -> bytes:
+        return self._flush_text()
 
 
 # marks in front of lines
 
 
-class _Marked:
+class _PrefixUnwrapper:
     """Plain lines with a prefix, such as that of `grep -n` or stern."""
 
     def __init__(self, bare: Callable[[bytes], bytes | None]) -> None:
         self._bare = bare
 
-    def line(self, line: bytes) -> bytes:
+    def unwrap_line(self, line: bytes) -> bytes:
         bare = self._bare(line)
         return bare if bare is not None else b"" if line == b"--\n" else line
 
-    def end(self) -> bytes:
+    def flush(self) -> bytes:
         return b""
 
 
-def _numbered(line: bytes) -> bytes | None:
+def _strip_grep_number(line: bytes) -> bytes | None:
     """The line without what `grep -n` puts in front of it; None if it is no such line."""
     found = _NUMBERED.match(line)
     return found.group(3) if found else None
 
 
-def _filed(line: bytes) -> bytes | None:
+def _convert_grep_file(line: bytes) -> bytes | None:
     """The line with the file name that `grep` put in front of it written as [pod/FILE]; None for other lines."""
     found = _FILED.match(line)
     return found and b"[pod/" + found.group("file").strip(b"/").replace(b"/", b"_") + b"] " + found.group("text")
 
 
-def _of_stern(line: bytes) -> bytes | None:
+def _convert_stern_prefix(line: bytes) -> bytes | None:
     found = _STERN.match(line)
     if found is None or found.group(2) in _WORDS or not any(map(str.isdigit, found.group(1).decode())):
         return None
     return b"[pod/" + found.group(1) + b"/" + found.group(2) + b"] " + found.group(3)
 
 
-def _rises(lines: Sequence[bytes]) -> bool:
+def _has_rising_numbers(lines: Sequence[bytes]) -> bool:
     """Whether the numbers in front of lines rise, as those of `grep -n` do."""
     numbers = [int(found.group(1)) for line in lines if (found := _NUMBERED.match(line))]
     return all(low < high for low, high in pairwise(numbers))
 
 
-_MARKS = ((_numbered, _RISING), (_filed, _SURE), (_of_stern, _SURE))  # what may precede lines, and how many tell
+_PREFIX_FORMATS = (
+    (_strip_grep_number, _RISING),
+    (_convert_grep_file, _SURE),
+    (_convert_stern_prefix, _SURE),
+)  # what may precede lines, and how many tell
 
 
 # what stands in a record
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
+def _parse_record(line: bytes) -> dict[str, Any] | None:
     if len(line) > _LONGEST:
         return None
     try:
@@ -370,7 +380,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-def _text(record: dict[str, Any]) -> str | None:
+def _record_text(record: dict[str, Any]) -> str | None:
     """The text of a record; None if it has none, or if the program itself printed this JSON."""
     if any("loss" in name for name in record):
         return None
@@ -378,10 +388,10 @@ def _text(record: dict[str, Any]) -> str | None:
         if isinstance(text := record.get(name), str):
             return text
     inner = record.get("jsonPayload")
-    return _text(inner) if isinstance(inner, dict) else None
+    return _record_text(inner) if isinstance(inner, dict) else None
 
 
-def _member(record: dict[str, Any], names: Iterable[str]) -> str:
+def _first_field(record: dict[str, Any], names: Iterable[str]) -> str:
     """The first of these fields that the record has; dotted names are nested, such as resource.labels.pod_name."""
     for name in names:
         value: Any = record
@@ -392,9 +402,9 @@ def _member(record: dict[str, Any], names: Iterable[str]) -> str:
     return ""
 
 
-def _columns(heading: str) -> tuple[int, int, int] | None:
+def _find_columns(heading: str) -> tuple[int, int, int] | None:
     """The column numbers of text, time and pod, if that line is the heading of such a table."""
-    cells = [cell.strip() for cell in _cells(heading.strip())]
+    cells = [cell.strip() for cell in _split_cells(heading.strip())]
     plain = all(re.fullmatch(r"[\w@./ -]{1,80}", cell) for cell in cells)
     if len(cells) < 2 or len(set(cells)) < len(cells) or not plain:
         return None
@@ -406,7 +416,7 @@ def _columns(heading: str) -> tuple[int, int, int] | None:
     return (text, time, pod) if text >= 0 else None
 
 
-def _cells(row: str) -> list[str]:
+def _split_cells(row: str) -> list[str]:
     try:
         return next(csv.reader(row.splitlines(keepends=True)), [])
     except csv.Error:
@@ -423,12 +433,16 @@ def _text_of_json_array(data: bytes) -> bytes:
         return data
     if all(isinstance(each, str) for each in said):
         return b"".join(each.encode("utf-8", "replace") + b"\n" for each in said)
-    records, texts = _Records(), [(each, _text(each)) for each in said if isinstance(each, dict)]
-    told = [records.add(text, _member(each, _TIMES), _member(each, _PODS)) for each, text in texts if text is not None]
-    return b"".join(told) + records.end() if told else data
+    records, texts = _SortedRecords(), [(each, _record_text(each)) for each in said if isinstance(each, dict)]
+    told = [
+        records.add_record(text, _first_field(each, _TIMES), _first_field(each, _PODS))
+        for each, text in texts
+        if text is not None
+    ]
+    return b"".join(told) + records.flush() if told else data
 
 
-def _decoded(text: str) -> str:
+def _decode_escapes(text: str) -> str:
     try:
         return str(msgspec.json.decode(text.encode()))
     except msgspec.DecodeError:

@@ -11,9 +11,9 @@ from console.logs.line import Gap, RankLine
 from console.scheduling.ranks import format_pods, format_ranges
 
 WINDOW = 300.0  # seconds between the first and the last rank that print the same line
-FEW = 4  # pods, or spans of them, that are named one by one
-KEYS = 50_000  # different lines that are remembered; the one seen longest ago goes first
-_OWN = re.compile(  # what is a rank's own in a line that all of them print
+MAX_MINORITY_RANKS = 4  # pods, or spans of them, that are named one by one
+MAX_LINE_KEYS = 50_000  # different lines that are remembered; the one seen longest ago goes first
+_RANK_SPECIFIC = re.compile(  # what is a rank's own in a line that all of them print
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"  # times of day
     r"|\b\d\d:\d\d:\d\d(?:[.,]\d+)?"
     r"|(?i:\b(?:(?:local|global|node|dp|tp|pp|cp|ep|data|tensor|pipeline)[_ -]?)?rank)[ _:=\[\]#]*\d+\]?"
@@ -24,11 +24,11 @@ _OWN = re.compile(  # what is a rank's own in a line that all of them print
 )
 
 
-def normalised(text: str, pod: str = "") -> str:
+def normalize_line(text: str, pod: str = "") -> str:
     """The line with what is specific to a rank (its number, pod, times, process ids, addresses) replaced."""
     if pod and pod in text:
         text = text.replace(pod, "<pod>")
-    return _OWN.sub("#", text)
+    return _RANK_SPECIFIC.sub("#", text)
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class AgreedLine:
         known = of - len(unread)
         if of <= 1:
             return ""
-        if number == 1 or number <= min(FEW, known / 2):
+        if number == 1 or number <= min(MAX_MINORITY_RANKS, known / 2):
             said, notes = format_pods(*self.ranks), list[str]()
         else:
             missing = [rank for rank in range(of) if rank not in self.ranks and rank not in unread]
@@ -67,7 +67,7 @@ class AgreedLine:
 def _short_ranges(pods: Collection[int]) -> str:
     """The pod numbers as ranges; just their count if there are too many ranges."""
     said = format_ranges(pods)
-    return said if said.count(",") < FEW else str(len(pods))
+    return said if said.count(",") < MAX_MINORITY_RANKS else str(len(pods))
 
 
 class Consensus:
@@ -80,11 +80,11 @@ class Consensus:
     def add(self, lines: Iterable[RankLine]) -> None:
         """Add lines; `lines` may change from the index on where it ended before."""
         for line in lines:
-            key = normalised(line.text, line.pod)
+            key = normalize_line(line.text, line.pod)
             groups = self._open.get(key)
             if groups is None:
                 groups = self._open[key] = []
-                if len(self._open) > KEYS:
+                if len(self._open) > MAX_LINE_KEYS:
                     self._open.popitem(last=False)
             else:
                 self._open.move_to_end(key)

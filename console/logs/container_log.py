@@ -25,28 +25,30 @@ from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
 from console.kube.watch import USUAL, Backoff
 from console.logs.line import LogLine, StreamState
-from console.logs.line_splitter import LineSplitter, split_timestamps, text_of
+from console.logs.line_splitter import LineSplitter, decode_line, split_timestamps
 from console.logs.redact import Redactor, redact_line
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from console.kube.client import Client
 
-    Stamped = tuple[float, bytes]  # moment and the whole line, its timestamp in front
+    TimedLine = tuple[float, bytes]  # moment and the whole line, its timestamp in front
 
-OVERLAP = 2  # seconds that are asked for again after a drop: lines of two streams may be out of order by a little
-REMEMBERED = 4096  # lines of one stream that are remembered
-PART = 1 << 14  # bytes of a part of a line, as the runtime writes it
+OVERLAP_SECONDS = (
+    2  # seconds that are asked for again after a drop: lines of two streams may be out of order by a little
+)
+MAX_REMEMBERED_LINES = 4096  # lines of one stream that are remembered
+RUNTIME_PART_BYTES = 1 << 14  # bytes of a part of a line, as the runtime writes it
 MAX_BEFORE = 8  # lines of one moment that are remembered beyond those seconds
 
 
 class ResumeCursor:
     """Remembers the lines of the last seconds, so that a reconnection does not deliver them twice."""
 
-    def __init__(self, given: Iterable[Stamped] = (), *, whole: bool = True) -> None:
+    def __init__(self, given: Iterable[TimedLine] = (), *, whole: bool = True) -> None:
         """`given`: the last lines given before; `whole`: a line that is not among the remembered ones is new."""
         self.last = 0.0
-        self._lines: deque[Stamped] = deque()
+        self._lines: deque[TimedLine] = deque()
         self._again: Counter[bytes] = Counter()
         self._replaying = False
         self._whole = whole
@@ -54,8 +56,8 @@ class ResumeCursor:
         self._forgotten: tuple[float, int] = (0.0, 0)  # latest moment of forgotten lines, and how many of it
         self._skipping = 0
         self.met = False  # whether a remembered line came again since `rewind`
-        self._before: list[Stamped] = []  # the last lines before those that are remembered, all of one moment
-        self._remember([*given])
+        self._before: list[TimedLine] = []  # the last lines before those that are remembered, all of one moment
+        self._remember_delivered([*given])
 
     def rewind(self) -> None:
         """Prepare for a reconnection: the server sends the lines since `last - OVERLAP` again, and they are skipped."""
@@ -65,57 +67,57 @@ class ResumeCursor:
         self._skipping = self._forgotten[1]
         self.met = False
 
-    def drop_repeated(self, lines: list[Stamped]) -> list[Stamped]:
+    def drop_repeated(self, lines: list[TimedLine]) -> list[TimedLine]:
         """The lines that have not been delivered yet; they are remembered."""
         if self._replaying:
             return [line for line in lines if self._is_new(line)]
-        self._remember(lines)
+        self._remember_delivered(lines)
         return lines
 
-    def _is_new(self, line: Stamped) -> bool:
+    def _is_new(self, line: TimedLine) -> bool:
         moment, raw = line
         if self._again.get(raw):
             self._again[raw] -= 1
             self.met = True
             return False
-        if moment < self._floor or self._is_end_of_one_before(raw, moment):
+        if moment < self._floor or self._is_tail_of_delivered_line(raw, moment):
             return False
         if self._skipping and moment == self._forgotten[0]:
             self._skipping -= 1
             return False
-        self._remember([line])
+        self._remember_delivered([line])
         return True
 
-    def _is_end_of_one_before(self, raw: bytes, moment: float) -> bool:
+    def _is_tail_of_delivered_line(self, raw: bytes, moment: float) -> bool:
         """Whether it is the last part (of 16 KiB, with its own timestamp) of a line that was delivered."""
         if self.met or not self._before or not self._before[0][0] < moment <= self.last:
             return False
         text = raw.partition(b" ")[2]
         return bool(text) and any(
-            before.partition(b" ")[2] == text or (len(before) > PART and before.endswith(text))
+            before.partition(b" ")[2] == text or (len(before) > RUNTIME_PART_BYTES and before.endswith(text))
             for _, before in self._before
         )
 
-    def _remember(self, given: list[Stamped]) -> None:
+    def _remember_delivered(self, given: list[TimedLine]) -> None:
         lines = self._lines
         lines += given
         for moment, _ in given:
             if moment > self.last:
                 self.last = moment
-        oldest = int(self.last) - OVERLAP
+        oldest = int(self.last) - OVERLAP_SECONDS
         while lines and lines[0][0] < oldest:
             gone = lines.popleft()
             if not self._before or gone[0] != self._before[0][0] or len(self._before) == MAX_BEFORE:
                 self._before = []
             self._before.append(gone)
-        while len(lines) > REMEMBERED:
+        while len(lines) > MAX_REMEMBERED_LINES:
             moment, _ = lines.popleft()
             latest, number = self._forgotten
             self._forgotten = (moment, number + 1 if moment == latest else 1)
             self._whole = False
 
 
-GIVE_UP = 600.0  # seconds without an answer after which following ends in an error
+GIVE_UP_SECONDS = 600.0  # seconds without an answer after which following ends in an error
 
 
 class RetryPolicy:
@@ -147,7 +149,7 @@ class RetryPolicy:
             self._since = now
             await asyncio.sleep(0 if self._seen else self._backoff.first)
             return False
-        if now - self._since > GIVE_UP and isinstance(error, Unreachable):
+        if now - self._since > GIVE_UP_SECONDS and isinstance(error, Unreachable):
             raise error
         if _is_container_waiting(error):
             await asyncio.sleep(self._backoff.first)
@@ -164,7 +166,7 @@ def _is_container_waiting(error: ConsoleError) -> bool:
     )
 
 
-SILENCE = 120.0  # seconds without a line after which the connection is made anew
+SILENCE_TIMEOUT = 120.0  # seconds without a line after which the connection is made anew
 TAIL_ROOMS = ((1 << 20, 4096), (16 << 20, 512))  # bytes that last lines may have: in all, and each; the less counts
 LINE_ROOM = 1 << 20  # bytes of one line of these
 TAIL_MORE = 1000  # lines that may have come while the server looked for the first of the tail
@@ -194,21 +196,23 @@ class SizeLimit:
         self._most = min(rooms, default=0)
         self._bytes = self._lines = self._line = 0
 
-    def count(self, piece: bytes) -> None:
+    def add_bytes(self, piece: bytes) -> None:
         """Count a chunk; Unreadable once the limit is exceeded."""
         self._bytes += len(piece)
         if self._tail is not None:
             self._lines += piece.count(b"\n")
             if self._lines > self._tail + TAIL_MORE:
-                raise self._error(f"the API server sends more than the last {self._tail:,} lines, which were asked for")
+                raise self._limit_error(
+                    f"the API server sends more than the last {self._tail:,} lines, which were asked for"
+                )
         end = piece.rfind(b"\n") + 1
         self._line = len(piece) - end + (0 if end else self._line)
         if self._most and self._line > LINE_ROOM:
-            raise self._error(f"a line of it goes on after {LINE_ROOM >> 20} MiB")
+            raise self._limit_error(f"a line of it goes on after {LINE_ROOM >> 20} MiB")
         if self._most and self._bytes > self._most:
-            raise self._error(f"it goes on after {self._most >> 20} MiB")
+            raise self._limit_error(f"it goes on after {self._most >> 20} MiB")
 
-    def _error(self, why: str) -> Unreadable:
+    def _limit_error(self, why: str) -> Unreadable:
         return Unreadable(f"Could not read the log of pod {self._pod} to its end: {why}.", "a4 logs shows it all.")
 
 
@@ -242,67 +246,67 @@ class LogStream:
         self._cutter = LineSplitter()
         self._before = 0.0  # moment of the last line of the connection before, until this one is known to go on
         self._trouble = RetryPolicy(wanted.follow, backoff, client.wait_before_retry, seen=self._resumes)
-        self._to: Callable[[list[Stamped]], None] | None = None
+        self._to: Callable[[list[TimedLine]], None] | None = None
         self._room: SizeLimit | None = None  # of a log that is not followed
 
     @property
-    def lags(self) -> bool:
+    def is_lagging(self) -> bool:
         """Whether lines arrive faster than they are read, now or for most of the time since the log was opened."""
         if not self._waits_since:
             return True
         now = monotonic()
         return self._waited + now - self._waits_since < (now - self._opened) / 2
 
-    async def run(self, to: Callable[[list[Stamped]], None]) -> None:
+    async def run(self, to: Callable[[list[TimedLine]], None]) -> None:
         """Like `batches`, but calls `to` with each batch at once, which is cheaper for thousands a second."""
         self._to = to
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
                 to(batch)
 
-    async def batches(self) -> AsyncGenerator[list[Stamped], None]:
+    async def batches(self) -> AsyncGenerator[list[TimedLine], None]:
         """Yield new lines until the end, [] if only `open` changed; NotFound, NotAllowed, Refused, Unreachable."""
         wanted, trouble, over = self._wanted, self._trouble, False
         while not over:
             try:
-                async with aclosing(self._pass(wanted)) as batches:
+                async with aclosing(self._read_connection(wanted)) as batches:
                     async for batch in batches:
                         yield batch
                 trouble.broke = False
                 over = not wanted.follow or await self._has_container_ended()
                 if not over:
-                    self._broken()
-                    async with aclosing(self._before_restart()) as batches:
+                    self._on_connection_lost()
+                    async with aclosing(self._read_rest_of_previous()) as batches:
                         async for batch in batches:
                             yield batch
                     await asyncio.sleep(self._backoff.first)
             except ConsoleError as error:
-                self._broken()
+                self._on_connection_lost()
                 over = await trouble.wait_or_raise(error)
         if wanted.follow:
-            async with aclosing(self._end()) as batches:
+            async with aclosing(self._read_rest()) as batches:
                 async for batch in batches:
                     yield batch
-        elif batch := self._last_line():
+        elif batch := self._take_unfinished_line():
             yield batch
         if self.state is not StreamState.CUT:
             self.state = StreamState.ENDED
 
-    async def _end(self) -> AsyncGenerator[list[Stamped], None]:
+    async def _read_rest(self) -> AsyncGenerator[list[TimedLine], None]:
         """Yield the lines printed between the loss of the connection and the end of the container."""
         with suppress(NotFound):
-            async with aclosing(self._pass(self._wanted)) as batches:
+            async with aclosing(self._read_connection(self._wanted)) as batches:
                 async for batch in batches:
                     yield batch
             self._trouble.broke = False
-        if batch := self._last_line():
+        if batch := self._take_unfinished_line():
             yield batch
         if self._trouble.broke:
             # The pod is gone. A connection that ended well brought all it printed, one that broke may not have.
             self.state, now = StreamState.CUT, time()
             self.gaps.append((self.memory.last or now, now))
 
-    def _broken(self) -> None:
+    def _on_connection_lost(self) -> None:
         if self.state is StreamState.LIVE:
             self.state = StreamState.RECONNECTING
 
@@ -317,10 +321,10 @@ class LogStream:
             return False
         return pod.finished or self._wanted.previous or (named is not None and named.state == "terminated")
 
-    async def _before_restart(self) -> AsyncGenerator[list[Stamped], None]:
+    async def _read_rest_of_previous(self) -> AsyncGenerator[list[TimedLine], None]:
         """Yield the rest of the previous container's log, if the container restarted since the connection broke."""
         if self.restarts < 0:
-            if batch := self._last_line():
+            if batch := self._take_unfinished_line():
                 yield batch
             return
         with suppress(NotFound):
@@ -330,50 +334,52 @@ class LogStream:
                 return
             self.restarts = named.restarts
             with suppress(Refused):  # the run before may be cleaned away; the gap is told by what comes next
-                async with aclosing(self._pass(replace(self._wanted, previous=True))) as batches:
+                async with aclosing(self._read_connection(replace(self._wanted, previous=True))) as batches:
                     async for batch in batches:
                         yield batch
-                if batch := self._last_line():
+                if batch := self._take_unfinished_line():
                     yield batch
             self._resumes = False
 
-    async def _pass(self, wanted: LogRequest) -> AsyncGenerator[list[Stamped], None]:
+    async def _read_connection(self, wanted: LogRequest) -> AsyncGenerator[list[TimedLine], None]:
         self.memory.rewind()
         self._before = self.memory.last if self._resumes and not wanted.previous else 0.0
         path, doing = pod_path(wanted.namespace, wanted.pod, "log"), f"read the log of pod {wanted.pod}"
-        params = _params(wanted, self.memory.last)
+        params = _query_parameters(wanted, self.memory.last)
         once = not wanted.follow
-        async with self._client.follow(path, doing=doing, params=params, silence=SILENCE, at_once=once) as answer:
+        async with self._client.follow(
+            path, doing=doing, params=params, silence=SILENCE_TIMEOUT, at_once=once
+        ) as answer:
             self.state = StreamState.LIVE
             self._cutter, self._rest = LineSplitter(), []
             self._room = SizeLimit(wanted) if once else None
             if self._to is not None:
-                await answer.stream_to(self._pass_on)
+                await answer.stream_to(self._forward_chunk)
             else:
                 slices = WorkSlices()
                 async with aclosing(answer.iter_chunks()) as pieces:
                     async for piece in pieces:
                         self._waited, self._waits_since = self._waited + monotonic() - self._waits_since, 0.0
                         slices.begin()
-                        batch = self._cut(piece)
+                        batch = self._split_chunk(piece)
                         if batch is not None:
                             yield batch
                         await self._client.wait_for_keypress_pause()
                         await slices.pause()
                         self._waits_since = monotonic()
-            self._rest = self._cutter.end()
+            self._rest = self._cutter.flush()
 
-    def _pass_on(self, piece: bytes) -> None:
-        batch = self._cut(piece)
+    def _forward_chunk(self, piece: bytes) -> None:
+        batch = self._split_chunk(piece)
         if batch is not None and self._to is not None:
             self._to(batch)
 
-    def _cut(self, piece: bytes) -> list[Stamped] | None:
+    def _split_chunk(self, piece: bytes) -> list[TimedLine] | None:
         if self._room is not None:
-            self._room.count(piece)
+            self._room.add_bytes(piece)
         cutter, seen = self._cutter, self.open
-        batch = self._new(cutter.feed(piece))
-        self.open = redact_line(cutter.open) if cutter.open else b""
+        batch = self._drop_known_lines(cutter.feed(piece))
+        self.open = redact_line(cutter.open_line) if cutter.open_line else b""
         if batch:
             # Record a gap unless a line from before the reconnection was sent again
             self._resumes = True
@@ -385,11 +391,11 @@ class LogStream:
         self._trouble.reset()
         return batch
 
-    def _last_line(self) -> list[Stamped]:
+    def _take_unfinished_line(self) -> list[TimedLine]:
         self.open, rest, self._rest = b"", self._rest, []
-        return self._new(rest)
+        return self._drop_known_lines(rest)
 
-    def _new(self, raws: list[bytes]) -> list[Stamped]:
+    def _drop_known_lines(self, raws: list[bytes]) -> list[TimedLine]:
         if not raws:
             return []
         since = self._wanted.since
@@ -406,11 +412,11 @@ async def follow_log(
     memory: ResumeCursor | None = None,
 ) -> AsyncGenerator[LogLine, None]:
     """Yield redacted lines until the end (or once); `drawn`: also unfinished lines; else as `LogStream`."""
-    stream = LogStream(client, wanted, memory=memory, clean=Redactor().lines, backoff=backoff)
+    stream = LogStream(client, wanted, memory=memory, clean=Redactor().redact_lines, backoff=backoff)
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
             for moment, raw in batch:
-                yield LogLine(moment, text_of(raw).decode("utf-8", errors="replace"))
+                yield LogLine(moment, decode_line(raw).decode("utf-8", errors="replace"))
             if drawn and stream.open:
                 yield LogLine(time(), stream.open.decode("utf-8", errors="replace"), open=True)
 
@@ -421,7 +427,7 @@ async def read_pod(client: Client, namespace: str, name: str) -> Pod:
     return found
 
 
-def _params(wanted: LogRequest, last: float) -> dict[str, str]:
+def _query_parameters(wanted: LogRequest, last: float) -> dict[str, str]:
     params = {"timestamps": "true"}
     if wanted.container:
         params["container"] = wanted.container
@@ -430,7 +436,7 @@ def _params(wanted: LogRequest, last: float) -> dict[str, str]:
     elif wanted.follow:
         params["follow"] = "true"
     if last:
-        params["sinceTime"] = format_time(max(int(last) - OVERLAP, int(wanted.since)))
+        params["sinceTime"] = format_time(max(int(last) - OVERLAP_SECONDS, int(wanted.since)))
         return params
     if wanted.since:
         params["sinceTime"] = format_time(int(wanted.since))

@@ -57,10 +57,10 @@ def group_sentences(failures: Iterable[LogFailure]) -> list[str]:
     groups: dict[tuple[str, str], list[LogFailure]] = {}
     for each in failures:
         groups.setdefault((each.kind, each.text), []).append(each)
-    return [_sentence(group) for group in groups.values()]
+    return [_format_group(group) for group in groups.values()]
 
 
-def _sentence(group: list[LogFailure]) -> str:
+def _format_group(group: list[LogFailure]) -> str:
     first = group[0]
     said = first.sentence
     ranks = sorted({each.rank for each in group if each.rank is not None})
@@ -142,7 +142,7 @@ _PID = re.compile(r"pid='?(\d{1,10}|<unknown>|)'?(?:, |$)")
 _NAME = re.compile(r"name=([^,]{0,300})(?:, |$)")
 
 
-def xid(line: str) -> Xid | None:
+def parse_xid(line: str) -> Xid | None:
     found = _XID.search(line) if "Xid" in line else None
     if found is None:
         return None
@@ -178,7 +178,7 @@ _DEVICE = re.compile(r"\[(\d{1,4})\]")
 _SOURCE = re.compile(r"[\w./-]{1,200}:\d{1,6}")  # file and line of libnccl, which warnings name
 
 
-def nccl_message(line: str) -> NcclMessage | None:
+def parse_nccl_message(line: str) -> NcclMessage | None:
     found = _LEVEL.search(line) if "NCCL " in line else None
     if found is None:
         return None

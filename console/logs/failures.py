@@ -22,18 +22,18 @@ from console.logs.failure_kinds import (
     WARNINGS,
     XIDS,
     LogFailure,
-    nccl_message,
-    xid,
+    parse_nccl_message,
+    parse_xid,
 )
-from console.logs.line_splitter import label_of
-from console.logs.word_search import LineBlocks, WordSearch, spans_with
+from console.logs.line_splitter import split_label
+from console.logs.word_search import LineBlocks, WordSearch, iter_spans_with
 
-LONGEST = 1 << 13  # bytes of a line that are kept
-MOST = 1000  # failures that are kept; of more only their number
+MAX_LINE = 1 << 13  # bytes of a line that are kept
+MAX_FAILURES = 1000  # failures that are kept; of more only their number
 TAIL = 32 << 10  # bytes at the end of a log in which a launcher says how it ended: little comes after it
 WORDS = WordSearch(*FAILURE_WORDS)
 _REPORTED = 40  # lines of which a report may consist for each process that it names
-_TOLD = 300  # letters of a log's own words that are kept
+_MAX_TEXT = 300  # letters of a log's own words that are kept
 
 _RANK = re.compile(r"\[(?:rank|Rank )(\d{1,7})\]|\bRank (\d{1,7})\]|\[\d{1,9},(\d{1,7})\]<std|^\s{0,8}(\d{1,7}): ")
 _RANKED = re.compile(r"\[rank\d{1,7}\]: ?")
@@ -78,7 +78,7 @@ _ELASTIC = re.compile(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6})")
 _FIELD = re.compile(r"\s*(host|rank|exitcode|traceback) +: +(.*)")
 _NUMBER = re.compile(r"-?\d{1,9}")
 _ROOT = "Root Cause (first observed failure)"
-_LOST = re.compile(r"(?:at |GPU )(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}(?:\.\d)?)?)")
+_GPU_LOST = re.compile(r"(?:at |GPU )(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}(?:\.\d)?)?)")
 _HOST = re.compile(r"(?:([\w.-]{1,253}):|\.\. ([\w.-]{1,253}) pid \d{1,10}:) $")  # put there by nccl-tests
 _CRASH = re.compile(r"Segmentation fault(?! handler)|Bus error|segmentation fault")
 _TRACEBACK = "Traceback (most recent call last)"
@@ -88,7 +88,7 @@ _ENDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-m
 
 
 @dataclass(slots=True)
-class _Report:
+class _LauncherReport:
     launcher: str
     line: int
     left: int = _REPORTED
@@ -101,10 +101,10 @@ class FailureParser:
     """Finds the failures in the log of one job, fed in pieces."""
 
     def __init__(self) -> None:
-        self._blocks = LineBlocks(LONGEST, returns=True)
+        self._blocks = LineBlocks(MAX_LINE, returns=True)
         self._found: dict[tuple[str, int | None, str, str], LogFailure] = {}
         self._ends: dict[str, tuple[int, str]] = {}  # kind -> where in the log a launcher last told its end so, and how
-        self._reports: dict[str, _Report] = {}
+        self._reports: dict[str, _LauncherReport] = {}
         self._raising: dict[str, int] = {}  # label -> line of a traceback whose last line has not come yet
         self._lines, self._counted, self._bytes = 0, 0, 0
         self.more = 0  # failures that were not kept because there were too many
@@ -121,12 +121,12 @@ class FailureParser:
 
     def feed(self, data: bytes) -> bool:
         """Parse more bytes, up to the last line end; returns whether a failure was found."""
-        block = self._blocks.add(data)
+        block = self._blocks.feed(data)
         before, at = len(self._found), 0
-        for start, end in spans_with(WORDS, block, self._waiting):
+        for start, end in iter_spans_with(WORDS, block, self._has_open_report):
             self._counted += block.count(b"\n", at, start)
             at = start
-            self._line(block[start : min(end, start + LONGEST)], self._bytes + start)
+            self._parse_line(block[start : min(end, start + MAX_LINE)], self._bytes + start)
         self._lines += block.count(b"\n")
         self._counted = self._lines
         self._bytes += len(block)
@@ -135,51 +135,51 @@ class FailureParser:
     def close(self) -> bool:
         """Parse an unterminated last line; returns whether a failure was found."""
         before = len(self._found)
-        if rest := self._blocks.end():
-            self._line(rest, self._bytes)
+        if rest := self._blocks.flush():
+            self._parse_line(rest, self._bytes)
         for label in list(self._reports):
-            self._tell(label, self._bytes)
+            self._close_report(label, self._bytes)
         return len(self._found) != before
 
-    def _waiting(self) -> bool:
+    def _has_open_report(self) -> bool:
         return bool(self._reports or self._raising)
 
-    def _line(self, raw: bytes, at: int) -> None:
+    def _parse_line(self, raw: bytes, at: int) -> None:
         text = raw.decode("utf-8", "replace")
-        label, bare = label_of(text)
+        label, bare = split_label(text)
         if found := _RANKED.match(bare):
             label, bare = label + found.group(), bare[found.end() :]
         number = self._counted + 1
-        if label in self._reports and self._reported(label, bare, at):
+        if label in self._reports and self._add_to_report(label, bare, at):
             return
         raising = self._raising.pop(label, None)
         if raising is not None and (bare.startswith((" ", "\t")) or not bare.strip()) and number - raising < 2000:
             self._raising[label] = raising
             return
-        if self._opens(text, label, number):
+        if self._opens_report(text, label, number):
             return
         found_any = False
         for read in dict.fromkeys(read for word, read in _READERS if word in text):  # several may be in one line
-            for each in read(bare if read is _test else text, number):
-                self._add(each, text, at)
+            for each in read(bare if read is _parse_nccl_test_failure else text, number):
+                self._add_failure(each, text, at)
                 found_any = True
-        if raising is not None and not found_any and (raised := _raised(bare, raising)):
-            self._add(raised, text, at)
+        if raising is not None and not found_any and (raised := _parse_exception(bare, raising)):
+            self._add_failure(raised, text, at)
 
-    def _opens(self, text: str, label: str, number: int) -> bool:
+    def _opens_report(self, text: str, label: str, number: int) -> bool:
         if "ChildFailedError" in text:
-            self._reports.setdefault(label, _Report("torchrun", number))
+            self._reports.setdefault(label, _LauncherReport("torchrun", number))
         elif found := _DETECTED.search(text):
-            self._reports[label] = _Report(found.group(1), number)
+            self._reports[label] = _LauncherReport(found.group(1), number)
         elif (found := _NOTICED.search(text)) and not _ON_SIGNAL.search(text):
-            self._reports[label] = _Report(found.group(1), number, 3, [{"rank": found.group(2), "text": text}])
+            self._reports[label] = _LauncherReport(found.group(1), number, 3, [{"rank": found.group(2), "text": text}])
         elif _TRACEBACK in text:
             self._raising[label] = number
         else:
             return False
         return True
 
-    def _add(self, failure: LogFailure, text: str, at: int) -> None:
+    def _add_failure(self, failure: LogFailure, text: str, at: int) -> None:
         if failure.rank is None and (rank := _RANK.search(text)):
             failure = replace(failure, rank=int(next(each for each in rank.groups() if each)))
         if not failure.host and (host := _POD.search(text) or _KERNEL.search(text)):
@@ -187,28 +187,28 @@ class FailureParser:
         if not failure.hint:
             failure = replace(failure, hint=HINTS.get(failure.kind, ""))
         if failure.kind in _ENDS:
-            self._ends[failure.kind] = at, _end(failure)
+            self._ends[failure.kind] = at, _format_job_end(failure)
         # Of a rank that waits too long the first operation tells what the others only follow.
         same = "" if failure.kind in {"nccl-timeout", "nccl-test"} else failure.text
         key = failure.kind, failure.rank, failure.host, same
         if known := self._found.get(key):
             self._found[key] = replace(known, times=known.times + 1)
-        elif len(self._found) < MOST:
+        elif len(self._found) < MAX_FAILURES:
             self._found[key] = failure
         else:
             self.more += 1
 
-    def _reported(self, label: str, text: str, at: int) -> bool:
+    def _add_to_report(self, label: str, text: str, at: int) -> bool:
         """Add the line to the open report; returns whether it belongs to it."""
         report = self._reports[label]
         report.left -= 1
-        over = (self._member if report.launcher == "torchrun" else self._process)(report, text)
+        over = (self._parse_torchrun_line if report.launcher == "torchrun" else self._parse_mpirun_line)(report, text)
         if over or report.left <= 0:
-            self._tell(label, at + len(text))
+            self._close_report(label, at + len(text))
             return over
         return True
 
-    def _member(self, report: _Report, text: str) -> bool:
+    def _parse_torchrun_line(self, report: _LauncherReport, text: str) -> bool:
         """Parse a line of torchrun's report on its processes; returns whether it is the last one."""
         if _ROOT in text:
             report.root = True
@@ -222,7 +222,7 @@ class FailureParser:
             report.members[-1][name] = value.strip()
         return text.strip().startswith("====") and report.first is not None and "rank" in report.first
 
-    def _process(self, report: _Report, text: str) -> bool:
+    def _parse_mpirun_line(self, report: _LauncherReport, text: str) -> bool:
         """Parse a line of mpirun's report on a process; returns whether it is the last one."""
         said = report.members[0] if report.members else {}
         if "text" in said:
@@ -234,55 +234,55 @@ class FailureParser:
                 said[name] = found.group(1)
         return "exitcode" in said
 
-    def _tell(self, label: str, at: int) -> None:
+    def _close_report(self, label: str, at: int) -> None:
         """Close a launcher's report and add its failures, even if the report is incomplete."""
         for each in _failures_of_report(self._reports.pop(label)):
-            self._add(each, label, at)
+            self._add_failure(each, label, at)
 
 
-def _end(failure: LogFailure) -> str:
+def _format_job_end(failure: LogFailure) -> str:
     """The end of the job as a launcher's sentence, such as `torchrun: rank 1 failed first, exit code 1.`"""
     said, _, who = failure.text.removesuffix(")").rpartition(" (")
     rank = f"rank {failure.rank} " if failure.rank is not None and failure.kind in {"torchrun", "mpirun"} else ""
     return f"{who}: {rank}{said}." if said else f"{failure.text}."
 
 
-def _failures_of_report(report: _Report) -> Iterator[LogFailure]:
-    members = [each for each in report.members if _number(each.get("rank")) is not None or "text" in each]
+def _failures_of_report(report: _LauncherReport) -> Iterator[LogFailure]:
+    members = [each for each in report.members if _parse_number(each.get("rank")) is not None or "text" in each]
     if report.launcher != "torchrun":
         for said in members:
             if "text" in said:
-                yield from _noticed(said["text"], report.line)
-            elif (rank := _number(said["rank"])) is not None:
+                yield from _parse_mpirun_notice(said["text"], report.line)
+            elif (rank := _parse_number(said["rank"])) is not None:
                 how = f", exit code {said['exitcode']}" if "exitcode" in said else ""
                 yield LogFailure("mpirun", f"failed first{how} ({report.launcher})", report.line, rank)
         return
-    first = report.first if report.first and _number(report.first.get("rank")) is not None else None
+    first = report.first if report.first and _parse_number(report.first.get("rank")) is not None else None
     if first is not None:
-        text = f"failed first{_exit_text(first)} (torchrun)"
-        yield LogFailure("torchrun", text, report.line, _number(first["rank"]), first.get("host", ""))
+        text = f"failed first{_format_exit(first)} (torchrun)"
+        yield LogFailure("torchrun", text, report.line, _parse_number(first["rank"]), first.get("host", ""))
         return
     if not members:
         text = "a process failed; the report is cut before it names the process (torchrun)"
         yield LogFailure("torchrun", text, report.line)
     for each in members:
-        text = f"failed{_exit_text(each)}; which rank failed first is not reported (torchrun)"
-        yield LogFailure("torchrun", text, report.line, _number(each["rank"]), each.get("host", ""))
+        text = f"failed{_format_exit(each)}; which rank failed first is not reported (torchrun)"
+        yield LogFailure("torchrun", text, report.line, _parse_number(each["rank"]), each.get("host", ""))
 
 
-def _exit_text(member: dict[str, str]) -> str:
-    code = _number(member.get("exitcode"))
+def _format_exit(member: dict[str, str]) -> str:
+    code = _parse_number(member.get("exitcode"))
     if code is None:
         return ""
-    return f", ended by {_signal(-code)}" if code < 0 else f", exit code {code}"
+    return f", ended by {_signal_name(-code)}" if code < 0 else f", exit code {code}"
 
 
-def _number(text: str | None) -> int | None:
+def _parse_number(text: str | None) -> int | None:
     found = _NUMBER.match(text) if text else None
     return int(found.group()) if found else None
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -292,17 +292,17 @@ def _signal(number: int) -> str:
 # lines that name a failure by themselves
 
 
-def _raised(text: str, line: int) -> LogFailure | None:
+def _parse_exception(text: str, line: int) -> LogFailure | None:
     found = _EXCEPTION.match(text)
     if found is None or found.group(1) in {"KeyboardInterrupt", "SystemExit"}:
         return None
     name, said = found.group(1).rpartition(".")[2], (found.group(2) or "").strip()
-    words = f"{name}: {said}"[:_TOLD] if said else name
+    words = f"{name}: {said}"[:_MAX_TEXT] if said else name
     hint = next((hint for word, hint in EXCEPTIONS if word in words), "")
     return LogFailure("exception", words, line, hint=hint)
 
 
-def _watchdog(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_watchdog(text: str, line: int) -> Iterator[LogFailure]:
     for found in list(_WATCHDOG.finditer(text)) or list(_CUT_WATCHDOG.finditer(text)):
         said = dict(_WORK.findall(found.group("work")))
         told = found.groupdict()
@@ -315,12 +315,12 @@ def _watchdog(text: str, line: int) -> Iterator[LogFailure]:
         yield LogFailure("nccl-timeout", what, line, rank)
 
 
-def _flight(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_flight_recorder(text: str, line: int) -> Iterator[LogFailure]:
     if found := _FLIGHT.search(text):
         yield LogFailure("nccl-timeout", "NCCL timeout: this rank reported it first", line, int(found.group(1)))
 
 
-def _cuda(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_cuda_error(text: str, line: int) -> Iterator[LogFailure]:
     found = _CUDA_OOM.search(text)
     if found is None:
         return
@@ -330,22 +330,22 @@ def _cuda(text: str, line: int) -> Iterator[LogFailure]:
     yield LogFailure("cuda-out-of-memory", f"CUDA out of memory{where}{more}", line)
 
 
-def _host_memory(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_host_oom(text: str, line: int) -> Iterator[LogFailure]:
     if _HOST_OOM.search(text):
         killed = _KILLED.search(text)
         who = f": process {killed.group(1)} ({killed.group(2)}) was killed" if killed else ": processes were killed"
         yield LogFailure("out-of-memory", f"the memory of the machine or the container ran out{who}", line)
 
 
-def _deepspeed(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_deepspeed(text: str, line: int) -> Iterator[LogFailure]:
     found = _DEEPSPEED.search(text)
     if found and (code := int(found.group(1))):
-        how = f"was ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+        how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         hint = HINTS["killed"] if code == -signal.SIGKILL else ""
         yield LogFailure("deepspeed", f"a process {how} (DeepSpeed)", line, hint=hint)
 
 
-def _slurm(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_slurm(text: str, line: int) -> Iterator[LogFailure]:
     found = _CANCELLED.search(text)
     if found is None:
         return
@@ -356,7 +356,7 @@ def _slurm(text: str, line: int) -> Iterator[LogFailure]:
     yield LogFailure(kind, f"job {job} was cancelled {said} (Slurm)", line, host=found.group("host"))
 
 
-def _srun(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_srun(text: str, line: int) -> Iterator[LogFailure]:
     if found := _SRUN.search(text):
         ranks, how = found.group("ranks"), found.group("how")
         one = int(ranks) if ranks.isdecimal() else None
@@ -366,70 +366,73 @@ def _srun(text: str, line: int) -> Iterator[LogFailure]:
         yield LogFailure(kind, f"{who}: {how} (srun)", line, one, found.group("host"), hint)
 
 
-def _noticed(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_mpirun_notice(text: str, line: int) -> Iterator[LogFailure]:
     found, number, node = _NOTICED.search(text), _ON_SIGNAL.search(text), _ON_NODE.search(text)
     if found:
-        how = f"was ended by {_signal(int(number.group(1)))}" if number else "ended"
+        how = f"was ended by {_signal_name(int(number.group(1)))}" if number else "ended"
         hint = HINTS["killed"] if number and int(number.group(1)) == signal.SIGKILL else ""
         host = node.group(1) if node else ""
         yield LogFailure("mpirun", f"{how} ({found.group(1)})", line, int(found.group(2)), host, hint)
 
 
-def _interrupted(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_torchrun_signal(text: str, line: int) -> Iterator[LogFailure]:
     if found := _SIGNALLED.search(text):
-        yield LogFailure("signal", f"it was ended by {_signal(int(found.group(1)))} (torchrun)", line)
+        yield LogFailure("signal", f"it was ended by {_signal_name(int(found.group(1)))} (torchrun)", line)
 
 
-def _elastic(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_elastic_agent(text: str, line: int) -> Iterator[LogFailure]:
     if found := _ELASTIC.search(text):
-        said = _exit_text({"exitcode": found.group(1)})
+        said = _format_exit({"exitcode": found.group(1)})
         yield LogFailure("torchrun", f"the process with local rank {found.group(2)} failed{said} (torchrun)", line)
 
 
-def _fault(text: str, line: int) -> Iterator[LogFailure]:
-    if found := xid(text):
+def _parse_xid_fault(text: str, line: int) -> Iterator[LogFailure]:
+    if found := parse_xid(text):
         what = f"{'SXid' if found.switch else 'Xid'} {found.number} on {found.bus}"
         said = f"{what}: {found.text}" if found.text else what
         hint = "" if found.switch else XIDS.get(found.number, "")
-        yield LogFailure("xid", said[:_TOLD], line, hint=hint)
+        yield LogFailure("xid", said[:_MAX_TEXT], line, hint=hint)
 
 
-def _lost(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_lost_gpu(text: str, line: int) -> Iterator[LogFailure]:
     if "Xid (" not in text:
-        found = _LOST.search(text)
+        found = _GPU_LOST.search(text)
         yield LogFailure("gpu-lost", f"{f'GPU {found.group(1)}' if found else 'A GPU'} has fallen off the bus", line)
 
 
-def _warning(text: str, line: int) -> Iterator[LogFailure]:
-    said = nccl_message(text)
+def _parse_nccl_warning(text: str, line: int) -> Iterator[LogFailure]:
+    said = parse_nccl_message(text)
     if said is not None and said.level == "WARN" and said.text:
         gpu = f" (GPU {said.device})" if said.device is not None else ""
         hint = next((hint for word, hint in WARNINGS if word in said.text), "")
-        yield LogFailure("nccl-warning", f"NCCL warning{gpu}: {said.text[:_TOLD]}", line, host=said.host, hint=hint)
+        yield LogFailure("nccl-warning", f"NCCL warning{gpu}: {said.text[:_MAX_TEXT]}", line, host=said.host, hint=hint)
 
 
-def _test(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_nccl_test_failure(text: str, line: int) -> Iterator[LogFailure]:
     if found := FAILURE.search(text):
         before = _HOST.search(text, 0, found.start())
         host = (before.group(1) or before.group(2)) if before else ""
-        yield LogFailure("nccl-test", found.group().strip()[:_TOLD], line, host=host)
+        yield LogFailure("nccl-test", found.group().strip()[:_MAX_TEXT], line, host=host)
 
 
-def _crash(text: str, line: int) -> Iterator[LogFailure]:
+def _parse_crash(text: str, line: int) -> Iterator[LogFailure]:
     if (found := _CRASH.search(text)) and "srun: error:" not in text:
         hint = HINTS["bus-error"] if found.group() == "Bus error" else ""
         yield LogFailure("crash", found.group().capitalize(), line, hint=hint)
 
 
 _READERS: tuple[tuple[str, Callable[[str, int], Iterator[LogFailure]]], ...] = (
-    ("Watchdog caught collective", _watchdog), ("collective timeout from rank", _flight),
-    ("out of memory", _cuda), ("OutOfMemoryError", _cuda), ("OUT_OF_MEMORY", _cuda),
-    ("RESOURCE_EXHAUSTED", _cuda),
-    ("oom_kill event", _host_memory), ("oom-kill event", _host_memory), ("ut of memory: Kill", _host_memory),
-    (" memory limit", _host_memory), ("exits with return code", _deepspeed), (" CANCELLED AT ", _slurm),
-    ("srun: error:", _srun), ("noticed that process rank", _noticed), ("SignalException", _interrupted),
-    ("failed (exitcode:", _elastic), ("Xid (", _fault), ("fallen off the bus", _lost), ("NCCL WARN", _warning),
-    ("failure", _test), ("Test timeout", _test), ("egmentation fault", _crash), ("Bus error", _crash),
+    ("Watchdog caught collective", _parse_watchdog), ("collective timeout from rank", _parse_flight_recorder),
+    ("out of memory", _parse_cuda_error), ("OutOfMemoryError", _parse_cuda_error), ("OUT_OF_MEMORY", _parse_cuda_error),
+    ("RESOURCE_EXHAUSTED", _parse_cuda_error),
+    ("oom_kill event", _parse_host_oom), ("oom-kill event", _parse_host_oom), ("ut of memory: Kill", _parse_host_oom),
+    (" memory limit", _parse_host_oom), ("exits with return code", _parse_deepspeed), (" CANCELLED AT ", _parse_slurm),
+    ("srun: error:", _parse_srun), ("noticed that process rank", _parse_mpirun_notice),
+    ("SignalException", _parse_torchrun_signal),
+    ("failed (exitcode:", _parse_elastic_agent), ("Xid (", _parse_xid_fault), ("fallen off the bus", _parse_lost_gpu),
+    ("NCCL WARN", _parse_nccl_warning),
+    ("failure", _parse_nccl_test_failure), ("Test timeout", _parse_nccl_test_failure),
+    ("egmentation fault", _parse_crash), ("Bus error", _parse_crash),
 )  # fmt: skip
 
 
@@ -441,7 +444,7 @@ _CAUSE = re.compile(  # how programs and shells say that they were called with w
 )
 
 
-def failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:
+def find_failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFailure | None:
     """The launcher's step that failed last, with a line that gives the reason unless known; None if none failed."""
     at, found = next(
         ((at, found) for at in reversed(range(len(lines))) if (found := _STEP_FAILED.search(lines[at]))), (0, None)
@@ -455,7 +458,7 @@ def failed_step(lines: Sequence[str], known: Sequence[LogFailure] = ()) -> LogFa
     text = f"Step {number} ({name}) failed with exit code {code}"
     if cause is None or any(each.text in cause[1] for each in known):
         return LogFailure("step", text, at + 1)
-    return LogFailure("step", f"{text}: {cause[1][:_TOLD].rstrip('.')}", cause[0] + 1)
+    return LogFailure("step", f"{text}: {cause[1][:_MAX_TEXT].rstrip('.')}", cause[0] + 1)
 
 
 def parse_failures(data: bytes) -> tuple[LogFailure, ...]:

@@ -16,10 +16,10 @@ from console.kube.find_job import other_namespaces_hint, require_jobs
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.logs.failures import failed_step, parse_failures
+from console.logs.failures import find_failed_step, parse_failures
 from console.logs.job_log import JobLog
-from console.logs.line import Coverage, Gap, LogLine, RankLine, time_and_rank
-from console.logs.line_splitter import text_of
+from console.logs.line import Coverage, Gap, LogLine, RankLine, sort_key
+from console.logs.line_splitter import decode_line
 from console.logs.redact import Redactor
 from console.logs.segment import LogSegment
 from console.logs.store import JobLogStore, delete_old_logs, find_stored_job, logs_folder
@@ -29,10 +29,10 @@ from console.scheduling.ranks import rank_numbers, ranks
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
-    from console.logs.container_log import LogRequest, LogStream, ResumeCursor, Stamped
+    from console.logs.container_log import LogRequest, LogStream, ResumeCursor, TimedLine
 
 
-AT_ONCE = 16  # logs that are read at the same time
+MAX_CONCURRENT_LOGS = 16  # logs that are read at the same time
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class PreviousLog:
     attempt: int
     pod: str
     container: str
-    stamped: Callable[[], Iterable[Stamped]]
+    stamped: Callable[[], Iterable[TimedLine]]
     first: float  # moment of the first of these lines
     cut: bool  # whether older ones were left out
 
     def __iter__(self) -> Iterator[RankLine]:
         for moment, raw in self.stamped():
-            text = text_of(raw).decode("utf-8", "replace")
+            text = decode_line(raw).decode("utf-8", "replace")
             yield RankLine(self.rank, moment, text, self.attempt, self.pod, self.container)
 
 
 @dataclass(frozen=True)
-class _Nothing:
+class _NoPreviousLog:
     """Why no earlier run of a rank's container can be shown."""
 
     why: str
@@ -71,7 +71,7 @@ class PreviousLogs:
 
     @property
     def lines(self) -> Iterator[RankLine]:
-        return heapq.merge(*self.found, key=time_and_rank)
+        return heapq.merge(*self.found, key=sort_key)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -88,7 +88,7 @@ class PreviousLogs:
 
 
 @dataclass(frozen=True)
-class _Rank:
+class _RankPods:
     number: int
     pod: Pod | None
     earlier: Pod | None  # the newest of its pods that was replaced and is in the cluster still
@@ -102,7 +102,7 @@ class PreviousLogReader:
         self._streams = streams
         self._folder = folder
         self._key = key
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = asyncio.Semaphore(MAX_CONCURRENT_LOGS)
 
     async def read(
         self, wanted: Collection[int] | None, tail: int | None, followed: Sequence[LogSegment]
@@ -118,58 +118,64 @@ class PreviousLogReader:
             require_jobs(fleet, f"Whether there is a job {name} in namespace {namespace}")
             hint = other_namespaces_hint(fleet, namespace, name) or "a4 jobs -A lists all there are."
             raise NotFound(f"There is no job {name} in namespace {namespace}, and nothing of one was kept.", hint)
-        kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.segments())) if shelf else [])
-        every = _of_fleet(jobset, fleet, kept) if jobset else _of_disk(shelf.note.ranks if shelf else 0, kept)
+        kept = list(followed) or (await asyncio.to_thread(lambda: list(shelf.load_segments())) if shelf else [])
+        every = (
+            _ranks_in_cluster(jobset, fleet, kept)
+            if jobset
+            else _ranks_in_store(shelf.note.ranks if shelf else 0, kept)
+        )
         asked = [each for each in every if wanted is None or each.number in wanted]
-        found = await asyncio.gather(*(self._one(each, tail) for each in asked))
+        found = await asyncio.gather(*(self._read_rank(each, tail) for each in asked))
         runs = tuple(each for each in found if isinstance(each, PreviousLog))
-        without = [(rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, _Nothing)]
+        without = [
+            (rank.number, each) for rank, each in zip(asked, found, strict=True) if isinstance(each, _NoPreviousLog)
+        ]
         for _, each in without if not runs else ():
             if isinstance(each.error, NotAllowed | NotLoggedIn | Unreachable):  # nobody can know
                 raise each.error
         reasons = tuple((number, each.why) for number, each in without)
         return PreviousLogs(len(every), runs, reasons, len(asked), jobset is None)
 
-    async def _one(self, rank: _Rank, tail: int | None) -> PreviousLog | _Nothing:
+    async def _read_rank(self, rank: _RankPods, tail: int | None) -> PreviousLog | _NoPreviousLog:
         main = rank.pod.main if rank.pod else None
         known = "not started again" if rank.pod is not None else "it has no pod"
-        nothing = _Nothing(
+        nothing = _NoPreviousLog(
             f"{'its earlier pod is gone' if rank.again else known}, and no log of an earlier run was kept"
         )
         if rank.pod is not None and main is not None and main.restarts:
             try:
-                return await self._of_pod(rank.number, rank.pod, tail, previous=True)
+                return await self._read_pod_log(rank.number, rank.pod, tail, previous=True)
             except ConsoleError as error:
-                nothing = _Nothing(f"started again, but its log of before cannot be read: {error.message}", error)
+                nothing = _NoPreviousLog(f"started again, but its log of before cannot be read: {error.message}", error)
         if rank.earlier is not None:
             try:
-                return await self._of_pod(rank.number, rank.earlier, tail, previous=False)
+                return await self._read_pod_log(rank.number, rank.earlier, tail, previous=False)
             except ConsoleError as error:
-                nothing = _Nothing(f"had another pod, whose log cannot be read: {error.message}", error)
+                nothing = _NoPreviousLog(f"had another pod, whose log cannot be read: {error.message}", error)
         # The newest of what was kept: of a pod its last container, which is the one that does the work.
-        part = max((part for part in rank.kept if len(part)), key=_age, default=None)
+        part = max((part for part in rank.kept if len(part)), key=_segment_order, default=None)
         if part is None:
             return nothing
         start = 0 if tail is None else max(0, len(part) - tail)
-        first, lines = next(iter(part.times[start:]), 0.0), partial(part.stamped, start)
+        first, lines = next(iter(part.times[start:]), 0.0), partial(part.iter_timed_lines, start)
         return PreviousLog(
             part.rank, part.attempt, part.pod, part.container, lines, first, 0 < (tail or 0) <= len(part)
         )
 
-    async def _of_pod(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> PreviousLog:
+    async def _read_pod_log(self, rank: int, pod: Pod, tail: int | None, *, previous: bool) -> PreviousLog:
         from console.logs.container_log import LogRequest, ResumeCursor
 
         container = pod.main.name if pod.main else ""
         wanted = LogRequest(pod.namespace, pod.name, container, tail, previous=previous, follow=False)
-        found: list[Stamped] = []
+        found: list[TimedLine] = []
         async with self._room:
-            await self._streams(wanted, ResumeCursor(), Redactor().lines, -1).run(found.extend)
+            await self._streams(wanted, ResumeCursor(), Redactor().redact_lines, -1).run(found.extend)
         first = found[0][0] if found else 0.0
         return PreviousLog(rank, pod.attempt, pod.name, container, lambda: found, first, 0 < (tail or 0) <= len(found))
 
 
-def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[_Rank]:
-    numbers, found = rank_numbers(jobset), list[_Rank]()
+def _ranks_in_cluster(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[_RankPods]:
+    numbers, found = rank_numbers(jobset), list[_RankPods]()
     pods = sorted(fleet.pods_by_jobset.get(jobset.uid, ()), key=lambda each: (each.attempt, each.created))
     for rank in ranks(jobset, fleet):
         earlier = [
@@ -180,32 +186,32 @@ def _of_fleet(jobset: JobSet, fleet: Fleet, kept: Sequence[LogSegment]) -> list[
         uid = rank.pod.uid if rank.pod else ""
         mine = [part for part in kept if part.rank == rank.number and part.uid != uid]
         if rank.pod is None and jobset.finished:
-            mine = [part for part in mine if part.attempt < jobset.restarts] or _before_the_last(mine)
+            mine = [part for part in mine if part.attempt < jobset.restarts] or _segments_of_earlier_pods(mine)
         again = jobset.restarts > 0 or (rank.pod is not None and rank.pod.attempt > 0)
-        found.append(_Rank(rank.number, rank.pod, earlier[-1] if earlier else None, mine, again))
+        found.append(_RankPods(rank.number, rank.pod, earlier[-1] if earlier else None, mine, again))
     return found
 
 
-def _of_disk(number: int, kept: Sequence[LogSegment]) -> list[_Rank]:
+def _ranks_in_store(number: int, kept: Sequence[LogSegment]) -> list[_RankPods]:
     """The ranks of a job that is no longer in the cluster, with the stored segments before their last pod."""
     return [
-        _Rank(rank, None, None, _before_the_last([part for part in kept if part.rank == rank]))
+        _RankPods(rank, None, None, _segments_of_earlier_pods([part for part in kept if part.rank == rank]))
         for rank in range(max([number, *(part.rank + 1 for part in kept)]))
     ]
 
 
-def _before_the_last(parts: Sequence[LogSegment]) -> list[LogSegment]:
-    last = max((part for part in parts if len(part)), key=_age, default=None)
+def _segments_of_earlier_pods(parts: Sequence[LogSegment]) -> list[LogSegment]:
+    last = max((part for part in parts if len(part)), key=_segment_order, default=None)
     return [part for part in parts if last is not None and part.uid != last.uid]
 
 
-def _age(part: LogSegment) -> tuple[int, float]:
+def _segment_order(part: LogSegment) -> tuple[int, float]:
     return part.attempt, part.times[-1]
 
 
 LINES = 12  # last lines on the card
-READS = 4.0  # seconds that reading them may take
-LOOKED = 400  # last lines that are looked through for failures that they name
+READ_TIMEOUT = 4.0  # seconds that reading them may take
+FAILURE_TAIL_LINES = 400  # last lines that are looked through for failures that they name
 
 
 async def failure_summary(
@@ -217,13 +223,13 @@ async def failure_summary(
         find_stored_job, folder, cluster.context, *key, jobset.uid if jobset else "", server=cluster.server
     )
     found = rank_failures(jobset, cluster.fleet) if jobset else []
-    found += await asyncio.to_thread(shelf.failures) if shelf else ()
+    found += await asyncio.to_thread(shelf.read_failures) if shelf else ()
     first = first_of_latest_attempt(deduplicate(found))
     if first is None:
         return None
     texts, unread = await _last_lines(streams, key[0], first[0], parts, shelf)
     named = parse_failures("\n".join(texts).encode())
-    step = failed_step(texts, named)
+    step = find_failed_step(texts, named)
     return FailureCard(*first, tuple(texts[-LINES:]), (step, *named) if step else named, unread)
 
 
@@ -231,41 +237,43 @@ async def _last_lines(
     streams: OpenStream, namespace: str, ending: RankFailure, parts: Sequence[LogSegment], shelf: JobLogStore | None
 ) -> tuple[list[str], str]:
     """The rank's last lines in that attempt, and why its pod's are not there."""
-    found, unread = _tail(ending, parts), ""
+    found, unread = _read_stored_tail(ending, parts), ""
     if not found and ending.pod:
         try:
-            async with asyncio.timeout(READS):
-                found = await _of_pod(streams, namespace, ending.pod)
+            async with asyncio.timeout(READ_TIMEOUT):
+                found = await _read_log_tail(streams, namespace, ending.pod)
         except TimeoutError:
-            unread = f"The end of the log of pod {ending.rank} did not come within {READS:g} s"
+            unread = f"The end of the log of pod {ending.rank} did not come within {READ_TIMEOUT:g} s"
         except NotFound:
             pass  # the pod is gone, and the card says the rest
         except ConsoleError as error:
             unread = error.message.rstrip(".")
     if not found and shelf is not None:
-        found = _tail(ending, await asyncio.to_thread(lambda: list(shelf.segments())))
+        found = _read_stored_tail(ending, await asyncio.to_thread(lambda: list(shelf.load_segments())))
     return found, "" if found else unread
 
 
-def _tail(ending: RankFailure, parts: Sequence[LogSegment]) -> list[str]:
+def _read_stored_tail(ending: RankFailure, parts: Sequence[LogSegment]) -> list[str]:
     for part in reversed(parts):
         # Of the pod that ended, not of one in its place; unknown of what older versions kept.
         its = part.pod == ending.pod if part.pod and ending.pod else not part.uid or ending.uid in {"", part.uid}
         if (part.rank, part.attempt) == (ending.rank, ending.attempt) and len(part) and its:
-            return [text.decode("utf-8", "replace") for text in part.texts(len(part) - LOOKED, len(part))]
+            return [
+                text.decode("utf-8", "replace") for text in part.read_texts(len(part) - FAILURE_TAIL_LINES, len(part))
+            ]
     return []
 
 
-async def _of_pod(streams: OpenStream, namespace: str, pod: str) -> list[str]:
+async def _read_log_tail(streams: OpenStream, namespace: str, pod: str) -> list[str]:
     from console.logs.container_log import LogRequest, ResumeCursor
 
-    found: list[Stamped] = []
-    wanted = LogRequest(namespace, pod, tail=LOOKED, follow=False)
-    await streams(wanted, ResumeCursor(), Redactor().lines, -1).run(found.extend)
-    return [text_of(raw).decode("utf-8", "replace") for _, raw in found]
+    found: list[TimedLine] = []
+    wanted = LogRequest(namespace, pod, tail=FAILURE_TAIL_LINES, follow=False)
+    await streams(wanted, ResumeCursor(), Redactor().redact_lines, -1).run(found.extend)
+    return [decode_line(raw).decode("utf-8", "replace") for _, raw in found]
 
 
-class Logs:
+class LogService:
     def __init__(self, cluster: WatchedCluster, streams: OpenStream | None = None, folder: Path | None = None) -> None:
         """`streams` opens the log of a container, the cluster's own unless given; `folder` is where logs are kept."""
         self._cluster = cluster
@@ -290,7 +298,7 @@ class Logs:
 
         return LogStream(self._cluster.current_connection.client, wanted, memory=memory, clean=clean, restarts=restarts)
 
-    def follow(
+    def follow_pod(
         self,
         namespace: str,
         pod: str,
@@ -310,7 +318,7 @@ class Logs:
         return container_log.follow_log(self._cluster.current_connection.client, wanted, drawn=drawn, memory=memory)
 
     @asynccontextmanager
-    async def job(
+    async def open_job_log(
         self,
         namespace: str,
         name: str,
@@ -343,7 +351,7 @@ class Logs:
                 del self._shared[key]
                 await log.close()
 
-    async def previous(
+    async def read_previous(
         self, namespace: str, name: str, wanted: Collection[int] | None = None, *, tail: int | None = None
     ) -> PreviousLogs:
         """What ranks (all unless given) printed before their containers' restart; NotFound if nothing is kept."""

@@ -20,7 +20,7 @@ from console.errors import ConsoleError, Unreadable
 from console.kube.objects.jobset import JobSet
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet, WatchState
-from console.logs.line import Coverage, Gap, RankLine, StreamState, time_and_rank
+from console.logs.line import Coverage, Gap, RankLine, StreamState, sort_key
 from console.logs.redact import Redactor
 from console.logs.segment import LogSegment
 from console.logs.store import JobFolder, JobMetadata, find_stored_job
@@ -28,7 +28,7 @@ from console.logs.stream import (
     FollowedContainer,
     OpenStream,
     Stream,
-    coverage,
+    count_coverage,
     fetch_older_lines,
     find_gaps,
     loggable_containers,
@@ -39,7 +39,7 @@ from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
-    from console.logs.container_log import Stamped
+    from console.logs.container_log import TimedLine
 
 
 class ChangeSubscription:
@@ -69,7 +69,7 @@ class ChangeSubscription:
 
     def _notify_all_later(self) -> None:
         # One timer for all that is waited for: a timeout for each line costs more than the rest of the waiting.
-        self._timer = asyncio.get_running_loop().call_later(LOOK_AGAIN, self._notify_all_later)
+        self._timer = asyncio.get_running_loop().call_later(REFUSED_RETRY_SECONDS, self._notify_all_later)
         self._come.set()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class LogCursor:
         self._wanted = wanted
         self._at: dict[LogSegment, int] = {}  # lines of each part that have been read
 
-    def skip(self, parts: Iterable[LogSegment]) -> None:
+    def skip_existing(self, parts: Iterable[LogSegment]) -> None:
         self._at = {part: len(part) for part in parts}
 
     def next_page(self) -> list[RankLine]:
@@ -110,23 +110,23 @@ class LogCursor:
             self._at[part] = end
             found += [
                 RankLine(part.rank, moment, text.decode("utf-8", "replace"), part.attempt, part.pod, part.container)
-                for moment, text in zip(part.times[start:end], part.texts(start, end), strict=True)
+                for moment, text in zip(part.times[start:end], part.read_texts(start, end), strict=True)
             ]
             if end < len(part):
                 self._news.notify(part)
-        found.sort(key=time_and_rank)
+        found.sort(key=sort_key)
         return found
 
 
-def _last_lines(part: LogSegment) -> list[Stamped]:
-    return list(part.stamped(len(part) - REMEMBER))
+def _last_lines(part: LogSegment) -> list[TimedLine]:
+    return list(part.iter_timed_lines(len(part) - MAX_REMEMBERED_PAGES))
 
 
 ONCE, LEAST_ONCE = 96 << 20, 12 << 20  # bytes of all logs read at once, and of one; a kubelet keeps 10 MiB a file
-WRITE_EVERY = 0.25  # seconds between two writings to the disk
-DISK_AGAIN = 5.0  # seconds until a disk that took nothing is tried again
-LOOK_AGAIN = 1.0  # seconds between two looks for logs that were refused and are to be asked for again
-REMEMBER = 4000  # kept lines of a container that are compared with what the server sends
+WRITE_SECONDS = 0.25  # seconds between two writings to the disk
+DISK_RETRY_SECONDS = 5.0  # seconds until a disk that took nothing is tried again
+REFUSED_RETRY_SECONDS = 1.0  # seconds between two looks for logs that were refused and are to be asked for again
+MAX_REMEMBERED_PAGES = 4000  # kept lines of a container that are compared with what the server sends
 
 
 class JobLog:
@@ -164,33 +164,36 @@ class JobLog:
         self.readers = 0  # how many share it
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(each) for each in (self._keep_all(), self._ask_again(), self._write())]
+        self._tasks = [
+            asyncio.create_task(each)
+            for each in (self._follow_snapshots(), self._retry_refused(), self._write_periodically())
+        ]
 
     async def close(self) -> None:
         """End all connections, and write pending lines to disk."""
         self.closed = True
-        self._tell()
+        self._notify_listeners()
         tasks = [*self._tasks, *(each.task for each in self._followed.values() if each.task)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._write_now()
+        await self._write_pending()
         for each in self._followed.values():
             if self.once and each.fresh and isinstance(each.error, Unreadable):
-                with self.kept.refusals():  # one without an end would be read anew each time
-                    await asyncio.to_thread(each.part.drop)
+                with self.kept.translate_write_errors():  # one without an end would be read anew each time
+                    await asyncio.to_thread(each.part.delete_file)
         await self.kept.close()
 
-    async def _keep_all(self) -> None:
+    async def _follow_snapshots(self) -> None:
         async with aclosing(self._cluster.snapshots()) as pictures:
             async for fleet in pictures:
                 async with self._keeping:
                     await self._follow_snapshot(fleet)
 
-    async def _ask_again(self) -> None:
+    async def _retry_refused(self) -> None:
         """Retry refused logs at intervals, even if nothing changes in the cluster."""
         while True:
-            await asyncio.sleep(LOOK_AGAIN)
+            await asyncio.sleep(REFUSED_RETRY_SECONDS)
             if any(each.is_retry_due for each in self._followed.values()):
                 async with self._keeping:
                     await self._follow_snapshot(self._cluster.fleet)
@@ -199,7 +202,7 @@ class JobLog:
         """Start to follow every container of that snapshot that has started; never runs twice at the same time."""
         jobset = fleet.jobsets.get(self.key)
         if jobset is None:
-            await self._without(fleet)
+            await self._on_job_missing(fleet)
             return
         self.gone = False
         every = ranks(jobset, fleet)
@@ -214,10 +217,10 @@ class JobLog:
         for rank in read:
             for container in loggable_containers(rank):
                 assert rank.pod is not None
-                await self._follow(rank, rank.pod, container)
+                await self._follow_container(rank, rank.pod, container)
         self.ready.set()
 
-    async def _without(self, fleet: Fleet) -> None:
+    async def _on_job_missing(self, fleet: Fleet) -> None:
         self.gone = fleet.links["jobsets"].state is not WatchState.LISTING
         if self.gone and not self.ready.is_set():
             shelf = await asyncio.to_thread(
@@ -225,8 +228,8 @@ class JobLog:
             )
             if shelf is not None and not self.uid:
                 self.ranks = shelf.note.ranks  # not its uid: one of the same name may still come
-                self.parts = await self.kept.read(shelf)
-                self._tell(*self.parts)
+                self.parts = await self.kept.load_segments(shelf)
+                self._notify_listeners(*self.parts)
             self.ready.set()
 
     async def _open_folder(self, jobset: JobSet, number: int) -> None:
@@ -235,10 +238,10 @@ class JobLog:
         note = JobMetadata(
             jobset.uid, *self.key, self._cluster.context, number, jobset.created, jobset.recipe, self._cluster.server
         )
-        self.parts = await self.kept.open(self._folder, note)
-        self._tell(*self.parts)
+        self.parts = await self.kept.open_folder(self._folder, note)
+        self._notify_listeners(*self.parts)
 
-    async def _follow(self, rank: Rank, pod: Pod, container: Container) -> None:
+    async def _follow_container(self, rank: Rank, pod: Pod, container: Container) -> None:
         name = pod.attempt, rank.number, container.name, pod.uid
         followed = self._followed.get(name)
         if followed is None:
@@ -247,66 +250,66 @@ class JobLog:
             if part is not kept:
                 self.parts.append(part)
             elif self._tail is None and not self.ready.is_set():
-                with self.kept.refusals():
+                with self.kept.translate_write_errors():
                     await fetch_older_lines(part, self._streams, pod, container.name)
             given = _last_lines(kept or part)
-            stream = self._stream(given, pod, container, Redactor())
+            stream = self._open_stream(given, pod, container, Redactor())
             followed = self._followed[name] = FollowedContainer(
                 part, stream, not container.init, tail=0 if given else self._tail or 0, fresh=not given
             )
-        elif followed.task is not None and followed.task.done() and self._goes_on(followed, container):
+        elif followed.task is not None and followed.task.done() and self._still_follows(followed, container):
             given = _last_lines(followed.part)
-            followed.stream = self._stream(given, pod, container, followed.redactor)
+            followed.stream = self._open_stream(given, pod, container, followed.redactor)
         else:
             return
         followed.error = None
-        followed.task = asyncio.create_task(self._read(followed), name=f"log:{pod.name}/{container.name}")
+        followed.task = asyncio.create_task(self._read_container(followed), name=f"log:{pod.name}/{container.name}")
 
-    def _goes_on(self, followed: FollowedContainer, container: Container) -> bool:
+    def _still_follows(self, followed: FollowedContainer, container: Container) -> bool:
         if self.once:
             return False
         if followed.error is not None:
             return followed.is_retry_due
         return container.restarts > max(0, followed.stream.restarts) and container.state == "running"
 
-    def _stream(self, given: list[Stamped], pod: Pod, container: Container, redactor: Redactor) -> Stream:
+    def _open_stream(self, given: list[TimedLine], pod: Pod, container: Container, redactor: Redactor) -> Stream:
         from console.logs.container_log import LogRequest, ResumeCursor
 
-        memory = ResumeCursor(given, whole=self._tail is None and len(given) < REMEMBER)
+        memory = ResumeCursor(given, whole=self._tail is None and len(given) < MAX_REMEMBERED_PAGES)
         tail = None if given else self._tail
         most = max(LEAST_ONCE, ONCE // max(1, self._reads))
         wanted = LogRequest(pod.namespace, pod.name, container.name, tail, follow=not self.once, most=most)
-        return self._streams(wanted, memory, redactor.lines, container.restarts)
+        return self._streams(wanted, memory, redactor.redact_lines, container.restarts)
 
-    async def _read(self, followed: FollowedContainer) -> None:
-        def take(batch: list[Stamped]) -> None:
-            followed.append(batch)
-            self._tell(followed.part)
+    async def _read_container(self, followed: FollowedContainer) -> None:
+        def append_batch(batch: list[TimedLine]) -> None:
+            followed.append_batch(batch)
+            self._notify_listeners(followed.part)
 
         try:
-            await followed.stream.run(take)
+            await followed.stream.run(append_batch)
         except ConsoleError as error:
             followed.on_refused(error)
         followed.part.open = b""
-        self._tell(followed.part)
+        self._notify_listeners(followed.part)
 
-    async def _write(self) -> None:
+    async def _write_periodically(self) -> None:
         while True:
-            await asyncio.sleep(WRITE_EVERY)
-            if not await self._write_now():
-                await asyncio.sleep(DISK_AGAIN)
+            await asyncio.sleep(WRITE_SECONDS)
+            if not await self._write_pending():
+                await asyncio.sleep(DISK_RETRY_SECONDS)
 
-    async def _write_now(self) -> bool:
+    async def _write_pending(self) -> bool:
         for followed in [each for each in self._followed.values() if each.may_lack_older_lines()]:
-            with self.kept.refusals():
+            with self.kept.translate_write_errors():
                 await followed.mark_truncated()
-        return await self.kept.write(self.parts)
+        return await self.kept.write_segments(self.parts)
 
-    def _tell(self, *parts: LogSegment) -> None:
+    def _notify_listeners(self, *parts: LogSegment) -> None:
         for news in self._listeners:
             news.notify(*parts)
 
-    async def lines(
+    async def iter_lines(
         self, wanted: Collection[int] | None = None, *, live: bool = False
     ) -> AsyncGenerator[list[RankLine], None]:
         """Yield these ranks' lines in batches by time, stored ones first unless `live`, until the log or job ends."""
@@ -316,7 +319,7 @@ class JobLog:
             while self.once and not self.finished and not self.closed:
                 await news.wait()  # what is not followed is sorted as a whole
             if live:
-                reader.skip(self.parts)
+                reader.skip_existing(self.parts)
             slices = WorkSlices()
             while True:
                 over = self.closed or self.finished
@@ -381,5 +384,5 @@ class JobLog:
 
     @property
     def coverage(self) -> Coverage:
-        found = coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, gone=self.gone)
+        found = count_coverage(self._followed.values(), self.ranks, self.parts, self.kept.trouble, gone=self.gone)
         return replace(found, once=self.once)

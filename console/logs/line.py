@@ -32,7 +32,7 @@ class RankLine(msgspec.Struct, frozen=True, gc=False):
     container: str = ""
 
 
-def time_and_rank(line: RankLine) -> tuple[float, int]:
+def sort_key(line: RankLine) -> tuple[float, int]:
     return line.time, line.rank
 
 
@@ -57,10 +57,11 @@ class Gap(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return f"pod {self.rank}: lines between {_clock(self.since)} and {_clock(self.until)} may be lost ({self.why})"
+        since, until = _format_clock(self.since), _format_clock(self.until)
+        return f"pod {self.rank}: lines between {since} and {until} may be lost ({self.why})"
 
 
-def _clock(moment: float) -> str:
+def _format_clock(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment).astimezone():%H:%M:%S}"
 
 
@@ -123,8 +124,8 @@ DEBUG_WORDS = (b"debug", b"trace")
 NCCL_WORDS = (b"NCCL INFO", b"NCCL WARN", b"NCCL TRACE", b"NCCL VERSION", b"NCCL ERROR")  # what libnccl begins with
 NOT_A_NUMBER = r"[:=]\s*[+-]?(?:nan|NaN|NAN)\b|\b[Ll]oss\s+(?:nan|NaN|NAN)\b"  # as diverging losses are printed
 XID = r"\bS?Xid\b"  # a search for faults that the driver reports
-_ALONE = (b"fatal", b"critical", b"traceback", b"exception", b"failed", b"failure", b"panic", b"segfault", b"aborted",
-          b"oom", b"killed")  # fmt: skip
+_STANDALONE = (b"fatal", b"critical", b"traceback", b"exception", b"failed", b"failure", b"panic", b"segfault",
+               b"aborted", b"oom", b"killed")  # fmt: skip
 FIRST_ERROR = (  # what a search for the first line that tells of an error looks for
     r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|Traceback|[Ee]xception|[Ff]ailed|FAILED|[Pp]anic|OOM|[Kk]illed|S?Xid)\b"
     rf"|[a-z]Error\b|{NOT_A_NUMBER}|" + "|".join(re.escape(word.decode()) for word in FAILURE_WORDS)
@@ -136,20 +137,20 @@ _NAN_VALUE = re.compile(rb"[:=]\s*[+-]?nan\b")
 NCCL = re.compile(b"|".join(NCCL_WORDS))  # what libnccl says of itself
 
 
-def _word(word: bytes, before: bytes = rb"\w") -> re.Pattern[bytes]:
+def _word_pattern(word: bytes, before: bytes = rb"\w") -> re.Pattern[bytes]:
     r"""A pattern for a whole word that searches for its letters first: ten times faster than \b at the start."""
     return re.compile(word + rb"\b(?<!" + before + word + b")")
 
 
 _ERRORS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (  # what every error has one of, and how it stands there
-    (b"error", _word(b"error", rb"[0-9_]")),
+    (b"error", _word_pattern(b"error", rb"[0-9_]")),
     (b"nccl warn", re.compile(b"nccl warn")),
     (b"xid", re.compile(rb"xid\b(?:(?<!\wxid)|(?<=sxid)(?<!\wsxid))")),
-    *((word, _word(word)) for word in _ALONE),
+    *((word, _word_pattern(word)) for word in _STANDALONE),
 )
 
 
-def level(text: bytes) -> str:
+def detect_level(text: bytes) -> str:
     head = text[:HEAD].lower()
     if _is_error(head) and not _NO_ERROR.search(head):
         return "error"
@@ -175,7 +176,7 @@ def is_warning(text: bytes) -> bool:
 
 
 def has_severity(text: bytes, least: str) -> bool:
-    return level(text) in _AT_LEAST[least]
+    return detect_level(text) in _AT_LEAST[least]
 
 
 class UnparsedLines(Struct, frozen=True):
@@ -197,7 +198,7 @@ class UnparsedLines(Struct, frozen=True):
         return f"{number} unreadable ({where})"
 
 
-KEPT = 300  # letters of a line that are kept
+MAX_SHOWN_LINES = 300  # letters of a line that are kept
 
 
 class UnparsedCounter:
@@ -207,17 +208,17 @@ class UnparsedCounter:
         self._block, self._start = b"", 0
         self._counted, self._lines = 0, 0  # up to where the lines of the block are counted, and how many those are
 
-    def begin(self, block: bytes, line: int | None = None) -> None:
+    def begin_block(self, block: bytes, line: int | None = None) -> None:
         """Start the next block; `line` is the number of its first line if lines were skipped."""
         self._block, self._counted, self._lines = block, 0, 0
         if line is not None:
             self._before = line - 1
 
-    def at(self, start: int) -> None:
+    def set_offset(self, start: int) -> None:
         """Set the offset of the line that is parsed next."""
         self._start = start
 
-    def end(self) -> None:
+    def end_block(self) -> None:
         self._before += self._block.count(b"\n")
         self._block, self._start = b"", 0
 
@@ -229,7 +230,7 @@ class UnparsedCounter:
         number = self._before + self._lines + 1
         old = self.told
         if old is None:
-            self.told = UnparsedLines(number, number, 1, text.strip()[:KEPT])
+            self.told = UnparsedLines(number, number, 1, text.strip()[:MAX_SHOWN_LINES])
         else:
             self.told = replace(old, last=number, lines=old.lines + 1, goes_on=True)
 

@@ -18,20 +18,20 @@ from console.logs.word_search import ANSI, LineBlocks
 LONGEST = 1 << 14  # bytes of a line that are kept
 
 
-class TextLines:
+class TextLineSplitter:
     """Splits bytes into text lines; an unterminated last line counts too."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._longest = longest
         self._blocks = LineBlocks(longest, returns=True)
 
-    def add(self, data: bytes) -> Iterator[str]:
-        for raw in self._blocks.add(data).split(b"\n")[:-1]:
+    def feed(self, data: bytes) -> Iterator[str]:
+        for raw in self._blocks.feed(data).split(b"\n")[:-1]:
             yield strip_terminal_codes(raw[: self._longest])
 
-    def end(self) -> Iterator[str]:
+    def flush(self) -> Iterator[str]:
         """Yield the last line if it has no line end."""
-        rest = self._blocks.end()
+        rest = self._blocks.flush()
         if rest:
             yield strip_terminal_codes(rest)
 
@@ -55,7 +55,7 @@ _LABELS = (  # what launchers and log readers put in front of a line, and whethe
 _IN_LABELS = ":[>\x1b"  # one of these stands in every label, and in no row
 
 
-def label_of(line: str) -> tuple[str, str]:
+def split_label(line: str) -> tuple[str, str]:
     """The process label in front of a line, such as "[rank3]:", and the line without it."""
     if line[:1] == "#" and "\x1b" not in line:
         return "", line
@@ -87,7 +87,7 @@ class ProgressBarFilter:
         self._step = b""  # the step of the last bar with a loss, and that bar
         self._told = b""
 
-    def add(self, picture: bytes) -> list[bytes]:
+    def add_frame(self, picture: bytes) -> list[bytes]:
         """Add a complete frame; returns the earlier frames to keep as lines."""
         if not picture.strip():
             return []
@@ -102,9 +102,9 @@ class ProgressBarFilter:
         told, self._told = self._told, picture
         return [told] if step not in {b"", place[1]} else []
 
-    def end(self, picture: bytes) -> list[bytes]:
+    def flush_frame(self, picture: bytes) -> list[bytes]:
         """Add the last frame of the line; returns the frames to keep as lines."""
-        lines = self.add(picture)
+        lines = self.add_frame(picture)
         over = self._bar if _LOSS in self.last else b""
         for each in (self._told, over):
             if each not in {b"", self.last, *lines[-1:]}:
@@ -127,7 +127,7 @@ class LineSplitter:
         self._pictures: ProgressBarFilter | None = None
 
     @property
-    def open(self) -> bytes:
+    def open_line(self) -> bytes:
         """The current frame of a progress bar whose line has not ended; empty if there is none."""
         return self._pictures.last if self._pictures else b""
 
@@ -136,52 +136,52 @@ class LineSplitter:
         if self._pictures or b"\r" in chunk:
             lines: list[bytes] = []
             for piece in whole:
-                lines += self._add(piece)
-                lines += self._cut()
-            return lines + self._add(last)
+                lines += self._add_piece(piece)
+                lines += self._split_overlong()
+            return lines + self._add_piece(last)
         for at, line in enumerate(whole):
             if self._rest or len(line) > LONGEST_LINE:
-                self._put(line)
-                whole[at] = self._taken()
+                self._buffer_piece(line)
+                whole[at] = self._take_buffered()
         if last:
-            self._put(last)
+            self._buffer_piece(last)
         return whole
 
-    def end(self) -> list[bytes]:
+    def flush(self) -> list[bytes]:
         """The last line, if the log stopped without a line end."""
-        return self._cut() if self._rest or self._pictures else []
+        return self._split_overlong() if self._rest or self._pictures else []
 
-    def _add(self, piece: bytes) -> list[bytes]:
+    def _add_piece(self, piece: bytes) -> list[bytes]:
         """Add to the current line, which may be a progress bar; returns the frames to keep as lines."""
         first, *others = piece.split(b"\r")
-        self._put(first)
+        self._buffer_piece(first)
         lines: list[bytes] = []
         for each in others:
-            text = self._taken()
+            text = self._take_buffered()
             if self._pictures is None:
                 self._pictures = ProgressBarFilter()
                 stamp, space, behind = text.partition(b" ")
-                self._head, text = (stamp + space, behind) if is_stamp(stamp) else (b"", text)
-            lines += self._pictures.add(text)
-            self._put(each)
+                self._head, text = (stamp + space, behind) if is_timestamp(stamp) else (b"", text)
+            lines += self._pictures.add_frame(text)
+            self._buffer_piece(each)
         return [self._head + line for line in lines]
 
-    def _put(self, piece: bytes) -> None:
+    def _buffer_piece(self, piece: bytes) -> None:
         room = LONGEST_LINE - len(self._rest)
         self._rest += piece[:room]
         self._dropped += max(0, len(piece) - room)
 
-    def _taken(self) -> bytes:
+    def _take_buffered(self) -> bytes:
         line = bytes(self._rest) + (f" … ({self._dropped} bytes more)".encode() if self._dropped else b"")
         self._rest, self._dropped = bytearray(), 0
         return line
 
-    def _cut(self) -> list[bytes]:
-        line, pictures, self._pictures = self._taken(), self._pictures, None
-        return [line] if pictures is None else [self._head + each for each in pictures.end(line)]
+    def _split_overlong(self) -> list[bytes]:
+        line, pictures, self._pictures = self._take_buffered(), self._pictures, None
+        return [line] if pictures is None else [self._head + each for each in pictures.flush_frame(line)]
 
 
-def is_stamp(word: bytes) -> bool:
+def is_timestamp(word: bytes) -> bool:
     """Whether the first word of a line has the shape of a timestamp."""
     return word[4:5] == b"-" and word[10:11] == b"T" and word[13:14] == b":" and word[:4].isdigit()
 
@@ -193,11 +193,11 @@ def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
     for raw in raws:
         stop = raw.find(b" ", _SECOND, 48)
         if raw[stop - 1 : stop] != b"Z":
-            lines.append((_parsed(raw[:stop] if stop > 0 else raw[:48]), raw))
+            lines.append((_parse_timestamp(raw[:stop] if stop > 0 else raw[:48]), raw))
             continue
         if raw[:_SECOND] != head:
             head = raw[:_SECOND]
-            second = _parsed(head + b"Z")
+            second = _parse_timestamp(head + b"Z")
         digits = raw[_SECOND + 1 : stop - 1]
         if second and digits.isdigit():
             lines.append((second + int(digits) / 10 ** len(digits), raw))
@@ -207,8 +207,8 @@ def split_timestamps(raws: list[bytes]) -> list[tuple[float, bytes]]:
 
 
 @lru_cache(maxsize=64)
-def _parsed(stamp: bytes) -> float:
-    if not is_stamp(stamp):
+def _parse_timestamp(stamp: bytes) -> float:
+    if not is_timestamp(stamp):
         return 0.0
     try:
         return parse_time(stamp.decode("ascii"))
@@ -216,14 +216,14 @@ def _parsed(stamp: bytes) -> float:
         return 0.0
 
 
-def text_of(raw: bytes) -> bytes:
+def decode_line(raw: bytes) -> bytes:
     """The text of a line without its timestamp and without a carriage return at its end."""
-    if is_stamp(raw[:20]):
+    if is_timestamp(raw[:20]):
         raw = raw[raw.find(b" ") + 1 :] if b" " in raw[:48] else b""
     return raw.removesuffix(b"\r")
 
 
-def texts_of(raws: list[bytes]) -> list[bytes]:
+def decode_lines(raws: list[bytes]) -> list[bytes]:
     """The texts of many lines; like `text_of`, but faster for the kubelet's usual timestamps."""
     return [
         raw[_STAMP:]
@@ -231,6 +231,6 @@ def texts_of(raws: list[bytes]) -> list[bytes]:
         and raw[4:14:3] == b"--T:"
         and raw[:4].isdigit()
         and raw[-1:] != b"\r"
-        else text_of(raw)
+        else decode_line(raw)
         for raw in raws
     ]

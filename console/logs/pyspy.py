@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from console.logs.line_splitter import LONGEST, TextLines
+from console.logs.line_splitter import LONGEST, TextLineSplitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class _JsonThread(msgspec.Struct):
     frames: list[_JsonFrame] = []
     process_info: _JsonInfo | None = None
 
-    def stack(self) -> tuple[str, str, frozenset[str], list[Frame]]:
+    def stack_key(self) -> tuple[str, str, frozenset[str], list[Frame]]:
         state = {"active" if self.active else "idle", *(["gil"] if self.owns_gil else [])}
         name = f"{self.os_thread_id}" if self.os_thread_id is not None else f"0x{self.thread_id:X}"
         # Native code has line 0.
@@ -92,7 +92,7 @@ class _Process:
     error: str = ""
     threads: list[tuple[str, str, frozenset[str], list[Frame]]] = field(default_factory=list)
 
-    def stacks(self) -> ProcessStacks:
+    def to_process_stacks(self) -> ProcessStacks:
         threads = tuple(ThreadStack(id_, name, state, tuple(frames)) for id_, name, state, frames in self.threads)
         return ProcessStacks(self.pid, self.command, self.python, threads, self.error)
 
@@ -101,7 +101,7 @@ class PySpyParser:
     """Parses any number of py-spy dumps, fed in pieces."""
 
     def __init__(self) -> None:
-        self._lines = TextLines(LONGEST_JSON)
+        self._lines = TextLineSplitter(LONGEST_JSON)
         self._read: list[_Process] = []
         self._indent = 0
         self._json: list[str] | None = None  # lines of a dump in JSON, from its first on
@@ -110,32 +110,32 @@ class PySpyParser:
 
     @property
     def processes(self) -> tuple[ProcessStacks, ...]:
-        return tuple(each.stacks() for each in self._read)
+        return tuple(each.to_process_stacks() for each in self._read)
 
     def feed(self, data: bytes) -> None:
-        for line in self._lines.add(data):
-            self._line(line)
+        for line in self._lines.feed(data):
+            self._parse_line(line)
 
     def close(self) -> None:
-        for line in self._lines.end():
-            self._line(line)
+        for line in self._lines.flush():
+            self._parse_line(line)
 
-    def _line(self, line: str) -> None:
+    def _parse_line(self, line: str) -> None:
         if self._json is not None or line.startswith("["):
-            self._json_line(line)
+            self._parse_json_line(line)
         else:
             line = line[:LONGEST]
             if found := _LABEL.match(line):
                 line = line[found.end() :]
-            self.open = self._of_text(line) or (self.open and not line[:1].strip())
+            self.open = self._parse_text_line(line) or (self.open and not line[:1].strip())
 
-    def _json_line(self, line: str) -> None:
+    def _parse_json_line(self, line: str) -> None:
         """Add a line to the JSON dump, which ends with the line that closes the array; invalid JSON is dropped."""
         if self._json is None:
             self._json, self._kept = [], 0
         elif line[:1] not in (" ", "\t", "]", ""):
             self._json = None  # it was no dump, or one that broke off
-            self._line(line)
+            self._parse_line(line)
             return
         self._json.append(line)
         self._kept += len(line)
@@ -151,12 +151,12 @@ class PySpyParser:
         found: dict[int, _Process] = {}
         for each in threads:
             process = found.setdefault(each.pid, _Process(each.pid))
-            process.threads.append(each.stack())
+            process.threads.append(each.stack_key())
             if each.process_info is not None:
                 process.command = each.process_info.command_line
         self._read += found.values()
 
-    def _of_text(self, line: str) -> bool:
+    def _parse_text_line(self, line: str) -> bool:
         """Parse a line of a text dump; returns whether it is one."""
         if found := _PROCESS.match(line):
             self._read.append(_Process(int(found.group(1)), found.group(2).strip()))
@@ -164,7 +164,7 @@ class PySpyParser:
             self._read.append(_Process(int(found.group(1)) if found.group(1) else None))
         elif found := _THREAD.match(line):
             state = frozenset((found.group(2) or "").split("+")) - {""}
-            self._last().threads.append((found.group(1), found.group(3) or "", state, []))
+            self._current_process().threads.append((found.group(1), found.group(3) or "", state, []))
             self._indent = 0
         elif (found := _FRAME.match(line)) and self._read and self._read[-1].threads:
             # Calls all stand equally deep; arguments and local variables, which may look alike, stand deeper.
@@ -176,12 +176,12 @@ class PySpyParser:
         elif (found := _PYTHON.match(line)) and self._read:
             self._read[-1].python = found.group(1)
         elif found := _ERROR.match(line):
-            self._last().error = found.group(1).strip()
+            self._current_process().error = found.group(1).strip()
         else:
             return False
         return True
 
-    def _last(self) -> _Process:
+    def _current_process(self) -> _Process:
         if not self._read:
             self._read.append(_Process())
         return self._read[-1]

@@ -20,7 +20,19 @@ _SECRET_NAMES = {
     "DSN", "AUTHORIZATION",
 }  # fmt: skip
 _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY")
-_TAMED = {"PUBLIC", "PAD", "EOS", "BOS", "UNK", "MASK", "CLS", "SEP", "STOP", "SPECIAL", "SSHPUBLICKEY"}  # no secrets
+_ESCAPED_QUOTES = {
+    "PUBLIC",
+    "PAD",
+    "EOS",
+    "BOS",
+    "UNK",
+    "MASK",
+    "CLS",
+    "SEP",
+    "STOP",
+    "SPECIAL",
+    "SSHPUBLICKEY",
+}  # no secrets
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HARMLESS = re.compile(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
 """A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""
@@ -99,7 +111,7 @@ AFTER = rf"(?=[a-z_?&:-])(?:{_AFTER})"  # after words that announce a secret; ke
 def is_confidential(name: str, value: object = None) -> bool:
     """Whether the variable's name suggests a secret, so that its value is neither shown nor stored."""
     words = [word.upper() for word in _WORD.findall(name)]
-    if _TAMED.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
+    if _ESCAPED_QUOTES.intersection(words) or not any(word in _SECRET_NAMES or word.endswith(_ENDS) for word in words):
         return False
     return not (isinstance(value, str) and _HARMLESS.fullmatch(value))
 
@@ -140,12 +152,12 @@ class Redactor:
     def __init__(self) -> None:
         self._left = 0  # lines that may still belong to a key
 
-    def lines(self, lines: list[bytes]) -> list[bytes]:
+    def redact_lines(self, lines: list[bytes]) -> list[bytes]:
         """The lines with secrets redacted, as many as were given; the first word (a timestamp) is kept."""
         block = b"\n".join(lines)
         if self._left or b"PRIVATE KEY" in block:
-            return [self._line(line) for line in lines]
-        suspects, coloured = _WORDS.lines(block), b"\x1b" in block
+            return [self._redact_next_line(line) for line in lines]
+        suspects, coloured = _WORDS.find_lines(block), b"\x1b" in block
         if not suspects and not coloured:
             return lines
         clean, at = [], 0
@@ -154,7 +166,7 @@ class Redactor:
             at += len(line) + 1
         return clean
 
-    def _line(self, line: bytes) -> bytes:
+    def _redact_next_line(self, line: bytes) -> bytes:
         head, space, text = line.partition(b" ")
         if self._left:
             self._left -= 1

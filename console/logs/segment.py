@@ -11,21 +11,21 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from console.folders import atomic_write
-from console.logs.line_splitter import split_timestamps, texts_of
+from console.logs.line_splitter import decode_lines, split_timestamps
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from console.logs.container_log import Stamped
+    from console.logs.container_log import TimedLine
 
 BLOCK = 1 << 18  # bytes of a file that are read at once
-RECENT = 128  # lines that stay in memory once they are written
-PAGE = 5000  # lines of a whole log that are in memory at once
-HELD = 4 << 20  # bytes of lines that are held while they cannot be written; the oldest go first
+RECENT_BYTES = 128  # lines that stay in memory once they are written
+PAGE_LINES = 5000  # lines of a whole log that are in memory at once
+MAX_PENDING_BYTES = 4 << 20  # bytes of lines that are held while they cannot be written; the oldest go first
 _NOWHERE = (1 << 64) - 1
-LOST = b"(this line is lost: it could not be written to the disk)"
-GONE = b"(this line is no longer on the disk)"
+LOST_NOTE = b"(this line is lost: it could not be written to the disk)"
+DELETED_NOTE = b"(this line is no longer on the disk)"
 
 
 class LogSegment:
@@ -65,28 +65,28 @@ class LogSegment:
         return self.attempt, self.rank, self.container, self.uid
 
     @property
-    def _note(self) -> Path | None:
+    def _metadata_path(self) -> Path | None:
         """The marker file that records that older lines are missing."""
         return self.file.with_suffix(".opened") if self.file is not None else None
 
     def mark_truncated(self, last: int) -> None:
         """Record that only the last `last` lines were fetched at first; OSError if the disk refuses."""
         self.opened_with = last
-        if self._note is not None and not self._note.exists():
-            append_to(self._note, b"%d\n" % last)
+        if self._metadata_path is not None and not self._metadata_path.exists():
+            append_to(self._metadata_path, b"%d\n" % last)
 
     def backfill(self, before: BinaryIO) -> None:
         """Insert older lines at the front, before anyone reads; OSError if the disk is full."""
         assert self.file is not None
-        assert self._note is not None
+        assert self._metadata_path is not None
         with self.file.open("rb") as file:
-            atomic_write(self.file, chain(_blocks(before, before.tell()), _blocks(file, self._size)))
-        self._note.unlink(missing_ok=True)
-        again = LogSegment.read(self.file, self.rank)
+            atomic_write(self.file, chain(_iter_blocks(before, before.tell()), _iter_blocks(file, self._size)))
+        self._metadata_path.unlink(missing_ok=True)
+        again = LogSegment.load(self.file, self.rank)
         self.times, self._starts, self._size = again.times, again._starts, again._size
         self._written, self.opened_with = again._written, 0
 
-    def append(self, lines: Sequence[Stamped]) -> None:
+    def append_lines(self, lines: Sequence[TimedLine]) -> None:
         """Append lines, each starting with its timestamp."""
         with self._lock:
             last = self.times[-1] if self.times else 0.0
@@ -98,13 +98,13 @@ class LogSegment:
             self._starts.extend([_NOWHERE] * len(lines))
             if self.file is None:
                 self._written = len(self.times)
-            if self._held > HELD:
-                self._let_go()
+            if self._held > MAX_PENDING_BYTES:
+                self._close_file()
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         first = len(self.times) - len(self._recent)
         gone = 0
-        while self._held > HELD // 2 and gone < len(self._recent):
+        while self._held > MAX_PENDING_BYTES // 2 and gone < len(self._recent):
             self._held -= len(self._recent[gone])
             gone += 1
         del self._recent[:gone]
@@ -116,7 +116,7 @@ class LogSegment:
     def pending(self) -> bool:
         return self.file is not None and self._written < len(self.times)
 
-    def write(self) -> None:
+    def write_pending(self) -> None:
         """Write pending lines, in one thread at a time; OSError if the disk refuses, and then they stay in memory."""
         with self._writing:
             with self._lock:
@@ -136,18 +136,18 @@ class LogSegment:
                 self.lost -= max(0, self._written - start)  # let go in the meantime, but written
                 self._written = start + len(lines)
                 # Only the newest of the written lines stay in memory.
-                spare = max(0, len(self._recent) - (len(self.times) - self._written) - RECENT)
+                spare = max(0, len(self._recent) - (len(self.times) - self._written) - RECENT_BYTES)
                 self._held -= sum(map(len, self._recent[:spare]))
                 del self._recent[:spare]
 
-    def drop(self) -> None:
+    def delete_file(self) -> None:
         with self._writing:
-            for file in (self.file, self._note):
+            for file in (self.file, self._metadata_path):
                 if file is not None:
                     file.unlink(missing_ok=True)
 
     @classmethod
-    def read(cls, file: Path, rank: int, *, attempt: int = 0, container: str = "", uid: str = "") -> LogSegment:
+    def load(cls, file: Path, rank: int, *, attempt: int = 0, container: str = "", uid: str = "") -> LogSegment:
         """Load a segment from a file; an unterminated last line, left by a crash, is ignored."""
         part = cls(rank, attempt=attempt, container=container, uid=uid, file=file)
         at, last, slices = 0, 0.0, WorkSlices()
@@ -160,8 +160,8 @@ class LogSegment:
                     at += len(raw) + 1
                 slices.pause_thread()
         part._size, part._written = at, len(part.times)
-        if part._note is not None and part._note.exists():
-            part.opened_with = int(part._note.read_bytes().strip() or b"1")
+        if part._metadata_path is not None and part._metadata_path.exists():
+            part.opened_with = int(part._metadata_path.read_bytes().strip() or b"1")
         return part
 
     def repair(self) -> None:
@@ -169,12 +169,12 @@ class LogSegment:
         if self.file is not None and self.file.exists() and self.file.stat().st_size > self._size:
             os.truncate(self.file, self._size)
 
-    def stamped(self, start: int) -> Iterator[Stamped]:
+    def iter_timed_lines(self, start: int) -> Iterator[TimedLine]:
         """Yield the lines from that number on with their times, page by page."""
-        for at in range(max(0, start), len(self), PAGE):
-            yield from split_timestamps(self.raws(at, at + PAGE))
+        for at in range(max(0, start), len(self), PAGE_LINES):
+            yield from split_timestamps(self.read_raw_lines(at, at + PAGE_LINES))
 
-    def raws(self, start: int, stop: int) -> list[bytes]:
+    def read_raw_lines(self, start: int, stop: int) -> list[bytes]:
         """Lines start to stop with their timestamps; `stop` may be beyond the end."""
         start = max(0, start)
         with self._lock:
@@ -187,38 +187,38 @@ class LogSegment:
             size = self._size
         if not starts:
             return newest
-        return self._from_disk(starts, min(stop, first) - start, size) + newest
+        return self._read_from_disk(starts, min(stop, first) - start, size) + newest
 
-    def texts(self, start: int, stop: int) -> list[bytes]:
-        return texts_of(self.raws(start, stop))
+    def read_texts(self, start: int, stop: int) -> list[bytes]:
+        return decode_lines(self.read_raw_lines(start, stop))
 
-    def texts_at(self, numbers: Sequence[int]) -> list[bytes]:
+    def read_texts_at(self, numbers: Sequence[int]) -> list[bytes]:
         """The texts of these lines, given by ascending numbers; adjacent lines are read together."""
         texts: list[bytes] = []
         # Neighbours are as far from the first of them as their places in the list are.
         for _, run in groupby(enumerate(numbers), key=lambda each: each[1] - each[0]):
             together = [number for _, number in run]
-            texts += self.texts(together[0], together[-1] + 1)
+            texts += self.read_texts(together[0], together[-1] + 1)
         return texts
 
-    def _from_disk(self, starts: Sequence[int], count: int, size: int) -> list[bytes]:
+    def _read_from_disk(self, starts: Sequence[int], count: int, size: int) -> list[bytes]:
         """Read `count` lines at these offsets; one more offset gives the end of the last line."""
         there = [start for start in starts[:count] if start != _NOWHERE]
         if self.file is None or not there:
-            return [LOST] * count
+            return [LOST_NOTE] * count
         end = starts[count] if count < len(starts) and starts[count] != _NOWHERE else size
         try:
             with self.file.open("rb") as file:
                 data = os.pread(file.fileno(), end - there[0], there[0])
         except OSError:  # somebody cleared the folder: that is what is shown instead
-            return [GONE] * count
+            return [DELETED_NOTE] * count
         if len(there) == count and data.count(b"\n") == count:
             return data.split(b"\n")[:-1]
         lines = iter(data.split(b"\n"))
-        return [LOST if start == _NOWHERE else next(lines, GONE) for start in starts[:count]]
+        return [LOST_NOTE if start == _NOWHERE else next(lines, DELETED_NOTE) for start in starts[:count]]
 
 
-def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
+def _iter_blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
     file.seek(0)
     while size > 0 and (block := file.read(min(size, BLOCK))):
         size -= len(block)

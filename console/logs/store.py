@@ -89,30 +89,30 @@ class JobLogStore:
         return True
 
     @property
-    def _own(self) -> Path:
+    def _private_folder(self) -> Path:
         return self.folder / f"{_PRIVATE}{os.getpid()}" if self.private else self.folder
 
     def segment_path(self, rank: int, attempt: int, container: str, uid: str) -> Path:
         """The file for that container's lines; its folder is created. OSError if the disk refuses."""
         file = (
-            self._own
+            self._private_folder
             / f"attempt-{attempt}"
             / f"{rank:04}.{_file_name_part(container or 'main')}.{_file_name_part(uid or 'pod')}.log"
         )
         make_private(file.parent)
         return file
 
-    def segments(self) -> Iterator[LogSegment]:
+    def load_segments(self) -> Iterator[LogSegment]:
         """Yield all stored segments, one per container, the oldest attempt first."""
-        for attempt, file in sorted(_files(self.folder)):
+        for attempt, file in sorted(_iter_log_files(self.folder)):
             match = _FILE.fullmatch(file.name)
             if match is not None:
-                yield LogSegment.read(file, int(match[1]), attempt=attempt, uid=match[3], container=match[2])
+                yield LogSegment.load(file, int(match[1]), attempt=attempt, uid=match[3], container=match[2])
 
     def close(self) -> None:
         """Release the lock; a private copy is merged into the shared files unless another console writes them."""
         if self.private:
-            own = self._own
+            own = self._private_folder
             if self._lock_for_writing():
                 self._merge_private_copy(own)
             shutil.rmtree(own, ignore_errors=True)
@@ -122,15 +122,15 @@ class JobLogStore:
 
     def _merge_private_copy(self, own: Path) -> None:
         """Append to the shared files the lines that are newer than their last one."""
-        for _, file in sorted(_files(own)):
+        for _, file in sorted(_iter_log_files(own)):
             common = self.folder / file.relative_to(own)
             make_private(common.parent)
-            mine = LogSegment.read(file, 0)
-            theirs = LogSegment.read(common, 0) if common.exists() else LogSegment(0, file=common)
+            mine = LogSegment.load(file, 0)
+            theirs = LogSegment.load(common, 0) if common.exists() else LogSegment(0, file=common)
             theirs.repair()
-            known = {raw for _, raw in theirs.stamped(len(theirs) - TAIL)}
+            known = {raw for _, raw in theirs.iter_timed_lines(len(theirs) - TAIL)}
             last = theirs.times[-1] if theirs.times else -1.0
-            lines = mine.stamped(bisect_left(mine.times, last))
+            lines = mine.iter_timed_lines(bisect_left(mine.times, last))
             fresh = (raw + b"\n" for moment, raw in lines if moment >= last and raw not in known)
             while some := b"".join(islice(fresh, TAIL)):
                 append_to(common, some)
@@ -140,7 +140,7 @@ class JobLogStore:
         if not self.private:
             append_to(self.folder / "endings.jsonl", msgspec.json.encode(ending) + b"\n")
 
-    def failures(self) -> tuple[RankFailure, ...]:
+    def read_failures(self) -> tuple[RankFailure, ...]:
         found: list[RankFailure] = []
         with suppress(FileNotFoundError):
             for line in (self.folder / "endings.jsonl").read_bytes().split(b"\n")[:-1]:
@@ -154,7 +154,7 @@ def _file_name_part(name: str) -> str:
     return re.sub(r"[^0-9A-Za-z-]", "_", name)
 
 
-def _files(folder: Path) -> Iterator[tuple[int, Path]]:
+def _iter_log_files(folder: Path) -> Iterator[tuple[int, Path]]:
     for attempt in folder.glob("attempt-*"):
         number = _ATTEMPT.fullmatch(attempt.name)
         if number:
@@ -184,7 +184,7 @@ def find_stored_job(
     return None
 
 
-def _number(name: str, usual: float) -> float:
+def _read_limit(name: str, usual: float) -> float:
     try:
         number = float(os.environ.get(name, ""))
     except ValueError:
@@ -194,26 +194,26 @@ def _number(name: str, usual: float) -> float:
 
 def delete_old_logs(root: Path, *, now: float | None = None) -> list[str]:
     """Delete logs over the limits of age and size that no console writes; returns the deleted uids."""
-    age, most = _number("A4_LOGS_KEEP_DAYS", KEEP_DAYS) * 86400, _number("A4_LOGS_KEEP_GB", KEEP_GB) * 1e9
+    age, most = _read_limit("A4_LOGS_KEEP_DAYS", KEEP_DAYS) * 86400, _read_limit("A4_LOGS_KEEP_GB", KEEP_GB) * 1e9
     now = time.time() if now is None else now
     jobs = []
     for folder in root.glob("*/"):
         with suppress(FileNotFoundError):  # another console deleted the folder
             made = folder.stat().st_mtime
-            files = list(_stats(folder))
+            files = list(_iter_stats(folder))
             changed = max((file.st_mtime for file in files if file.st_size), default=made)  # a lock is empty
             jobs.append((changed, sum(file.st_size for file in files), folder))
     jobs.sort()
     total = sum(size for _, size, _ in jobs)
     gone = []
     for changed, size, folder in jobs:
-        if (now - changed > age or total > most) and _removed(folder):
+        if (now - changed > age or total > most) and _remove_folder(folder):
             total -= size
             gone.append(folder.name)
     return gone
 
 
-def _stats(folder: Path) -> Iterator[os.stat_result]:
+def _iter_stats(folder: Path) -> Iterator[os.stat_result]:
     """What the files below a folder are now; those that go meanwhile, as temporary ones do, are left out."""
     for place, _, names in os.walk(folder):
         for name in names:
@@ -221,7 +221,7 @@ def _stats(folder: Path) -> Iterator[os.stat_result]:
                 yield Path(place, name).lstat()
 
 
-def _removed(folder: Path) -> bool:
+def _remove_folder(folder: Path) -> bool:
     with suppress(OSError):
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -245,25 +245,25 @@ class JobFolder:
     def note(self) -> JobMetadata | None:
         return self._shelf.note if self._shelf is not None else None
 
-    async def failures(self) -> tuple[RankFailure, ...]:
-        return await asyncio.to_thread(self._shelf.failures) if self._shelf is not None else ()
+    async def read_failures(self) -> tuple[RankFailure, ...]:
+        return await asyncio.to_thread(self._shelf.read_failures) if self._shelf is not None else ()
 
-    async def open(self, folder: Path, note: JobMetadata) -> list[LogSegment]:
+    async def open_folder(self, folder: Path, note: JobMetadata) -> list[LogSegment]:
         """Open that job's folder for writing; returns its segments."""
         self._shelf = None
-        with self.refusals():
+        with self.translate_write_errors():
             shelf = await asyncio.to_thread(JobLogStore.open, folder, note)
-            parts = await asyncio.to_thread(lambda: list(shelf.segments()))
-            told = await asyncio.to_thread(shelf.failures)
+            parts = await asyncio.to_thread(lambda: list(shelf.load_segments()))
+            told = await asyncio.to_thread(shelf.read_failures)
             self._told = {(each.attempt, each.rank, each.pod, each.cause) for each in told}
             self._shelf = shelf
             return parts
         return []
 
-    async def read(self, shelf: JobLogStore) -> list[LogSegment]:
+    async def load_segments(self, shelf: JobLogStore) -> list[LogSegment]:
         """Open the folder of a job that is gone; returns its segments."""
         self._shelf = shelf
-        return await asyncio.to_thread(lambda: list(shelf.segments()))
+        return await asyncio.to_thread(lambda: list(shelf.load_segments()))
 
     async def record_failure(self, ending: RankFailure) -> None:
         """Store the failure of a rank, once."""
@@ -272,7 +272,7 @@ class JobFolder:
             return
         self._told.add(name)
         if self._shelf is not None:
-            with self.refusals():
+            with self.translate_write_errors():
                 await asyncio.to_thread(self._shelf.record_failure, ending)
 
     async def open_segment(self, kept: LogSegment | None, rank: int, pod: Pod, container: str) -> LogSegment:
@@ -280,7 +280,7 @@ class JobFolder:
         part = LogSegment(rank, attempt=pod.attempt, pod=pod.name, container=container, uid=pod.uid)
         shelf = self._shelf
         if shelf is not None:
-            with self.refusals():
+            with self.translate_write_errors():
                 if kept is not None and not shelf.private:
                     await asyncio.to_thread(kept.repair)
                     kept.pod = pod.name
@@ -288,17 +288,17 @@ class JobFolder:
                 part.file = await asyncio.to_thread(shelf.segment_path, rank, pod.attempt, container, pod.uid)
         return part
 
-    async def write(self, parts: Iterable[LogSegment]) -> bool:
+    async def write_segments(self, parts: Iterable[LogSegment]) -> bool:
         """Write the pending lines of these segments; returns whether that succeeded."""
 
         def write_all(waiting: list[LogSegment]) -> None:
             for part in waiting:
-                part.write()
+                part.write_pending()
 
         waiting = [part for part in parts if part.pending]
         if not waiting:
             return True
-        with self.refusals():
+        with self.translate_write_errors():
             await asyncio.to_thread(write_all, waiting)
             self.trouble = ""
             return True
@@ -309,7 +309,7 @@ class JobFolder:
             await asyncio.to_thread(self._shelf.close)
 
     @contextmanager
-    def refusals(self) -> Iterator[None]:
+    def translate_write_errors(self) -> Iterator[None]:
         """Record an OSError of the block in `trouble` instead of raising it, so that following continues."""
         try:
             yield
@@ -326,7 +326,7 @@ _FOUND = re.compile(r"\b(?:pong|hostfile|slots=\d+|discover\w*|connectivity|sshd
 """A line about who reached whom."""
 
 
-class LogFiles:
+class RankLogFiles:
     """Writes the log of each rank to a file in one folder; call `add` in a thread."""
 
     def __init__(self, folder: Path) -> None:
@@ -334,24 +334,24 @@ class LogFiles:
         self._reaching = False  # whether pod 0 is in the step in which every rank names its node
         self.counted: dict[str, int] = {}  # name of each file -> its lines
 
-    def path(self, name: str) -> Path:
+    def file_path(self, name: str) -> Path:
         return self._folder / name
 
-    def add(self, lines: Iterable[RankLine]) -> None:
+    def add_lines(self, lines: Iterable[RankLine]) -> None:
         texts: dict[str, list[str]] = {}
         for line in lines:
             name = "coordinator" if line.rank == 0 else f"worker-{line.rank}"
             texts.setdefault(f"pod-logs/{name}.log", []).append(line.text)
-            if line.rank == 0 and (result := self._result(line.text)):
+            if line.rank == 0 and (result := self._format_result(line.text)):
                 texts.setdefault(result, []).append(line.text)
         for name, found in texts.items():
-            path = self.path(name)
+            path = self.file_path(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a") as file:
                 file.writelines(f"{text}\n" for text in found)
             self.counted[name] = self.counted.get(name, 0) + len(found)
 
-    def _result(self, text: str) -> str:
+    def _format_result(self, text: str) -> str:
         """The results file for a line of pod 0; empty if the line is no result."""
         over = _ENDED.match(text) is not None
         self._reaching = (self._reaching or _BEGUN.match(text) is not None) and not over

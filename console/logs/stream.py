@@ -20,13 +20,13 @@ from console.scheduling.ranks import Rank
 
 if TYPE_CHECKING:
     from console.kube.objects.pod import Container, Pod
-    from console.logs.container_log import LogRequest, ResumeCursor, Stamped
+    from console.logs.container_log import LogRequest, ResumeCursor, TimedLine
     from console.logs.segment import LogSegment
 
 
-REFUSED_AGAIN = 30.0  # seconds until a refused log is asked for again, at most
+REFUSED_RETRY_SECONDS = 30.0  # seconds until a refused log is asked for again, at most
 _BROKEN = (StreamState.RECONNECTING, StreamState.CUT, StreamState.REFUSED)
-AT_ONCE = 600.0  # seconds by which the clocks of machines may differ
+MAX_CONCURRENT_STREAMS = 600.0  # seconds by which the clocks of machines may differ
 
 
 class Stream(Protocol):
@@ -38,10 +38,10 @@ class Stream(Protocol):
     memory: ResumeCursor
     open: bytes
 
-    def batches(self) -> AsyncGenerator[list[Stamped], None]:
+    def batches(self) -> AsyncGenerator[list[TimedLine], None]:
         """Yield batches of new lines; an empty batch if only `open` changed."""
 
-    async def run(self, to: Callable[[list[Stamped]], None]) -> None:
+    async def run(self, to: Callable[[list[TimedLine]], None]) -> None:
         """Like `batches`, but calls `to` with each batch."""
 
 
@@ -68,8 +68,8 @@ class FollowedContainer:
     fresh: bool = False  # whether nothing of it was kept before
     opened: float = field(default_factory=time)
 
-    def append(self, batch: list[Stamped]) -> None:
-        self.part.append(batch)
+    def append_batch(self, batch: list[TimedLine]) -> None:
+        self.part.append_lines(batch)
         self.part.open = self.stream.open
         self.refusals = 0
 
@@ -77,7 +77,7 @@ class FollowedContainer:
         """Whether the first request returned as many lines as asked for; asked until fewer are known."""
         if not self.tail or not len(self.part):
             return False
-        if self.part.times[-1] > self.opened + AT_ONCE and len(self.part) < self.tail:
+        if self.part.times[-1] > self.opened + MAX_CONCURRENT_STREAMS and len(self.part) < self.tail:
             self.tail = 0  # these are new, and all that were there have come
         return 0 < self.tail <= len(self.part)
 
@@ -85,7 +85,7 @@ class FollowedContainer:
         """Record that the log is refused, or that the server has not answered for minutes."""
         self.error, self.stream.state = error, StreamState.REFUSED
         soon = 0.5 * 2.0 ** min(self.refusals, 9)
-        wait = REFUSED_AGAIN if isinstance(error, NotAllowed) else min(REFUSED_AGAIN, soon)
+        wait = REFUSED_RETRY_SECONDS if isinstance(error, NotAllowed) else min(REFUSED_RETRY_SECONDS, soon)
         self.refusals += 1
         self.again = asyncio.get_running_loop().time() + wait
 
@@ -118,7 +118,7 @@ async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, con
     wanted = LogRequest(pod.namespace, pod.name, container, follow=False)
     # With an error coverage goes on saying that they are missing.
     with suppress(ConsoleError), TemporaryFile(dir=part.file.parent if part.file else None) as before:
-        async with aclosing(streams(wanted, ResumeCursor(), Redactor().lines, -1).batches()) as batches:
+        async with aclosing(streams(wanted, ResumeCursor(), Redactor().redact_lines, -1).batches()) as batches:
             async for batch in batches:
                 before.writelines(raw + b"\n" for moment, raw in batch if moment < first)
                 if batch[-1][0] >= first:
@@ -126,7 +126,7 @@ async def fetch_older_lines(part: LogSegment, streams: OpenStream, pod: Pod, con
         await asyncio.to_thread(part.backfill, before)
 
 
-def coverage(
+def count_coverage(
     followed: Iterable[FollowedContainer], ranks: int, parts: Iterable[LogSegment], disk: str, *, gone: bool
 ) -> Coverage:
     """The coverage of all ranks, judged by the newest main container of each."""

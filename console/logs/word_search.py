@@ -16,8 +16,8 @@ from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 _WINDOW = 1 << 16  # bytes that are searched at once: every second one may be a match
 
 
-class FindsLines(Protocol):
-    def lines(self, block: bytes) -> dict[int, int]:
+class LineFinder(Protocol):
+    def find_lines(self, block: bytes) -> dict[int, int]:
         """Where lines begin that are worth a look, and where each ends; in no order."""
 
 
@@ -33,14 +33,14 @@ class WordSearch:
         self._further = max(map(len, longer), default=1) - 1
         self._search = BytesAhoCorasick(longer, MatchKind.LeftmostFirst, Implementation.DFA) if longer else None
 
-    def occur_in(self, block: bytes) -> bool:
+    def occurs_in(self, block: bytes) -> bool:
         if len(block) > _WINDOW:
-            return bool(self.lines(block))
+            return bool(self.find_lines(block))
         if self._search and self._search.find_matches_as_indexes(block.lower() if self._fold else block):
             return True
         return bool(self._letters) and any(letter in block for letter in self._letters)
 
-    def lines(self, block: bytes) -> dict[int, int]:
+    def find_lines(self, block: bytes) -> dict[int, int]:
         """Start -> end of the lines that contain one of the words, unordered."""
         found: dict[int, int] = {}
         size = len(block)
@@ -51,10 +51,10 @@ class WordSearch:
                 at = block.find(letter, end)
         at = 0 if self._search else size
         while at < size:
-            at = max(self._window(found, block, at), at + _WINDOW)
+            at = max(self._search_window(found, block, at), at + _WINDOW)
         return found
 
-    def _window(self, found: dict[int, int], block: bytes, at: int) -> int:
+    def _search_window(self, found: dict[int, int], block: bytes, at: int) -> int:
         """Search the window at that offset; returns up to where the lines are known."""
         assert self._search is not None
         size, known = len(block), 0
@@ -86,7 +86,7 @@ class LineBlocks:
         self._rest = b""
         self.raw = b""  # what `add` gave last, with the carriage returns that it had
 
-    def add(self, data: bytes) -> bytes:
+    def feed(self, data: bytes) -> bytes:
         """All complete lines with their line ends; with `returns` a carriage return ends a line too."""
         cut = data.rfind(b"\n") + 1
         if self._returns:
@@ -99,14 +99,14 @@ class LineBlocks:
         self._rest = data[cut : cut + self._longest]
         return self.raw.replace(b"\r", b"\n") if self._returns else self.raw
 
-    def end(self) -> bytes:
+    def flush(self) -> bytes:
         rest, self._rest = self._rest, b""
         return rest
 
 
-def spans_with(words: FindsLines, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
+def iter_spans_with(words: LineFinder, block: bytes, eager: Callable[[], bool]) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of the lines that contain one of the words, in order; of all lines while `eager()` is true."""
-    found = words.lines(block)
+    found = words.find_lines(block)
     at, size = 0, len(block)
     for start in [*sorted(found), size]:
         while at < min(start, size) and eager():
@@ -120,5 +120,5 @@ def spans_with(words: FindsLines, block: bytes, eager: Callable[[], bool]) -> It
             at = end + 1
 
 
-def line_end(block: bytes, at: int) -> int:
+def find_line_end(block: bytes, at: int) -> int:
     return block.find(b"\n", at) + 1 or len(block)

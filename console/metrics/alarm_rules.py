@@ -109,7 +109,7 @@ def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
     return with_namespace_option(said, watch.namespace_option(alarm.namespace))
 
 
-def full_text(alarm: Alarm, watch: WatchedCluster) -> str:
+def format_alarm(alarm: Alarm, watch: WatchedCluster) -> str:
     said = next_step(alarm, watch)
     return f"{alarm.text}. {said}." if said else f"{alarm.text}."
 
@@ -149,8 +149,10 @@ class Coverage(Struct, frozen=True):
         return f"{said}; {others}: only restarts and failures are watched ({why})."
 
 
-ENOUGH = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
-ONCE = 300.0  # seconds of a pause that was made only once which count: a longer one may have been a fault that passed
+MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
+MAX_SINGLE_PAUSE = (
+    300.0  # seconds of a pause that was made only once which count: a longer one may have been a fault that passed
+)
 _LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
 _LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
 
@@ -173,13 +175,13 @@ class StepCadence(Struct, frozen=True):
         )
 
 
-class Pauses:
+class PauseHistory:
     """The longest times between two steps, updated line by line."""
 
     def __init__(self) -> None:
         self._first = self._second = 0.0
 
-    def add(self, seconds: float) -> None:
+    def add_pause(self, seconds: float) -> None:
         if seconds > self._first:
             self._first, self._second = seconds, self._first
         elif seconds > self._second:
@@ -188,7 +190,7 @@ class Pauses:
     @property
     def longest(self) -> float:
         """The longest pause in seconds; one that occurred only once counts for at most ONCE."""
-        return max(self._second, min(self._first, ONCE))
+        return max(self._second, min(self._first, MAX_SINGLE_PAUSE))
 
 
 def is_overdue(left: float, quiet: float) -> bool:

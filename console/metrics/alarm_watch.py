@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from console.config import Thresholds
 from console.metrics.alarm_rules import (
-    ENOUGH,
+    MIN_STEPS_FOR_PACE,
     STOPPED,
     Alarm,
     AlarmKind,
@@ -16,10 +16,12 @@ from console.metrics.alarm_rules import (
     format_late_step,
 )
 
-SETTLES = 10.0  # seconds at first in which lines come that were printed before anybody listened
-OLD_WITHIN = 1.0  # seconds after an old line in which the next one may come
-MAX_READING = 60.0  # seconds that a log may take to be read once more; a run that restarted never comes to where it was
-MOST = 200  # alarms that are kept
+SETTLE_SECONDS = 10.0  # seconds at first in which lines come that were printed before anybody listened
+OLD_LINE_SECONDS = 1.0  # seconds after an old line in which the next one may come
+MAX_CATCH_UP_SECONDS = (
+    60.0  # seconds that a log may take to be read once more; a run that restarted never comes to where it was
+)
+MAX_ALARMS = 200  # alarms that are kept
 INSPECTED = "inspected: "  # before what a look at the processes found
 _PAUSE = re.compile(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
@@ -61,7 +63,9 @@ class JobSample:
 
 
 class AlarmWatch:
-    def __init__(self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = SETTLES) -> None:
+    def __init__(
+        self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = SETTLE_SECONDS
+    ) -> None:
         self.alarms: list[Alarm] = []  # in the order in which they began
         self.quiet = "no pod has"  # who has printed nothing while nobody has: those who are heard
         self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
@@ -91,9 +95,9 @@ class AlarmWatch:
         """Whether enough steps have been read to tell when the next one is late."""
         return self._last is not None and self._last.step is not None and not self.unproved
 
-    def reads_old_lines(self, now: float) -> bool:
+    def is_reading_old_lines(self, now: float) -> bool:
         """Whether the lines read just now are old, so that more lines may still be unread."""
-        return now - self._old_line_at < OLD_WITHIN
+        return now - self._old_line_at < OLD_LINE_SECONDS
 
     def feed_line(self, now: float, text: str, printed: float = 0.0) -> None:
         """Take a line of any rank; `printed` is its node's timestamp, used only for lines printed earlier."""
@@ -106,7 +110,7 @@ class AlarmWatch:
         elif any(word in text for word in _WORDS) and _PAUSE.search(text):
             self._pausing = True
 
-    def change_reader(self, now: float) -> None:
+    def on_reader_changed(self, now: float) -> None:
         """Note that another reader takes over, which will read the earlier lines again."""
         self.quiet, self._listens = "no pod has", now
         if self._last is not None:
@@ -119,10 +123,10 @@ class AlarmWatch:
             if look.finished:  # nobody can look whether the causes of its alarms are gone
                 ended = "the job failed" if look.failed else STOPPED
                 for alarm in self._open.values():
-                    self._change(alarm, replace(alarm, over=now, ended=ended))
+                    self._replace_alarm(alarm, replace(alarm, over=now, ended=ended))
                 self._open, self.late, self.verdict = {}, "", ""
             return []
-        if self._catches_up(now, look):
+        if self._is_catching_up(now, look):
             return []
         known = len(self.alarms)
         before = self._last
@@ -132,24 +136,29 @@ class AlarmWatch:
             self._pausing = self._pausing and before is not None and look.step == before.step
         if not look.running or (before and before.restarts != look.restarts):
             self.line_at = now
-        self._happened(now, look, before)
-        self._lasting(now, look)
+        self._raise_event_alarms(now, look, before)
+        self._update_lasting_alarms(now, look)
         self._last = look
-        del self.alarms[: max(0, len(self.alarms) - MOST)]
+        del self.alarms[: max(0, len(self.alarms) - MAX_ALARMS)]
         return self.alarms[min(known, len(self.alarms)) :]
 
-    def _catches_up(self, now: float, look: JobSample) -> bool:
+    def _is_catching_up(self, now: float, look: JobSample) -> bool:
         """Whether a new reader (see `change_reader`) still reads steps that were read before."""
         if self._awaited is None:
             return False
         if look.step != self._read[0]:
             self._read = look.step, now
         there = look.step is not None and look.step >= self._awaited
-        if there or look.finished or now - self._read[1] >= SETTLES or now - self._listens >= MAX_READING:
+        if (
+            there
+            or look.finished
+            or now - self._read[1] >= SETTLE_SECONDS
+            or now - self._listens >= MAX_CATCH_UP_SECONDS
+        ):
             self._awaited = None
         return self._awaited is not None
 
-    def _happened(self, now: float, look: JobSample, before: JobSample | None) -> None:
+    def _raise_event_alarms(self, now: float, look: JobSample, before: JobSample | None) -> None:
         """Raise the alarms of single events, once for each; restarts before the first sample raise none."""
         told: list[tuple[AlarmKind, object, str, float]] = [
             (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - self._settles
@@ -168,13 +177,13 @@ class AlarmWatch:
         for kind, name, words, at in told:
             if (kind, name) not in self._done:
                 self._done.add((kind, name))
-                self._sound(Alarm(kind, words, now, *self._key, began=min(now, at)))
+                self._raise_alarm(Alarm(kind, words, now, *self._key, began=min(now, at)))
 
-    def _lasting(self, now: float, look: JobSample) -> None:
+    def _update_lasting_alarms(self, now: float, look: JobSample) -> None:
         """Begin, update and end the alarms that last as long as their cause."""
-        stalled, since = self._stalled(now, look), self.step_at
+        stalled, since = self._stall_text(now, look), self.step_at
         if not stalled:
-            stalled, since = self._silent(now, look)
+            stalled, since = self._silence_text(now, look)
         worst = max(look.behind, key=lambda each: each[1], default=(0, 0))
         late = sum(by >= self._limits.behind for _, by in look.behind)
         behind = ""
@@ -197,35 +206,35 @@ class AlarmWatch:
         lasting = self._open.pop(alarm.kind, None)
         if not alarm.words:
             if lasting is not None:
-                self._change(lasting, replace(lasting, over=alarm.time, ended=ended))
+                self._replace_alarm(lasting, replace(lasting, over=alarm.time, ended=ended))
             return
-        known = lasting or self._goes_on(alarm)
+        known = lasting or self._continued_stall(alarm)
         if known is None:
-            if self._sound(alarm):
+            if self._raise_alarm(alarm):
                 self._open[alarm.kind] = alarm
             return
         self._open.pop(known.kind, None)
         began = known.began or alarm.began
         self._open[alarm.kind] = changed = replace(alarm, time=known.time, began=began)
-        self._change(known, changed)
+        self._replace_alarm(known, changed)
 
-    def _goes_on(self, alarm: Alarm) -> Alarm | None:
+    def _continued_stall(self, alarm: Alarm) -> Alarm | None:
         """The last stall alarm, if this stall began before it was raised and so is the same one; else None."""
         if alarm.kind is not AlarmKind.STALL:
             return None
         same = (each for each in reversed(self.alarms) if each.kind is alarm.kind)
         return next((each for each in same if alarm.began < each.time), None)
 
-    def _change(self, before: Alarm, after: Alarm) -> None:
+    def _replace_alarm(self, before: Alarm, after: Alarm) -> None:
         self.alarms = [after if each is before else each for each in self.alarms]
 
-    def _sound(self, alarm: Alarm) -> bool:
+    def _raise_alarm(self, alarm: Alarm) -> bool:
         if alarm.kind in self._limits.off:
             return False
         self.alarms.append(alarm)
         return True
 
-    def _stalled(self, now: float, look: JobSample) -> str:
+    def _stall_text(self, now: float, look: JobSample) -> str:
         """The text of a stall alarm if a step is overdue, else empty; sets `late` to how late the step is."""
         self.late, self.unproved = "", False
         if not look.running or look.finished or look.trained or look.step is None:
@@ -242,11 +251,11 @@ class AlarmWatch:
         self.late = words if quiet > late and proved else ""
         return words if quiet > limit and proved else ""
 
-    def _silent(self, now: float, look: JobSample) -> tuple[str, float]:
+    def _silence_text(self, now: float, look: JobSample) -> tuple[str, float]:
         """The text of a stall alarm if no line has come for too long, else empty; and since when."""
         if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
             return "", 0.0
-        known = self.heard_any and (look.step is None or look.steps >= ENOUGH) and not self._pausing
+        known = self.heard_any and (look.step is None or look.steps >= MIN_STEPS_FOR_PACE) and not self._pausing
         limit = self._limits.silent if known and look.step is not None else self._limits.warm_up
         if look.rhythm is not None:  # who makes a step in twenty minutes may print nothing for as long
             limit = max(limit, look.rhythm.late_after(self._limits))

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
     from console.metrics.gpu_reader import GpuReader
-    from console.metrics.measures import Measures
+    from console.metrics.measures import MeasureService
 
     Key = tuple[str, str]
 
-EVERY = 2.0  # seconds between two rounds
-AT_ONCE = 100  # jobs that are taken on in one round
-PAST = 200  # alarms of jobs that are over which are kept
+POLL_SECONDS = 2.0  # seconds between two rounds
+MAX_STARTS_AT_ONCE = 100  # jobs that are taken on in one round
+MAX_PAST_ALARMS = 200  # alarms of jobs that are over which are kept
 _RUNS = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING)
 
 
@@ -40,65 +40,65 @@ class AlarmMonitor:
         self.coverage = Coverage()
         self._ending: set[asyncio.Task[None]] = set()
 
-    def alarms(self) -> list[Alarm]:
+    def list_alarms(self) -> list[Alarm]:
         return [*self.past, *(alarm for job in self.jobs.values() for alarm in job.watch.alarms)]
 
-    def take_watch(self, key: Key) -> AlarmWatch | None:
+    def hand_over(self, key: Key) -> AlarmWatch | None:
         """Stop monitoring a job that another reader follows from now on, and return its alarms."""
         job = self.jobs.pop(key, None)
         if job is None:
             return None
-        self._end(job)
-        job.watch.change_reader(time.time())
+        self._close_job(job)
+        job.watch.on_reader_changed(time.time())
         return job.watch
 
-    def poll(self, kept: Collection[Key]) -> None:
+    def update_jobs(self, kept: Collection[Key]) -> None:
         """Check every running job except those in `kept`, which are watched by others."""
-        running = self._running()
+        running = self._running_jobs()
         new = [each.key for each in running if each.key not in kept and each.key not in self.jobs]
-        self.jobs |= {key: JobMonitor(key, self._thresholds, self._sources) for key in new[:AT_ONCE]}
-        shares = self._shares(running)
+        self.jobs |= {key: JobMonitor(key, self._thresholds, self._sources) for key in new[:MAX_STARTS_AT_ONCE]}
+        shares = self._log_shares(running)
         for key, job in list(self.jobs.items()):
-            if not job.poll(shares.get(key, 0)) or not self._chosen(key):
-                self._end(self.jobs.pop(key))
-                self.past = [*self.past, *job.watch.alarms][-PAST:]
+            if not job.update_streams(shares.get(key, 0)) or not self._is_watched(key):
+                self._close_job(self.jobs.pop(key))
+                self.past = [*self.past, *job.watch.alarms][-MAX_PAST_ALARMS:]
         keys = {jobset.key for jobset in running}
         own = [job for key, job in self.jobs.items() if key in keys]
         self.coverage = Coverage(
             len(running),
-            sum(key in kept for key in keys) + sum(job.heard for job in own),
+            sum(key in kept for key in keys) + sum(job.is_followed for job in own),
             sum(job.streams for job in self.jobs.values()),
             self._thresholds.streams,
             tuple(dict.fromkeys(job.refused for job in own if job.refused)),
             sum(key in kept for key in keys) + sum(job.watch.heard_any for job in own),
         )
 
-    def _chosen(self, key: Key) -> bool:
+    def _is_watched(self, key: Key) -> bool:
         return self.namespace in ("", key[0])
 
-    def _running(self) -> list[JobSet]:
+    def _running_jobs(self) -> list[JobSet]:
         """The running jobs, largest first, newest first among equals."""
         every = self._cluster.fleet.jobsets.values()
-        running = (each for each in every if each.state in _RUNS and self._chosen(each.key))
+        running = (each for each in every if each.state in _RUNS and self._is_watched(each.key))
         return sorted(running, key=lambda each: (-each.gpus, -each.created))
 
-    def _shares(self, running: list[JobSet]) -> dict[Key, int]:
+    def _log_shares(self, running: list[JobSet]) -> dict[Key, int]:
         """How many logs to follow of each job."""
         left, shares = self._thresholds.streams, {}
         for jobset in running:
             if left and (job := self.jobs.get(jobset.key)) is not None:
-                shares[jobset.key] = share = min(left, job.wanted_logs(jobset.ranks))
+                shares[jobset.key] = share = min(left, job.needed_log_count(jobset.ranks))
                 left -= share
         return shares
 
-    def _end(self, job: JobMonitor) -> None:
+    def _close_job(self, job: JobMonitor) -> None:
         task = asyncio.create_task(job.close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     def stop(self) -> None:
         for job in self.jobs.values():
-            self._end(job)
+            self._close_job(job)
         self.jobs.clear()
 
     async def close(self) -> None:
@@ -106,16 +106,16 @@ class AlarmMonitor:
         await asyncio.gather(*self._ending, return_exceptions=True)
 
 
-PROVES = 3.0  # seconds more for a job whose last step is long ago, to show that it lives
-HEARS_EVERY = 0.2  # seconds between two looks at a job that is heard for a moment only
-MOST = 16  # jobs that are watched at the same time; the one watched longest makes room
+DOUBT_SECONDS = 3.0  # seconds more for a job whose last step is long ago, to show that it lives
+CHECK_POLL_SECONDS = 0.2  # seconds between two looks at a job that is heard for a moment only
+MAX_NEW_ALARMS = 16  # jobs that are watched at the same time; the one watched longest makes room
 
 
-class Alarms:
+class AlarmService:
     def __init__(
         self,
         cluster: WatchedCluster,
-        measures: Callable[[], Measures],
+        measures: Callable[[], MeasureService],
         gpus: Callable[[], GpuReader],
         thresholds: Thresholds | None = None,
         xray: Callable[[Key], HangReport | None] = lambda _: None,
@@ -144,52 +144,52 @@ class Alarms:
         key = namespace, name
         if key in self._kept and not self._kept[key][1].done():
             return
-        watch = self._patrol.take_watch(key) if self._patrol else None
+        watch = self._patrol.hand_over(key) if self._patrol else None
         job = JobMonitor(key, self.thresholds, self._lasting_sources, watch)
-        while len(self._kept) >= MOST:
+        while len(self._kept) >= MAX_NEW_ALARMS:
             self._kept.pop(next(iter(self._kept)))[1].cancel()
         self._kept[key] = job, asyncio.create_task(job.follow_all(), name=f"alarms:{name}")
 
-    def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
-        watch = self._watch_of((namespace, name))
+    def active_alarms(self, namespace: str, name: str) -> tuple[Alarm, ...]:
+        watch = self._find_watch((namespace, name))
         return watch.active if watch else ()
 
-    def late(self, namespace: str, name: str) -> str:
+    def late_text(self, namespace: str, name: str) -> str:
         """How late the next step of a watched job is, as text; empty if not late or unknown."""
-        watch = self._watch_of((namespace, name))
+        watch = self._find_watch((namespace, name))
         return watch.late if watch else ""
 
     def verdict(self, namespace: str, name: str) -> str:
         """For whom the ranks of a late job wait, in words; empty if not late or not inspected."""
-        watch = self._watch_of((namespace, name))
+        watch = self._find_watch((namespace, name))
         return watch.verdict if watch else ""
 
     def follows_steps(self, namespace: str, name: str) -> bool:
         """Whether the job's steps are read live, so that lateness need not be estimated from timestamps."""
-        watch = self._watch_of((namespace, name))
+        watch = self._find_watch((namespace, name))
         return watch is not None and watch.has_step_cadence
 
     def history_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
         """A job's alarms of this session since that time, including those that are over, oldest first."""
-        every = [*self._past, *(alarm for watch in self._asked for alarm in watch.alarms), *self.latest]
+        every = [*self._past, *(alarm for watch in self._asked for alarm in watch.alarms), *self.latest_alarms]
         found = {each for each in every if (each.namespace, each.job) == (namespace, name) and each.time >= since}
         return tuple(sorted(found, key=lambda each: each.time))
 
-    def _watch_of(self, key: Key) -> AlarmWatch | None:
+    def _find_watch(self, key: Key) -> AlarmWatch | None:
         if key in self._kept:
             return self._kept[key][0].watch
         heard = self._patrol.jobs.get(key) if self._patrol else None
         return heard.watch if heard else None
 
     @property
-    def latest(self) -> list[Alarm]:
+    def latest_alarms(self) -> list[Alarm]:
         """All alarms of this session, including those that are over, newest first."""
         every = [alarm for job, _ in self._kept.values() for alarm in job.watch.alarms]
-        every += self._patrol.alarms() if self._patrol else []
+        every += self._patrol.list_alarms() if self._patrol else []
         return sorted(every, key=lambda alarm: -alarm.time)
 
     def take_new(self) -> list[Alarm]:
-        fresh = [alarm for alarm in self.latest if alarm.time > self._told]
+        fresh = [alarm for alarm in self.latest_alarms if alarm.time > self._told]
         self._told = max([self._told, *(alarm.time for alarm in fresh)])
         return fresh[::-1]
 
@@ -200,7 +200,7 @@ class Alarms:
         if self._patrol is None:
             sources = self._sources if always else self._lasting_sources
             self._patrol = AlarmMonitor(sources, self.thresholds)
-            self._rounds = asyncio.create_task(self._go_round(self._patrol), name="alarms:patrol")
+            self._rounds = asyncio.create_task(self._update_periodically(self._patrol), name="alarms:patrol")
         self._patrol.namespace = namespace
         if self._rounds is not None and self._rounds.done():
             self._rounds.result()
@@ -209,10 +209,10 @@ class Alarms:
     def coverage(self) -> Coverage:
         return self._patrol.coverage if self._patrol else Coverage()
 
-    async def _go_round(self, patrol: AlarmMonitor) -> None:
+    async def _update_periodically(self, patrol: AlarmMonitor) -> None:
         while True:
-            patrol.poll([key for key, (_, task) in self._kept.items() if not task.done()])
-            await asyncio.sleep(EVERY)
+            patrol.update_jobs([key for key, (_, task) in self._kept.items() if not task.done()])
+            await asyncio.sleep(POLL_SECONDS)
 
     def _open_log(self, pod: Pod) -> LogStream:
         """Open the log of the pod's main container, with secrets redacted."""
@@ -220,7 +220,7 @@ class Alarms:
         from console.logs.redact import Redactor
 
         wanted = LogRequest(pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL)
-        return LogStream(self._cluster.current_connection.client, wanted, clean=Redactor().lines)
+        return LogStream(self._cluster.current_connection.client, wanted, clean=Redactor().redact_lines)
 
     def on_context_changed(self) -> None:
         for _, task in self._kept.values():
@@ -234,7 +234,7 @@ class Alarms:
 
     async def close(self) -> None:
         """Stop all monitors; the alarms so far stay in the history."""
-        self._past = self.latest
+        self._past = self.latest_alarms
         tasks = [task for _, task in self._kept.values()]
         tasks += [self._rounds] if self._rounds else []
         self._kept.clear()
@@ -245,7 +245,9 @@ class Alarms:
             await self._patrol.close()
 
     @asynccontextmanager
-    async def job(self, namespace: str, name: str, thresholds: Thresholds | None = None) -> AsyncIterator[JobMonitor]:
+    async def open_monitor(
+        self, namespace: str, name: str, thresholds: Thresholds | None = None
+    ) -> AsyncIterator[JobMonitor]:
         """Watch a job during this block; `thresholds` replace the person's own."""
         job = JobMonitor((namespace, name), thresholds or self.thresholds, self._sources)
         self._asked.append(job.watch)
@@ -263,19 +265,19 @@ class Alarms:
         heard = JobMonitor(key, self.thresholds, self._sources, watch)
         try:
             while True:
-                goes_on, lags = heard.poll(2), heard.lags
-                doubt = (watch.unproved and not lags) or heard.measures.seeking
-                over = time.monotonic() > until + (PROVES if doubt else 0.0)
+                goes_on, lags = heard.update_streams(2), heard.is_lagging
+                doubt = (watch.unproved and not lags) or heard.measures.needs_nan_search
+                over = time.monotonic() > until + (DOUBT_SECONDS if doubt else 0.0)
                 if watch.active or not goes_on or over:
-                    return _report(heard, seconds, lags=lags)
-                await asyncio.sleep(HEARS_EVERY)
+                    return _make_report(heard, seconds, lags=lags)
+                await asyncio.sleep(CHECK_POLL_SECONDS)
         finally:
             await heard.close()
 
 
-def _report(heard: JobMonitor, seconds: float, *, lags: bool) -> AlarmReport:
+def _make_report(heard: JobMonitor, seconds: float, *, lags: bool) -> AlarmReport:
     watch = heard.watch
-    if not heard.heard:
+    if not heard.is_followed:
         return AlarmReport(watch.active, refused=heard.refused)
     if lags:
         return AlarmReport(watch.active, unread="its log comes faster than it is read")

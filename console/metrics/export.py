@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from console.metrics.training.steps import Step
 
 
-def number(value: float | None) -> float | str | None:
+def json_number(value: float | None) -> float | str | None:
     """The number as a JSON value: null if unknown; nan and inf as strings."""
     if value is None or math.isfinite(value):
         return value
@@ -34,15 +34,15 @@ def number(value: float | None) -> float | str | None:
 
 HALVES = ("out_of_place", "in_place")
 _FIELDS = ("time_us", "algbw", "busbw", "wrong")
-BAND = (0.9, 1.1)  # what counts as reaching the reference, as a share of it
+REFERENCE_BAND = (0.9, 1.1)  # what counts as reaching the reference, as a share of it
 
 
-def nccl_json(test: NcclTest) -> dict[str, Any]:
+def nccl_test_json(test: NcclTest) -> dict[str, Any]:
     made: dict[str, Any] = msgspec.to_builtins(test)
     return made
 
 
-def rows_csv(tests: Sequence[NcclTest]) -> str:
+def format_rows_csv(tests: Sequence[NcclTest]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
@@ -58,7 +58,9 @@ def rows_csv(tests: Sequence[NcclTest]) -> str:
     return out.getvalue()
 
 
-def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]] = (), *, compared: bool = True) -> str:
+def draw_curve_svg(
+    title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]] = (), *, compared: bool = True
+) -> str:
     """The curve of a test and of others for comparison; with the A4 reference where it applies."""
     lines = []
     for name, each in (("", test), *others):
@@ -68,9 +70,9 @@ def curve_svg(title: str, test: NcclTest, others: Sequence[tuple[str, NcclTest]]
             if points:
                 lines.append(Line(f"{name} {half.replace('_', '-')}".strip(), points, faint=bool(name), dots=not name))
     known = reference_curve(max((row.size for row in test.rows), default=0)) if compared else ()
-    band = [(float(size), BAND[0] * value, BAND[1] * value) for size, value in known]
+    band = [(float(size), REFERENCE_BAND[0] * value, REFERENCE_BAND[1] * value) for size, value in known]
     words = format_message_size
-    return line_chart(
+    return draw_line_chart(
         title, lines, x="message size", y="busbw GB/s", log_x=True, from_zero=True, band=band, x_words=words
     )
 
@@ -86,10 +88,10 @@ def export_tests(
 ) -> str:
     """The file content for a format: "csv" and "json" of all tests, "svg" of the shown one."""
     if kind == "svg":
-        return curve_svg(title, shown, others, compared=compared)
+        return draw_curve_svg(title, shown, others, compared=compared)
     if kind == "json":
-        return json.dumps({"nccl": [nccl_json(test) for test in tests]}, indent=2) + "\n"
-    return rows_csv(tests)
+        return json.dumps({"nccl": [nccl_test_json(test) for test in tests]}, indent=2) + "\n"
+    return format_rows_csv(tests)
 
 
 def format_message_size(amount: float) -> str:
@@ -107,12 +109,12 @@ POINTS = 1500  # places of an exported curve; each shows its lowest and highest 
 
 def step_json(step: Step) -> dict[str, Any]:
     *numbers, nan, warm_up, others = step
-    extra = {name: number(value) for name, value in others.items()} | ({"warm_up": True} if warm_up else {})
-    said: dict[str, Any] = dict(zip(step._fields, map(number, numbers), strict=False))
+    extra = {name: json_number(value) for name, value in others.items()} | ({"warm_up": True} if warm_up else {})
+    said: dict[str, Any] = dict(zip(step._fields, map(json_number, numbers), strict=False))
     return said | {"nan": nan, "extra": extra}
 
 
-def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
+def training_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[str, Any]:
     """A run with derived figures; for a run that has stalled at `now` the expected end is null."""
     with track.lock:
         steps = list(track.steps)
@@ -123,16 +125,16 @@ def track_json(track: TrainingRun, gpu: str = "", *, now: float = 0.0) -> dict[s
         "finished": track.finished,
         "step": last.step if last else None,
         "total": track.total,
-        "eta_s": number(track.eta(now)),
-        "mfu": number(track.mfu(gpu)),
+        "eta_s": json_number(track.eta(now)),
+        "mfu": json_number(track.mfu(gpu)),
         "marks": [
             {"kind": mark.kind, "step": mark.step, "time": mark.time or None, "words": mark.words}
-            for mark in track.events()
+            for mark in track.list_events()
         ],
     }
 
 
-def track_csv(tracks: Sequence[TrainingRun]) -> str:
+def format_training_csv(tracks: Sequence[TrainingRun]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["run", "time", "step", "total", *(metric.name for metric in METRICS), "skipped", "nan", "warm_up"])
@@ -146,15 +148,20 @@ def track_csv(tracks: Sequence[TrainingRun]) -> str:
     return out.getvalue()
 
 
-def track_svg(
+def draw_training_svg(
     title: str, track: TrainingRun, earlier: Sequence[tuple[str, TrainingRun]] = (), metric: str = "loss"
 ) -> str:
     """The curve of one metric, raw and smoothed, with earlier runs and events."""
     shown = next((each for each in METRICS if each.name == metric), METRICS[0])
-    lines = [*_lines("", track, metric), *(line for name, each in earlier for line in _lines(name, each, metric)[-1:])]
-    pins = [Pin(mark.step, f"{mark.kind}: {mark.words}") for mark in track.events() if mark.step is not None]
+    lines = [
+        *_metric_lines("", track, metric),
+        *(line for name, each in earlier for line in _metric_lines(name, each, metric)[-1:]),
+    ]
+    pins = [
+        EventMarker(mark.step, f"{mark.kind}: {mark.words}") for mark in track.list_events() if mark.step is not None
+    ]
     unit = f"{shown.title} {shown.unit}".strip()
-    return line_chart(title, lines, x="step", y=unit, pins=pins)
+    return draw_line_chart(title, lines, x="step", y=unit, pins=pins)
 
 
 def export_tracks(
@@ -169,21 +176,25 @@ def export_tracks(
 ) -> str:
     """The file content for a format: "csv" and "json" of all runs, "svg" of one metric of the shown one."""
     if kind == "svg":
-        return track_svg(title, shown, earlier, metric)
+        return draw_training_svg(title, shown, earlier, metric)
     if kind == "json":
-        return json.dumps({"training": [track_json(track, gpu) for track in tracks]}) + "\n"
-    return track_csv(tracks)
+        return json.dumps({"training": [training_json(track, gpu) for track in tracks]}) + "\n"
+    return format_training_csv(tracks)
 
 
-def _lines(name: str, track: TrainingRun, metric: str) -> list[Line]:
+def _metric_lines(name: str, track: TrainingRun, metric: str) -> list[Line]:
     with track.lock:
         column = track.columns.get(metric)
         if column is None or not len(track):
             return []
-        edges = track.edges(track.numbers[0], track.numbers[-1], min(POINTS, len(track)), by_time=False)
+        edges = track.column_edges(track.numbers[0], track.numbers[-1], min(POINTS, len(track)), by_time=False)
         at = [track.numbers[min(edge, len(track) - 1)] for edge in edges]
-        raw = [(at[each.at], value) for each in column.ranges(edges) for value in dict.fromkeys((each.low, each.high))]
-        smooth = [(at[place], value) for place, value in column.smooth(edges, max(5, len(track) // 40))]
+        raw = [
+            (at[each.at], value)
+            for each in column.column_ranges(edges)
+            for value in dict.fromkeys((each.low, each.high))
+        ]
+        smooth = [(at[place], value) for place, value in column.smoothed(edges, max(5, len(track) // 40))]
     return [Line(f"{name} raw".strip(), raw, faint=True), Line(f"{name} smoothed".strip(), smooth)]
 
 
@@ -205,7 +216,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class EventMarker:
     """An event at a position of the x axis."""
 
     x: float
@@ -240,7 +251,7 @@ class Scale:
         return [step * number for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def line_chart(
+def draw_line_chart(
     title: str,
     lines: Sequence[Line],
     *,
@@ -249,7 +260,7 @@ def line_chart(
     log_x: bool = False,
     from_zero: bool = False,
     band: Sequence[tuple[float, float, float]] = (),
-    pins: Sequence[Pin] = (),
+    pins: Sequence[EventMarker] = (),
     x_words: Callable[[float], str] = "{:,.6g}".format,
 ) -> str:
     """A line chart as SVG; `band` has (x, low, high) of the expected range."""
@@ -263,18 +274,18 @@ def line_chart(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
         f'font-size="12" fill="#222"><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="20" font-size="15">{escape(title)}</text>',
-        *_axes(across, up, x, y, x_words),
+        *_draw_axes(across, up, x, y, x_words),
     ]
     if band:
         around = [(place, high) for place, _, high in band] + [(place, low) for place, low, _ in reversed(band)]
-        parts.append(f'<polygon points="{_path(around, across, up)}" fill="#999" fill-opacity="0.2"/>')
-    parts += [_line(line, number, across, up) for number, line in enumerate(lines)]
-    parts += [_pin(pin, across) for pin in pins if across.low <= pin.x <= across.high]
-    parts += _legend(lines)
+        parts.append(f'<polygon points="{_draw_path(around, across, up)}" fill="#999" fill-opacity="0.2"/>')
+    parts += [_draw_line(line, number, across, up) for number, line in enumerate(lines)]
+    parts += [_draw_marker(pin, across) for pin in pins if across.low <= pin.x <= across.high]
+    parts += _draw_legend(lines)
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _axes(across: Scale, up: Scale, x: str, y: str, x_words: Callable[[float], str]) -> list[str]:
+def _draw_axes(across: Scale, up: Scale, x: str, y: str, x_words: Callable[[float], str]) -> list[str]:
     base = HEIGHT - _BOTTOM
     parts = [f'<path d="M{_LEFT} {_TOP}V{base}H{WIDTH - _RIGHT}" fill="none" stroke="#888"/>']
     for tick in up.ticks():
@@ -290,16 +301,16 @@ def _axes(across: Scale, up: Scale, x: str, y: str, x_words: Callable[[float], s
     return parts
 
 
-def _path(points: Sequence[tuple[float, float]], across: Scale, up: Scale) -> str:
+def _draw_path(points: Sequence[tuple[float, float]], across: Scale, up: Scale) -> str:
     return " ".join(f"{across(place):.1f},{up(value):.1f}" for place, value in points)
 
 
-def _line(line: Line, number: int, across: Scale, up: Scale) -> str:
+def _draw_line(line: Line, number: int, across: Scale, up: Scale) -> str:
     points = [point for point in line.points if math.isfinite(point[1])]
     colour = COLOURS[number % len(COLOURS)]
     style = 'stroke-opacity="0.35" stroke-width="1"' if line.faint else 'stroke-width="2"'
     dash = ' stroke-dasharray="6 3"' if number % 2 and not line.faint else ""
-    drawn = f'<polyline points="{_path(points, across, up)}" fill="none" stroke="{colour}" {style}{dash}/>'
+    drawn = f'<polyline points="{_draw_path(points, across, up)}" fill="none" stroke="{colour}" {style}{dash}/>'
     if line.dots:
         drawn += "".join(
             f'<circle cx="{across(place):.1f}" cy="{up(value):.1f}" r="3" fill="{colour}"/>' for place, value in points
@@ -307,7 +318,7 @@ def _line(line: Line, number: int, across: Scale, up: Scale) -> str:
     return drawn
 
 
-def _pin(pin: Pin, across: Scale) -> str:
+def _draw_marker(pin: EventMarker, across: Scale) -> str:
     at = across(pin.x)
     return (
         f'<g><title>{escape(pin.words)}</title><path d="M{at:.1f} {_TOP}V{HEIGHT - _BOTTOM}" stroke="#d55e00" '
@@ -316,7 +327,7 @@ def _pin(pin: Pin, across: Scale) -> str:
     )
 
 
-def _legend(lines: Sequence[Line]) -> list[str]:
+def _draw_legend(lines: Sequence[Line]) -> list[str]:
     parts, at = [], _LEFT
     for number, line in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]

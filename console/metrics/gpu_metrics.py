@@ -94,8 +94,8 @@ def peak_tflops(accelerator: str) -> float | None:
 Source = Literal["", "nvidia-smi", "dcgm"]  # whose readings: of the first, else of the second
 SMI: Final = "nvidia-smi"
 DCGM: Final = "dcgm"
-STALE = 15.0  # seconds after which a reading is old
-STAYS = 0.5  # share of the distance at which a GPU stands out within which it is one of the others again
+STALE_SECONDS = 15.0  # seconds after which a reading is old
+HYSTERESIS_SHARE = 0.5  # share of the distance at which a GPU stands out within which it is one of the others again
 _COLD, _HOT = 30.0, 85.0
 
 
@@ -111,7 +111,7 @@ class GpuMetric:
     most: float  # the ends of its scale
     low_is_bad: bool  # whether a GPU far below the others is the worst, and not one far above
 
-    def share(self, gpu: Gpu) -> float | None:
+    def share_of_range(self, gpu: Gpu) -> float | None:
         """The GPU's value relative to the metric's range, from 0 to 1; None if not measured."""
         value = self.value(gpu)
         if value is None:
@@ -134,7 +134,7 @@ METRICS = (  # in the order in which the key goes through them
 )  # fmt: skip
 
 
-def metric(name: str) -> GpuMetric:
+def find_metric(name: str) -> GpuMetric:
     return next(each for each in METRICS if each.name == name)
 
 
@@ -174,7 +174,7 @@ class GpuBoard:
         values = [value for _, gpu in self.all_gpus if (value := what.value(gpu)) is not None]
         return median(values) if values else None
 
-    def badness(self, gpu: Gpu, what: GpuMetric, middle: float | None) -> float:
+    def badness_key(self, gpu: Gpu, what: GpuMetric, middle: float | None) -> float:
         """A sort key: faults first, then the distance from the median on the bad side."""
         value = what.value(gpu)
         if value is None or middle is None:
@@ -182,13 +182,13 @@ class GpuBoard:
         away = middle - value if what.low_is_bad else value - middle
         return 1e6 * len(gpu.faults) + away / ((what.most - what.least) or 1)
 
-    def worst(self, what: GpuMetric) -> list[tuple[RankGpus, Gpu]]:
+    def sort_by_badness(self, what: GpuMetric) -> list[tuple[RankGpus, Gpu]]:
         middle = self.median(what)
         return sorted(
-            self.all_gpus, key=lambda pair: (-self.badness(pair[1], what, middle), pair[0].rank, pair[1].index)
+            self.all_gpus, key=lambda pair: (-self.badness_key(pair[1], what, middle), pair[0].rank, pair[1].index)
         )
 
-    def stands_out(self, gpu: Gpu, what: GpuMetric, middle: float | None, *, share: float = 1.0) -> bool:
+    def is_outlier(self, gpu: Gpu, what: GpuMetric, middle: float | None, *, share: float = 1.0) -> bool:
         """Whether a GPU has a fault, or is a bad outlier by `share` of the distance that counts."""
         value = what.value(gpu)
         if gpu.faults:
@@ -205,7 +205,7 @@ class GpuBoard:
             return problems[0] if problems else "No GPU has been read yet."
         said = [f"{len(every)} GPUs"]
         for name in ("utilization", "memory", "power", "temperature"):
-            what = metric(name)
+            what = find_metric(name)
             values = [value for _, gpu in every if (value := what.value(gpu)) is not None]
             if values:
                 ends = dict.fromkeys(f"{end:.0f}" for end in (min(values), max(values)))
@@ -229,19 +229,19 @@ class OutlierOrder:
         self._faulty: list[int] = []
         self._odd: list[int] = []
 
-    def order(self, board: GpuBoard, what: GpuMetric) -> list[int]:
+    def sort_ranks(self, board: GpuBoard, what: GpuMetric) -> list[int]:
         """All ranks: those with faults, then outliers, in the order in which they came there, then the rest."""
         if what.name != self._what:
             self._what, self._odd = what.name, []
         middle = board.median(what)
-        worst = board.worst(what)
+        worst = board.sort_by_badness(what)
         faulty = {rank.rank for rank, gpu in worst if gpu.faults}
-        stay = {rank.rank for rank, gpu in worst if board.stands_out(gpu, what, middle, share=STAYS)}
-        come = [rank.rank for rank, gpu in worst if board.stands_out(gpu, what, middle)]
-        self._faulty = _merged(self._faulty, faulty, [each for each in come if each in faulty])
-        self._odd = _merged(self._odd, stay - faulty, [each for each in come if each not in faulty])
+        stay = {rank.rank for rank, gpu in worst if board.is_outlier(gpu, what, middle, share=HYSTERESIS_SHARE)}
+        come = [rank.rank for rank, gpu in worst if board.is_outlier(gpu, what, middle)]
+        self._faulty = _merge_order(self._faulty, faulty, [each for each in come if each in faulty])
+        self._odd = _merge_order(self._odd, stay - faulty, [each for each in come if each not in faulty])
         return list(dict.fromkeys([*self._faulty, *self._odd, *(rank.rank for rank in board.ranks)]))
 
 
-def _merged(before: list[int], stay: set[int], come: list[int]) -> list[int]:
+def _merge_order(before: list[int], stay: set[int], come: list[int]) -> list[int]:
     return list(dict.fromkeys([*(each for each in before if each in stay), *come]))

@@ -16,9 +16,9 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from console.logs.line_splitter import TextLines
+from console.logs.line_splitter import TextLineSplitter
 from console.metrics.gpu_metrics import Gpu, LinkRate
-from console.metrics.training.values import count
+from console.metrics.training.values import parse_count
 
 _FIRST = re.compile(
     r"\|\s{1,9}(\d{1,4})\s{1,9}(\S.{0,80}?)\s{1,40}(?:On|Off|N/A)\s*\|\s*([0-9A-Fa-f:.]{7,20})\s+(?:On|Off|N/A)\s*\|\s*(\S+)"
@@ -39,7 +39,7 @@ class NvidiaSmiParser:
     """Parses any number of nvidia-smi reports, fed in pieces; the last reading of a GPU counts."""
 
     def __init__(self) -> None:
-        self._lines = TextLines()
+        self._lines = TextLineSplitter()
         self._columns: list[str] = []
         self._begun: Gpu | None = None
         self._gpus: dict[int, Gpu] = {}
@@ -49,29 +49,35 @@ class NvidiaSmiParser:
         return tuple(self._gpus[index] for index in sorted(self._gpus))
 
     def feed(self, data: bytes) -> list[Gpu]:
-        return [gpu for line in self._lines.add(data) if (gpu := self._line(line))]
+        return [gpu for line in self._lines.feed(data) if (gpu := self._parse_line(line))]
 
     def close(self) -> list[Gpu]:
         """Parse an unterminated last line; returns the new readings."""
-        return [gpu for line in self._lines.end() if (gpu := self._line(line))]
+        return [gpu for line in self._lines.flush() if (gpu := self._parse_line(line))]
 
-    def _line(self, line: str) -> Gpu | None:
-        gpu = self._table(line) if line.lstrip().startswith("|") else self._csv(line) if "," in line else None
+    def _parse_line(self, line: str) -> Gpu | None:
+        gpu = (
+            self._parse_table_line(line)
+            if line.lstrip().startswith("|")
+            else self._parse_csv_line(line)
+            if "," in line
+            else None
+        )
         if gpu:
             self._gpus[gpu.index] = gpu
         return gpu
 
-    def _table(self, line: str) -> Gpu | None:
+    def _parse_table_line(self, line: str) -> Gpu | None:
         """Parse a line of the table; returns a reading with the second line of each GPU."""
         if found := _FIRST.search(line):
             index, name, bus, ecc = found.groups()
-            self._begun = Gpu(int(index), name, bus=bus, ecc_uncorrected=count(ecc))
+            self._begun = Gpu(int(index), name, bus=bus, ecc_uncorrected=parse_count(ecc))
             return None
         begun, self._begun = self._begun, None
         found = _SECOND.search(line) if begun else None
         if begun is None or found is None:
             return None
-        temperature, power, limit, used, total, utilization = (_number(each) for each in found.groups())
+        temperature, power, limit, used, total, utilization = (_parse_number(each) for each in found.groups())
         return replace(
             begun,
             temperature=temperature,
@@ -82,7 +88,7 @@ class NvidiaSmiParser:
             utilization=utilization,
         )
 
-    def _csv(self, line: str) -> Gpu | None:
+    def _parse_csv_line(self, line: str) -> Gpu | None:
         cells = [cell.strip() for cell in line.split(",")]
         names = [cell.partition(" [")[0] for cell in cells]
         if "index" in names:
@@ -91,29 +97,29 @@ class NvidiaSmiParser:
         if len(cells) != len(self._columns):
             return None
         row = dict(zip(self._columns, cells, strict=True))
-        index = count(row["index"])
+        index = parse_count(row["index"])
         if index is None:
             return None
-        values: dict[str, Any] = {field: _number(row[name]) for name, field in _FIELDS.items() if name in row}
+        values: dict[str, Any] = {field: _parse_number(row[name]) for name, field in _FIELDS.items() if name in row}
         recovery = row.get("gpu_recovery_action", "")
         throttle = row.get("clocks_event_reasons.active", row.get("clocks_throttle_reasons.active", ""))
         return Gpu(
             index,
             row.get("name", row.get("gpu_name", "")),
             bus=row.get("pci.bus_id", row.get("gpu_bus_id", "")),
-            ecc_uncorrected=_whole(values.pop("ecc_uncorrected", None)),
-            ecc_corrected=_whole(values.pop("ecc_corrected", None)),
+            ecc_uncorrected=_to_int(values.pop("ecc_uncorrected", None)),
+            ecc_corrected=_to_int(values.pop("ecc_corrected", None)),
             throttle=int(throttle, 16) if _BITS.fullmatch(throttle) else None,
             recovery="" if recovery.strip("[]") in ("None", "N/A") else recovery,
             **values,
         )
 
 
-def _whole(number: float | None) -> int | None:
+def _to_int(number: float | None) -> int | None:
     return int(number) if number is not None else None
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     found = _NUMBER.fullmatch(text)
     return float(found.group(1)) if found else None
 
@@ -156,10 +162,10 @@ def parse_dcgm(text: str) -> tuple[Gpu, ...]:
         names[gpu] = labels.get("modelName", ""), labels.get("pci_bus_id", ""), pod
         if abs(value) < _BLANK:
             found.setdefault(gpu, {})[sample[1]] = value
-    return tuple(_gpu(index, *names[index], found.get(index, {})) for index in sorted(names))
+    return tuple(_make_gpu(index, *names[index], found.get(index, {})) for index in sorted(names))
 
 
-def _gpu(index: int, name: str, bus: str, pod: str, values: dict[str, float]) -> Gpu:
+def _make_gpu(index: int, name: str, bus: str, pod: str, values: dict[str, float]) -> Gpu:
     known: dict[str, Any] = {field: values[key] for key, field in _DCGM_FIELDS.items() if key in values}
     known |= {field: int(known[field]) for field in _WHOLE if field in known}
     gpu = Gpu(index, name, bus=bus, pod=pod, **known)
@@ -184,7 +190,7 @@ class NetworkCounters:
     """Parses counters, fed in pieces; rates are computed between the last two complete readings."""
 
     def __init__(self) -> None:
-        self._lines = TextLines()
+        self._lines = TextLineSplitter()
         self._before: tuple[float, _Counts] | None = None
         self._last: tuple[float, _Counts] | None = None
         self._at = 0.0
@@ -192,12 +198,12 @@ class NetworkCounters:
         self._gpu: int | None = None
 
     def feed(self, data: bytes) -> None:
-        for line in self._lines.add(data):
-            self._line(line)
+        for line in self._lines.feed(data):
+            self._parse_line(line)
 
-    def _line(self, line: str) -> None:
+    def _parse_line(self, line: str) -> None:
         if found := _AT.fullmatch(line.strip()):
-            self._end()
+            self._end_sample()
             self._at, self._begun, self._gpu = float(found[1]), {}, None
         elif self._begun is None:
             return
@@ -210,23 +216,23 @@ class NetworkCounters:
             more = int(found[2]) * _KIB
             self._begun[self._gpu] = (received + more, sent) if found[1] == "Rx" else (received, sent + more)
         elif not line.startswith((" ", "\t")):  # the GPUs' own table, which comes after
-            self._end()
+            self._end_sample()
 
-    def _end(self) -> None:
+    def _end_sample(self) -> None:
         if self._begun is not None:
             self._before, self._last, self._begun = self._last, (self._at, self._begun), None
 
     @property
-    def rdma(self) -> tuple[LinkRate, ...]:
+    def rdma_rates(self) -> tuple[LinkRate, ...]:
         """All RDMA ports, also those whose rate is unknown."""
         names = sorted(name for name in (self._last[1] if self._last else ()) if isinstance(name, str))
-        return tuple(LinkRate(name, *self._rates(name)) for name in names)
+        return tuple(LinkRate(name, *self._rates_of(name)) for name in names)
 
-    def nvlink(self, gpu: int) -> tuple[float | None, float | None]:
+    def nvlink_rates(self, gpu: int) -> tuple[float | None, float | None]:
         """Bytes per second (received, sent) of a GPU over all its NVLinks."""
-        return self._rates(gpu)
+        return self._rates_of(gpu)
 
-    def _rates(self, name: str | int) -> tuple[float | None, float | None]:
+    def _rates_of(self, name: str | int) -> tuple[float | None, float | None]:
         if self._before is None or self._last is None:
             return None, None
         (began, before), (ended, last) = self._before, self._last

@@ -23,17 +23,19 @@ if TYPE_CHECKING:
     from console.kube.objects.pod import Pod
     from console.kube.watched_cluster import WatchedCluster
 
-    Take = Callable[[RankGpus], None]
+    ReadingCallback = Callable[[RankGpus], None]
 
-ONCE = 2  # readings that one look takes: what goes over a network is the difference of two
-MOST = 128  # pods that are read at the same time; those beyond are told
-EVERY = 2.0  # seconds between two readings
-TOLD = 0.25  # seconds between two boards at least
-AGAIN = 10.0  # seconds until a pod that failed is tried again
+SINGLE_ROUNDS = 2  # readings that one look takes: what goes over a network is the difference of two
+MAX_REPORT_BYTES = 128  # pods that are read at the same time; those beyond are told
+READ_SECONDS = 2.0  # seconds between two readings
+MIN_BOARD_SECONDS = 0.25  # seconds between two boards at least
+RETRY_SECONDS = 10.0  # seconds until a pod that failed is tried again
 MAX_OF_REPORT = 256 << 10  # bytes from one report of nvidia-smi to the next: 8 GPUs and 16 network cards fill 10 KiB
-AHEAD = 10  # readings of a GPU that may come sooner than asked for; a pod that prints more is stopped
+MAX_EARLY_READINGS = 10  # readings of a GPU that may come sooner than asked for; a pod that prints more is stopped
 FLOW = 6.0  # seconds from the first counter to the report after it, where there is one look only
-ROUNDS = 900  # readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches
+ROUNDS_PER_STREAM = (
+    900  # readings of one stream; then it is opened anew, so that none runs for ever in a pod that nobody watches
+)
 DCGM_PORT, DCGM_PORT_NAME = 9400, "metrics"  # the usual port, and the name that counts where a pod has it
 DCGM_EVERY = 5.0  # seconds between two readings of an exporter at least: it looks at the GPUs no oftener itself
 _EXPORTERS = ("dcgm-exporter", "dcgm_exporter")
@@ -70,36 +72,36 @@ class GpuReader:
 
     def exporter_of(self, namespace: str, name: str) -> str:
         """Name of a DCGM exporter pod on a node of the job; empty if none is visible."""
-        nodes = {rank.node for rank in self._ranks(namespace, name) if rank.node}
-        found = next((pod for node in nodes if (pod := self._exporter(node))), None)
+        nodes = {rank.node for rank in self._ranks_of_job(namespace, name) if rank.node}
+        found = next((pod for node in nodes if (pod := self._find_exporter(node))), None)
         return found.name if found else ""
 
-    async def watch(
-        self, namespace: str, name: str, *, every: float = EVERY, source: Source = ""
+    async def follow_boards(
+        self, namespace: str, name: str, *, every: float = READ_SECONDS, source: Source = ""
     ) -> AsyncGenerator[GpuBoard, None]:
         """Yield the job's GPU readings as they change, also across pod replacements; the first one is empty.
 
         `source`: nothing but that; else nvidia-smi, or the exporter where that cannot be run. What fails in one pod is
         on the board. NotFound if there is no such job.
         """
-        self._ranks(namespace, name)
+        self._ranks_of_job(namespace, name)
         readings: dict[int, RankGpus] = {}
         woken = asyncio.Event()
         tasks: dict[str, asyncio.Task[None]] = {}
 
-        def take(reading: RankGpus) -> None:
+        def store_reading(reading: RankGpus) -> None:
             readings[reading.rank] = reading
             woken.set()
 
         try:
             while True:
-                self._sync_streams(namespace, name, tasks, readings, _Reader(take, every, source))
+                self._sync_reader_tasks(namespace, name, tasks, readings, _ReadOptions(store_reading, every, source))
                 yield GpuBoard(tuple(readings[rank] for rank in sorted(readings)))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(every):
                         await woken.wait()
                 woken.clear()
-                await asyncio.sleep(TOLD)
+                await asyncio.sleep(MIN_BOARD_SECONDS)
         finally:
             for task in tasks.values():
                 task.cancel()
@@ -109,62 +111,64 @@ class GpuReader:
         """One reading of all ranks; Refused and its subclasses if no pod may be read."""
         readings: list[RankGpus] = []
         refusals: list[Refused] = []
-        running = self._running(namespace, name)
+        running = self._running_ranks(namespace, name)
         if not running:
             raise NotFound(f"No pod of {name} runs: there is no GPU to read.", f"a4 why {name}")
         room = asyncio.Semaphore(32)
 
-        async def one(rank: Rank) -> None:
+        async def read_rank(rank: Rank) -> None:
             async with room:
                 found: list[RankGpus] = []
-                await self._read(rank, _Reader(found.append, 1.0, source, refusals.append), rounds=ONCE)
+                await self._read_rank(
+                    rank, _ReadOptions(found.append, 1.0, source, refusals.append), rounds=SINGLE_ROUNDS
+                )
                 readings.append(found[-1])
 
-        await asyncio.gather(*map(one, running))
+        await asyncio.gather(*map(read_rank, running))
         if len(refusals) == len(running) and not any(each.gpus for each in readings):
             raise refusals[0]
         return GpuBoard(tuple(sorted(readings, key=lambda each: each.rank)))
 
-    def _ranks(self, namespace: str, name: str) -> tuple[Rank, ...]:
+    def _ranks_of_job(self, namespace: str, name: str) -> tuple[Rank, ...]:
         fleet = self._cluster.fleet
         return ranks(find_job(fleet, namespace, name), fleet)
 
-    def _running(self, namespace: str, name: str) -> list[Rank]:
-        return [rank for rank in self._ranks(namespace, name) if rank.pod and rank.phase == "Running"]
+    def _running_ranks(self, namespace: str, name: str) -> list[Rank]:
+        return [rank for rank in self._ranks_of_job(namespace, name) if rank.pod and rank.phase == "Running"]
 
-    def _sync_streams(
+    def _sync_reader_tasks(
         self, namespace: str, name: str, tasks: dict[str, asyncio.Task[None]], readings: dict[int, RankGpus],
-        reader: _Reader,
+        reader: _ReadOptions,
     ) -> None:  # fmt: skip
         """Keep one stream for each running pod; drop the streams and readings of pods that are gone."""
         with suppress(NotFound):
-            wanted = self._running(namespace, name)
+            wanted = self._running_ranks(namespace, name)
             uids = {rank.pod.uid: rank for rank in wanted if rank.pod}
             for uid in set(tasks) - set(uids):
                 tasks.pop(uid).cancel()
             for number in set(readings) - {rank.number for rank in wanted}:
                 del readings[number]
             for place, (uid, rank) in enumerate(uids.items()):
-                if place >= MOST:
-                    problem = f"Only {MOST} pods are read at a time."
+                if place >= MAX_REPORT_BYTES:
+                    problem = f"Only {MAX_REPORT_BYTES} pods are read at a time."
                     readings[rank.number] = RankGpus(rank.number, rank.name, rank.node, problem=problem)
                 elif uid not in tasks:
-                    tasks[uid] = asyncio.create_task(self._for_ever(rank, reader), name=f"gpus:{rank.name}")
+                    tasks[uid] = asyncio.create_task(self._read_until_cancelled(rank, reader), name=f"gpus:{rank.name}")
 
-    async def _for_ever(self, rank: Rank, reader: _Reader) -> None:
+    async def _read_until_cancelled(self, rank: Rank, reader: _ReadOptions) -> None:
         while True:
-            if not await self._read(rank, reader, rounds=ROUNDS):
-                await asyncio.sleep(AGAIN)
+            if not await self._read_rank(rank, reader, rounds=ROUNDS_PER_STREAM):
+                await asyncio.sleep(RETRY_SECONDS)
 
-    async def _read(self, rank: Rank, reader: _Reader, *, rounds: int) -> bool:
+    async def _read_rank(self, rank: Rank, reader: _ReadOptions, *, rounds: int) -> bool:
         """Read a pod `rounds` times; returns whether anything was read, else its reading has the reason."""
         assert rank.pod is not None
         reading = RankGpus(rank.number, rank.name, rank.node)
-        exporter = self._exporter(rank.node) if reader.source != SMI else None
+        exporter = self._find_exporter(rank.node) if reader.source != SMI else None
         problem = "" if exporter or reader.source != DCGM else "There is no DCGM exporter on this node."
         if reader.source != DCGM and not self._cluster.read_only:
             try:
-                await self._smi(rank.pod, reading, reader, rounds)
+                await self._read_nvidia_smi(rank.pod, reading, reader, rounds)
             except ConsoleError as error:
                 problem = error.message
                 if isinstance(error, Refused):
@@ -173,7 +177,7 @@ class GpuReader:
                 return True
         if exporter is not None:
             try:
-                await self._dcgm(rank, exporter, reading, reader, 1 if rounds == ONCE else rounds)
+                await self._read_dcgm(rank, exporter, reading, reader, 1 if rounds == SINGLE_ROUNDS else rounds)
             except ConsoleError as error:
                 problem = problem or error.message
             else:
@@ -182,14 +186,14 @@ class GpuReader:
         reader.take(replace(reading, problem=problem if problem.endswith(".") else f"{problem}."))
         return False
 
-    async def _smi(self, pod: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
+    async def _read_nvidia_smi(self, pod: Pod, reading: RankGpus, reader: _ReadOptions, rounds: int) -> None:
         """Follow nvidia-smi in a pod; a report is complete when the next one begins or the stream ends."""
         from console.kube import exec as executing
         from console.metrics.gpu_parsers import NetworkCounters, NvidiaSmiParser
 
         parser, counters, heard, began = NvidiaSmiParser(), NetworkCounters(), 0, time.monotonic()
 
-        def listen(channel: int, data: bytes) -> None:
+        def parse_output(channel: int, data: bytes) -> None:
             nonlocal heard
             said.add(channel, data)
             if channel == 2:
@@ -197,49 +201,49 @@ class GpuReader:
             counters.feed(data)
             if found := parser.feed(data):
                 heard += len(found)
-                if heard > (AHEAD + 2 * (time.monotonic() - began) / reader.every) * len(parser.gpus):
+                if heard > (MAX_EARLY_READINGS + 2 * (time.monotonic() - began) / reader.every) * len(parser.gpus):
                     raise Unreadable(f"Pod {pod.name} prints readings without a pause: nvidia-smi was stopped.")
                 said.reset()
-                rates = [(gpu, *counters.nvlink(gpu.index)) for gpu in parser.gpus]
+                rates = [(gpu, *counters.nvlink_rates(gpu.index)) for gpu in parser.gpus]
                 gpus = tuple(replace(gpu, nvlink_received=received, nvlink_sent=sent) for gpu, received, sent in rates)
-                reader.take(replace(reading, gpus=gpus, rdma=counters.rdma, at=time.time(), source=SMI))
+                reader.take(replace(reading, gpus=gpus, rdma=counters.rdma_rates, at=time.time(), source=SMI))
 
         client = self._cluster.connection_for_change(f"run nvidia-smi in pod {pod.name}").client
         argv = ("sh", "-c", executing.BEGUN + _SCRIPT, "sh", str(rounds), f"{reader.every:g}")
         limit = 30.0 + rounds * (reader.every + 5.0)
         container = pod.main.name if pod.main else ""
-        flow = FLOW if rounds == ONCE else None
+        flow = FLOW if rounds == SINGLE_ROUNDS else None
         async with executing.limit_output(
             pod.name, most=MAX_OF_REPORT, limit=limit, flow=flow, begins=executing.BEGINS
         ) as said:
             code = await executing.run(
-                client, pod.namespace, pod.name, argv, listen, container=container,
+                client, pod.namespace, pod.name, argv, parse_output, container=container,
                 doing=f"run nvidia-smi in pod {pod.name}",
             )  # fmt: skip
         if code or not heard:
             told = said.errors.decode(errors="replace").strip().splitlines()
             raise ProgramFailed(told[-1] if told else f"nvidia-smi ended with exit code {code}", code=code)
 
-    def _exporter(self, node: str) -> Pod | None:
+    def _find_exporter(self, node: str) -> Pod | None:
         running = (pod for pod in self._cluster.fleet.pods.values() if pod.node == node and pod.phase == "Running")
         return next((pod for pod in running if any(word in pod.name for word in _EXPORTERS)), None)
 
-    async def _dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, reader: _Reader, rounds: int) -> None:
+    async def _read_dcgm(self, rank: Rank, exporter: Pod, reading: RankGpus, reader: _ReadOptions, rounds: int) -> None:
         """Read an exporter `rounds` times; only the rank's GPUs if the metrics name pods, else all of the node's."""
         assert rank.pod is not None
         key = "/".join(rank.pod.key)
         for number in range(rounds):
-            gpus = await self.scrape(exporter)
+            gpus = await self.scrape_exporter(exporter)
             own = tuple(gpu for gpu in gpus if gpu.pod == key)
             reader.take(replace(reading, gpus=own or gpus, at=time.time(), source=DCGM))
             if number + 1 < rounds:
                 await asyncio.sleep(max(reader.every, DCGM_EVERY))
 
-    async def scrape(self, exporter: Pod) -> tuple[Gpu, ...]:
+    async def scrape_exporter(self, exporter: Pod) -> tuple[Gpu, ...]:
         from console.metrics.gpu_parsers import parse_dcgm
 
-        port = self._ports.get(exporter.uid) or await self._port(exporter)
-        path = f"{_path(exporter)}:{port}/proxy/metrics"
+        port = self._ports.get(exporter.uid) or await self._exporter_port(exporter)
+        path = f"{_metrics_path(exporter)}:{port}/proxy/metrics"
         client = self._cluster.current_connection.client
         raw = await client.request("GET", path, doing=f"read {exporter.name}", accept="text/plain", silence=10.0)
         gpus = parse_dcgm(raw.decode(errors="replace"))
@@ -247,9 +251,9 @@ class GpuReader:
             raise NotFound(f"The DCGM exporter {exporter.name} reports no GPU.")
         return gpus
 
-    async def _port(self, exporter: Pod) -> int:
+    async def _exporter_port(self, exporter: Pod) -> int:
         client = self._cluster.current_connection.client
-        body = await client.request("GET", _path(exporter), doing=f"read pod {exporter.name}")
+        body = await client.request("GET", _metrics_path(exporter), doing=f"read pod {exporter.name}")
         try:
             ports = [port for each in json.loads(body)["spec"]["containers"] for port in each.get("ports") or ()]
             named = (int(port["containerPort"]) for port in ports if port.get("name") == DCGM_PORT_NAME)
@@ -260,14 +264,14 @@ class GpuReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ReadOptions:
     """The settings of reading GPUs: receiver, interval in seconds, source, and receiver of refusals."""
 
-    take: Take
+    take: ReadingCallback
     every: float
     source: Source
     refused: Callable[[Refused], None] = lambda _: None
 
 
-def _path(pod: Pod) -> str:
+def _metrics_path(pod: Pod) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.metrics.job_progress import JobProgress
 
 
-class Level(StrEnum):
+class HealthLevel(StrEnum):
     """How urgently somebody has to act."""
 
     WELL = "well"  # it runs, or has done its work, and nothing is known to be wrong
@@ -29,7 +29,7 @@ class Level(StrEnum):
 
 class Health(Struct, frozen=True):
     state: str  # where its JobSet is in its life; "diverged", "stalled", "late" or "refused" where that says more
-    level: Level
+    level: HealthLevel
     words: str = ""  # what is wrong, or why it waits, as a phrase; empty: nothing
     alarmed: bool = False  # whether an alarm tells it
     verdict: str = ""  # of a job that makes no steps: for whom its ranks wait, if that was looked at
@@ -38,7 +38,7 @@ class Health(Struct, frozen=True):
 _WORDS = {AlarmKind.NAN: "diverged", AlarmKind.STALL: "stalled"}  # by alarm, the gravest first
 _KINDS = {word: kind for kind, word in _WORDS.items()} | {"late": AlarmKind.STALL}
 NO_STEPS = {"stalled", "late"}  # words for a job that makes no steps, of which nobody can say when it will end
-_LIVES = {JobState.STARTING, JobState.RUNNING, JobState.RESTARTING}
+_LIVE_STATES = {JobState.STARTING, JobState.RUNNING, JobState.RESTARTING}
 
 
 def job_health(
@@ -62,42 +62,50 @@ def job_health(
         state = JobState.STARTING  # the JobSet's own count of its pods is ahead of them, or behind
     why = reason.sentence
     if reason.category is Category.REFUSED:
-        return Health("refused", Level.BAD, f"{why}. {reason.next}" if reason.next else why)
+        return Health("refused", HealthLevel.BAD, f"{why}. {reason.next}" if reason.next else why)
     if state is JobState.FAILED:
-        return Health(state, Level.BAD, why or jobset.failure)
-    if state in _LIVES or state is JobState.SUCCEEDED:
-        found = _alarmed(state, alarms) or _by_log(state, late, glance, heard=heard)
+        return Health(state, HealthLevel.BAD, why or jobset.failure)
+    if state in _LIVE_STATES or state is JobState.SUCCEEDED:
+        found = _health_by_alarms(state, alarms) or _health_by_log(state, late, glance, heard=heard)
         if found is None and faults:
-            found = Health(state, Level.BAD, faults[0])
+            found = Health(state, HealthLevel.BAD, faults[0])
         if found is not None:
             return structs.replace(found, verdict=verdict) if found.state in NO_STEPS else found
     if state is JobState.SUCCEEDED:
-        return Health(state, Level.WELL)
-    return Health(state, Level.WAITS, why) if why or state is not JobState.RUNNING else Health(state, Level.WELL)
+        return Health(state, HealthLevel.WELL)
+    return (
+        Health(state, HealthLevel.WAITS, why)
+        if why or state is not JobState.RUNNING
+        else Health(state, HealthLevel.WELL)
+    )
 
 
-def health_kind(health: Health) -> AlarmKind | None:
+def alarm_kind_of_health(health: Health) -> AlarmKind | None:
     """The alarm kind that matches the job's health, to look up what to do next; None if there is none."""
-    slower = health.state == JobState.RUNNING and health.level is Level.LATE
+    slower = health.state == JobState.RUNNING and health.level is HealthLevel.LATE
     return AlarmKind.SPIKE if slower else _KINDS.get(health.state)
 
 
-def _alarmed(state: JobState, alarms: Sequence[Alarm]) -> Health | None:
+def _health_by_alarms(state: JobState, alarms: Sequence[Alarm]) -> Health | None:
     lasting = [each for each in alarms if each.is_active]
     for kind, word in _WORDS.items():
         found = next((each for each in lasting if each.kind is kind), None)
-        if found is not None and (state in _LIVES or kind is AlarmKind.NAN):
-            return Health(word, Level.BAD, found.words, alarmed=True)
-    return Health(state, Level.BAD, lasting[-1].words, alarmed=True) if lasting else None
+        if found is not None and (state in _LIVE_STATES or kind is AlarmKind.NAN):
+            return Health(word, HealthLevel.BAD, found.words, alarmed=True)
+    return Health(state, HealthLevel.BAD, lasting[-1].words, alarmed=True) if lasting else None
 
 
-def _by_log(state: JobState, late: str, glance: JobProgress | None, *, heard: bool) -> Health | None:
+def _health_by_log(state: JobState, late: str, glance: JobProgress | None, *, heard: bool) -> Health | None:
     if glance is not None and glance.nan:
-        return Health("diverged", Level.BAD, glance.nan_words)
-    if state not in _LIVES:
+        return Health("diverged", HealthLevel.BAD, glance.nan_words)
+    if state not in _LIVE_STATES:
         return None
     if late:
-        return Health("late", Level.LATE, late)
+        return Health("late", HealthLevel.LATE, late)
     if glance is not None and glance.late and not heard:
-        return Health("stalled", Level.BAD, glance.late) if glance.stalled else Health("late", Level.LATE, glance.late)
-    return Health(state, Level.LATE, glance.slower) if glance is not None and glance.slower else None
+        return (
+            Health("stalled", HealthLevel.BAD, glance.late)
+            if glance.stalled
+            else Health("late", HealthLevel.LATE, glance.late)
+        )
+    return Health(state, HealthLevel.LATE, glance.slower) if glance is not None and glance.slower else None

@@ -21,13 +21,13 @@ from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine, UnparsedLines
 from console.metrics.gpu_metrics import GpuBoard
-from console.metrics.job_progress import JobProgress, progress_of_measures, with_verdict
+from console.metrics.job_progress import JobProgress, keep_previous_verdict, progress_of_measures
 from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
-from console.metrics.training.formats.own import own_formats
+from console.metrics.training.formats.own import load_own_formats
 from console.metrics.training.formats.programs import parse_step
 from console.metrics.training.run import TrainingRun
-from console.metrics.training.steps import RunPosition, Step, run_position
+from console.metrics.training.steps import RunPosition, Step, position_of_steps
 from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ _STEP = re.compile(
 )
 
 
-def launcher_step(line: str) -> LauncherStep | None:
+def parse_launcher_step(line: str) -> LauncherStep | None:
     """Parse a launcher's progress line; None if it is none."""
     found = _STEP.search(line) if "step " in line else None
     if found is None:
@@ -82,16 +82,16 @@ class RankProgress:
     """For each rank the time of its last line, and its last step."""
 
     def __init__(self) -> None:
-        self._own = own_formats()
+        self._own = load_own_formats()
         self.heard: dict[int, float] = {}
         self.steps: dict[int, int] = {}
         self.advances: Counter[int] = Counter()  # how often each rank told of another step
         self._totals: dict[int, int] = {}  # steps of each rank's longest bar: that of training
 
-    def add(self, rank: int, moment: float, text: str) -> None:
+    def add_line(self, rank: int, moment: float, text: str) -> None:
         """Take a line, or a frame of a progress bar."""
         self.heard[rank] = max(moment, self.heard.get(rank, 0.0))
-        found = parse_step(text, self._own) if launcher_step(text) is None else None
+        found = parse_step(text, self._own) if parse_launcher_step(text) is None else None
         if found is None:
             return
         step, total = found
@@ -101,19 +101,19 @@ class RankProgress:
         self.advances[rank] += self.steps.get(rank) != step
         self.steps[rank] = step
 
-    def behind(self, rank: int) -> int:
+    def steps_behind(self, rank: int) -> int:
         """How many steps a rank is behind the foremost; 0 if unknown or at most one."""
         step = self.steps.get(rank)
         lag = max(self.steps.values()) - step if step is not None else 0
         return lag if lag > 1 else 0
 
 
-CATCHES_UP = 1.0  # seconds within which the next lines of a log come that is read up to now
-AT_MOST = (
+CATCH_UP_SECONDS = 1.0  # seconds within which the next lines of a log come that is read up to now
+MAX_REPLAY_SPEED = (
     100  # seconds of printing that are read in a second while it goes on; a practice cluster may run 20 times as fast
 )
-MAX_KEPT = 1000  # characters of a line that are kept for whoever comes later
-REPLAYED = 1000  # latest lines that are told to whoever begins to listen
+MAX_LINE = 1000  # characters of a line that are kept for whoever comes later
+MAX_REPLAYED_LINES = 1000  # latest lines that are told to whoever begins to listen
 
 
 class JobMeasures:
@@ -136,7 +136,7 @@ class JobMeasures:
         self._read_to: tuple[float, float] | None = None  # when the newest line was printed, and read
         self._reads_until = 0.0
         self._listeners: list[Listener] = []
-        self._latest: deque[tuple[float, str, float]] = deque(maxlen=REPLAYED)
+        self._latest: deque[tuple[float, str, float]] = deque(maxlen=MAX_REPLAYED_LINES)
         self._endings: dict[tuple[int, int, str], RankFailure] = {}
         self._nodes: dict[int, str] = {}
         self._server = ""
@@ -147,15 +147,15 @@ class JobMeasures:
         return self.tracks[-1] if self.tracks else None
 
     @property
-    def seeking(self) -> bool:
+    def needs_nan_search(self) -> bool:
         """Whether the loss is NaN, but the step where that began is unknown and was not searched yet."""
         track = self.track
         if track is None or not track.nan or track.earlier is not None:
             return False
-        return track.standing().nan_from is None
+        return track.position().nan_from is None
 
     @property
-    def reading(self) -> bool:
+    def is_reading_old_lines(self) -> bool:
         """Whether the log of before is still being read: later steps than those known wait in it."""
         return time.time() < self._reads_until and not self.over
 
@@ -172,19 +172,19 @@ class JobMeasures:
         times, now = [line.time for line in lines], time.time()
         printed, at = self._read_to or (min(times), now)
         newest = max(printed, *times)
-        if newest - printed > AT_MOST * (now - at) + CATCHES_UP:
+        if newest - printed > MAX_REPLAY_SPEED * (now - at) + CATCH_UP_SECONDS:
             self._reads_until = inf
         self._read_to = newest, now
 
     def end_batch(self) -> None:
         if self._reads_until == inf:
-            self._reads_until = time.time() + CATCHES_UP
+            self._reads_until = time.time() + CATCH_UP_SECONDS
 
     def notify(self) -> None:
         for event in self._woken:
             event.set()
 
-    async def changes(self) -> AsyncGenerator[JobMeasures, None]:
+    async def follow_changes(self) -> AsyncGenerator[JobMeasures, None]:
         """Yield these measures at once and after each change; at the end raises `trouble`, if there was any."""
         event = asyncio.Event()
         self._woken.add(event)
@@ -216,8 +216,8 @@ class JobMeasures:
     def feed_line(self, rank: int, printed: float, text: str) -> None:
         """Take a line; `printed` is 0.0 for a frame of a progress bar."""
         now = time.time()
-        self.ranks.add(rank, printed or now, text)
-        self.keep_line(now, printed, text)
+        self.ranks.add_line(rank, printed or now, text)
+        self.store_line(now, printed, text)
         for listener in self._listeners:
             listener(now, text, printed)
 
@@ -225,11 +225,11 @@ class JobMeasures:
         """The last lines, oldest first, without progress bars."""
         return [text for _, text, printed in self._latest if printed][-number:] if number > 0 else []
 
-    def keep_line(self, now: float, printed: float, text: str) -> None:
+    def store_line(self, now: float, printed: float, text: str) -> None:
         """Store a line for later listeners and for `last_lines`."""
-        self._latest.append((now, text[:MAX_KEPT], printed))
+        self._latest.append((now, text[:MAX_LINE], printed))
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Drop all measurements, because another job of the same name begins."""
         self.tests, self.tracks, self.unreadable = (), (), {}
         self._endings, self._nodes, self.endings_seen = {}, {}, ("", 0, -1)
@@ -237,18 +237,18 @@ class JobMeasures:
 
     async def find_nan_onset(self, beginnings: NanOnsetFinder, uid: str, pods: Sequence[Pod]) -> None:
         """Search older log lines for the step since which the loss is NaN, if it is still unknown."""
-        if self.seeking and self.track is not None:
-            self.track.earlier = await beginnings.find(uid, pods, self.track.standing())
+        if self.needs_nan_search and self.track is not None:
+            self.track.earlier = await beginnings.find_onset(uid, pods, self.track.position())
 
-    def place(self, jobset: JobSet, fleet: Fleet, server: str) -> None:
+    def set_job_facts(self, jobset: JobSet, fleet: Fleet, server: str) -> None:
         self.recipe, self._server = jobset.recipe, server
         self._nodes |= {rank.number: rank.node for rank in ranks(jobset, fleet) if rank.node}
         labels = {fleet.nodes[("", node)].accelerator for node in self._nodes.values() if ("", node) in fleet.nodes}
         if len(labels) == 1:
             self.accelerator = labels.pop()
-        self.tests = tuple(self._placed(each) for each in self.tests)
+        self.tests = tuple(self._with_job_facts(each) for each in self.tests)
 
-    def _placed(self, test: MeasuredTest) -> MeasuredTest:
+    def _with_job_facts(self, test: MeasuredTest) -> MeasuredTest:
         namespace, job = self.key
         return replace(
             test,
@@ -261,7 +261,7 @@ class JobMeasures:
             nodes=test.nodes or tuple(dict.fromkeys(self._nodes[each] for each in sorted(self._nodes))),
         )
 
-    def ended_badly(self, told: Sequence[RankFailure]) -> bool:
+    def record_failures(self, told: Sequence[RankFailure]) -> bool:
         """Record failed ranks, also as events of the training run; returns whether any is new."""
         before = len(self._endings)
         self._endings |= {(each.attempt, each.rank, each.pod): each for each in told}
@@ -269,7 +269,7 @@ class JobMeasures:
             self.track.add_failures(self._endings.values())
         return len(self._endings) != before
 
-    def grown(self) -> None:
+    def add_known_failures(self) -> None:
         """Add the failed ranks known so far to a training run that has just begun."""
         if self.track is not None and self._endings:
             self.track.add_failures(self._endings.values())
@@ -293,23 +293,23 @@ class NanOnsetFinder:
         self._searched: set[str] = set()  # whose logs were read back to where the loss was lost, or as far as that goes
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self._known, self._searched = {}, set()
 
-    async def find(self, uid: str, pods: Sequence[Pod], where: RunPosition) -> RunPosition:
+    async def find_onset(self, uid: str, pods: Sequence[Pod], where: RunPosition) -> RunPosition:
         """The position including the step where the loss became NaN, if one of these pods' logs still has it."""
         async with self._locks[uid]:
             if uid in self._known:
                 where = where.with_nan_onset(self._known[uid])
             if where.nan and where.nan_from is None and uid not in self._searched:
                 for pod in pods:
-                    if steps := await self._read_back(uid, pod):
-                        where = where.with_nan_onset(run_position(steps))
+                    if steps := await self._read_earlier_steps(uid, pod):
+                        where = where.with_nan_onset(position_of_steps(steps))
                         break
             self._known[uid] = where
         return where
 
-    async def _read_back(self, uid: str, pod: Pod) -> Sequence[Step]:
+    async def _read_earlier_steps(self, uid: str, pod: Pod) -> Sequence[Step]:
         reading = MeasuredLog()
         with suppress(ConsoleError, TimeoutError):  # then it says that it is not known
             async with asyncio.timeout(PATIENCE):
@@ -333,7 +333,7 @@ class JobProgressReader:
     ) -> None:
         """`live`: returns the measures of a job whose log is being followed, so that its log need not be read."""
         self._cluster, self._kept, self._pass_line, self._live = cluster, kept, pass_line, live
-        self._read_tail = read_tail or self._tail
+        self._read_tail = read_tail or self._read_tail_of_log
         self.beginnings = NanOnsetFinder(self._read_tail)
         self.known: dict[str, JobProgress] = {}  # by the uid of the JobSet
         self._asked: dict[str, float] = {}
@@ -341,15 +341,15 @@ class JobProgressReader:
         self._over: set[str] = set()
         self._failed: Counter[str] = Counter()  # how often the log of a finished job could not be read
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Drop everything, because the cluster has changed."""
         self.known, self._asked, self._printing, self._over, self._failed = {}, {}, {}, set(), Counter()
-        self.beginnings.forget()
+        self.beginnings.reset()
 
-    def of(self, uid: str) -> JobProgress | None:
+    def progress_of(self, uid: str) -> JobProgress | None:
         return self.known.get(uid)
 
-    async def poll(self, keys: Sequence[Key]) -> bool:
+    async def update(self, keys: Sequence[Key]) -> bool:
         """Update those of these jobs that are due, by measures or the logs' ends; returns whether anything changed."""
         now, gate = time.monotonic(), asyncio.Semaphore(AT_ONCE)
         jobsets = [jobset for key in keys if (jobset := self._cluster.fleet.jobsets.get(key))]
@@ -357,26 +357,26 @@ class JobProgressReader:
         told = (
             (uid, progress_of_measures(measures, time.time(), self._pass_line()))
             for uid, measures in live.items()
-            if not measures.reading
+            if not measures.is_reading_old_lines
         )
         followed = {uid: found for uid, found in told if found is not None}
-        changed = [self._keep_known(uid, found) for uid, found in followed.items()]
-        soon = {uid for uid, measures in live.items() if measures.reading and uid in self.known}
-        due = [each for each in jobsets[:MOST] if each.uid not in {*followed, *soon} and self._due(each, now)]
+        changed = [self._store_progress(uid, found) for uid, found in followed.items()]
+        soon = {uid for uid, measures in live.items() if measures.is_reading_old_lines and uid in self.known}
+        due = [each for each in jobsets[:MOST] if each.uid not in {*followed, *soon} and self._is_due(each, now)]
 
-        async def one(jobset: JobSet) -> bool:
+        async def update_job(jobset: JobSet) -> bool:
             async with gate:
                 return await self._read_progress(jobset)
 
-        return any([*changed, *await asyncio.gather(*(one(jobset) for jobset in due))])
+        return any([*changed, *await asyncio.gather(*(update_job(jobset) for jobset in due))])
 
-    def _keep_known(self, uid: str, found: JobProgress) -> bool:
+    def _store_progress(self, uid: str, found: JobProgress) -> bool:
         """Store the progress of a job; returns whether it changed."""
         before = self.known.get(uid)
-        self.known[uid] = found = with_verdict(before, found)
+        self.known[uid] = found = keep_previous_verdict(before, found)
         return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)
 
-    def _due(self, jobset: JobSet, now: float) -> bool:
+    def _is_due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:
             return False
         again = AGAIN * 2.0 ** self._failed[jobset.uid]
@@ -400,7 +400,7 @@ class JobProgressReader:
             except (ConsoleError, TimeoutError):
                 failed = True  # the list stays as it was; the job's page says why its log cannot be read
                 continue
-            if await self._read(jobset, number, pod, lines):
+            if await self._read_rank(jobset, number, pod, lines):
                 if over:
                     self._over.add(jobset.uid)
                 return True
@@ -409,7 +409,7 @@ class JobProgressReader:
             self._over.add(jobset.uid)
         return False
 
-    async def _read(self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine]) -> bool:
+    async def _read_rank(self, jobset: JobSet, rank: int, pod: Pod, lines: Sequence[LogLine]) -> bool:
         now = time.time()
         last = lines[-1].time if lines else now
         reading, tracks, printed = read_lines(lines)
@@ -420,7 +420,7 @@ class JobProgressReader:
             for at, test in enumerate(reading.nccl)
         )
         about.tracks = tuple(tracks)
-        about.place(jobset, self._cluster.fleet, "")
+        about.set_job_facts(jobset, self._cluster.fleet, "")
         found = progress_of_measures(about, now, self._pass_line())
         if found is None:
             return False
@@ -429,11 +429,11 @@ class JobProgressReader:
         if ended:
             names = {each.name: each for each in self._kept().tests}
             await self._kept().store(each for each in ended if each.name not in names)
-        where = await self.beginnings.find(jobset.uid, [pod], found.where)
+        where = await self.beginnings.find_onset(jobset.uid, [pod], found.where)
         found = replace(found, where=where, nan_words=where.nan_words, loss=where.loss, loss_step=where.loss_step)
-        return self._keep_known(jobset.uid, found)
+        return self._store_progress(jobset.uid, found)
 
-    async def _tail(self, pod: Pod, lines: int) -> list[LogLine]:
+    async def _read_tail_of_log(self, pod: Pod, lines: int) -> list[LogLine]:
         from console.logs import container_log
 
         wanted = container_log.LogRequest(

@@ -19,7 +19,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import RankLine
-from console.logs.line_splitter import text_of
+from console.logs.line_splitter import decode_line
 from console.metrics.alarm_rules import AlarmKind
 from console.metrics.alarm_watch import INSPECTED, AlarmWatch, JobSample
 from console.metrics.gpu_metrics import DCGM, GpuBoard
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.logs.container_log import LogStream
     from console.metrics.gpu_reader import GpuReader
-    from console.metrics.measures import Measures
+    from console.metrics.measures import MeasureService
 
-    Open = Callable[[Pod], LogStream]
+    OpenLog = Callable[[Pod], LogStream]
 
-TELLS_STEPS = 10  # steps a rank has told of when it is taken for one that tells of all its steps
+MIN_STEPS_OF_REPORTER = 10  # steps a rank has told of when it is taken for one that tells of all its steps
 
 
-def faults(board: GpuBoard) -> tuple[str, ...]:
+def gpu_faults(board: GpuBoard) -> tuple[str, ...]:
     return tuple(
         f"pod {rank.rank} GPU {gpu.index}: {', '.join(gpu.faults)}" for rank, gpu in board.all_gpus if gpu.faults
     )
@@ -65,8 +65,8 @@ def sample_job(
     track = measures.track
     last = track.last if track else None
     failed = first_failure(jobset, fleet) if jobset else None
-    marks = track.events() if track else []
-    where = track.standing() if track else RunPosition()
+    marks = track.list_events() if track else []
+    where = track.position() if track else RunPosition()
     # What is saved once the loss is no number is of no use.
     of_use = [mark for mark in track.checkpoints if mark.step is not None] if track else []
     if where.nan:
@@ -85,7 +85,7 @@ def sample_job(
         rhythm=track.cadence() if track else None,
         blamed=f"{INSPECTED}{report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,
-        nan="" if measures.seeking else where.nan_words,
+        nan="" if measures.needs_nan_search else where.nan_words,
         nan_at=max(
             (mark.time for mark in marks if mark.kind is RunEventKind.NAN and mark.step == where.nan_from), default=0.0
         ),
@@ -98,12 +98,12 @@ def sample_job(
         ),
         behind=tuple((rank, by) for rank, by in behind.items() if by),
         gpus=gpus,
-        failed=_failure(jobset, fleet) if jobset else "",
+        failed=_failure_text(jobset, fleet) if jobset else "",
         stopped=jobset is None or bool(jobset.deleting_since),
     )
 
 
-def _failure(jobset: JobSet, fleet: Fleet) -> str:
+def _failure_text(jobset: JobSet, fleet: Fleet) -> str:
     if jobset.state is not JobState.FAILED:
         return ""
     deleted, first = first_deletion(jobset, fleet), first_failure(jobset, fleet)
@@ -113,10 +113,10 @@ def _failure(jobset: JobSet, fleet: Fleet) -> str:
 
 
 TAIL = 400  # lines at the end of a log that are read first
-LOOK_EVERY = 1.0  # seconds between two looks at a job all of whose log is read
+POLL_SECONDS = 1.0  # seconds between two looks at a job all of whose log is read
 AGAIN = 15.0  # seconds until a log that ended or was refused is asked for again
-QUIET = 120.0  # seconds after which the other rank is heard again: another program of the job may print there
-AT_A_TIME = 16  # lines that are read before others get their turn
+QUIET_SECONDS = 120.0  # seconds after which the other rank is heard again: another program of the job may print there
+BATCH_LINES = 16  # lines that are read before others get their turn
 MAX_STEPS = 20_000
 
 
@@ -125,9 +125,9 @@ class MonitorSources:
     """The services that job monitors read from: cluster, logs, GPUs, hang reports."""
 
     cluster: WatchedCluster
-    measures: Callable[[], Measures]
+    measures: Callable[[], MeasureService]
     gpus: Callable[[], GpuReader]
-    open_log: Open
+    open_log: OpenLog
     xray: Callable[[tuple[str, str]], HangReport | None] = lambda _: None  # the last X-ray of a job in this session
     inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # makes an X-ray of a stalled job; None: never
 
@@ -171,21 +171,23 @@ class JobMonitor:
         return sum(not task.done() for task in self._tasks.values())
 
     @property
-    def heard(self) -> bool:
+    def is_followed(self) -> bool:
         """Whether the job's log is being followed, or has ended by itself."""
         return bool(self._tasks) and not self.refused
 
     @property
-    def lags(self) -> bool:
+    def is_lagging(self) -> bool:
         """Whether a log arrives faster than it is read, so that later steps may be unread."""
-        return self.watch.reads_old_lines(time.time()) or any(stream.lags for stream in self._streams.values())
+        return self.watch.is_reading_old_lines(time.time()) or any(
+            stream.is_lagging for stream in self._streams.values()
+        )
 
     @property
     def progress(self) -> JobProgress | None:
         """The progress according to the log; None if the log does not show any."""
         return progress_of_measures(self.measures, time.time(), self._pass_line)
 
-    def wanted_logs(self, number: int) -> int:
+    def needed_log_count(self, number: int) -> int:
         """How many logs the monitor needs to follow of a job with `number` ranks."""
         return 1 if self._teller is not None or number < 2 else 2
 
@@ -193,7 +195,7 @@ class JobMonitor:
     def _pass_line(self) -> float:
         return self._thresholds.busbw or self._sources.measures().pass_line
 
-    def _judge(self, behind: Mapping[int, int]) -> JobSample:
+    def _sample_job(self, behind: Mapping[int, int]) -> JobSample:
         fleet, report = self._cluster.fleet, self._sources.xray(self.key)
         jobset = fleet.jobsets.get(self.key)
         found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
@@ -209,9 +211,11 @@ class JobMonitor:
             return
         if self._sources.inspect is not None and (self._inspecting is None or self._inspecting.done()):
             self._looked = now
-            self._inspecting = asyncio.create_task(self._inspect(self._sources.inspect), name=f"xray:{self.key[1]}")
+            self._inspecting = asyncio.create_task(
+                self._inspect_stalled(self._sources.inspect), name=f"xray:{self.key[1]}"
+            )
 
-    async def _inspect(self, inspect: Callable[[tuple[str, str]], Awaitable[None]]) -> None:
+    async def _inspect_stalled(self, inspect: Callable[[tuple[str, str]], Awaitable[None]]) -> None:
         try:
             await inspect(self.key)
         except ConsoleError as error:
@@ -220,21 +224,25 @@ class JobMonitor:
     async def follow_all(self) -> None:
         """Read the whole log, shared with other readers, until the job has ended; `trouble` is set on failure."""
         try:
-            async with self._sources.measures().job(*self.key) as self.measures:
+            async with self._sources.measures().open_job(*self.key) as self.measures:
                 with self.measures.subscribe_lines(self.watch.feed_line):
-                    await self._look_for_ever()
+                    await self._evaluate_periodically()
         except ConsoleError as error:
             self.trouble = error
         finally:
             self.changed.set()
 
-    async def _look_for_ever(self) -> None:
-        asking = asyncio.create_task(self._keep_asking_gpus(), name=f"gpus:{self.key[1]}")
+    async def _evaluate_periodically(self) -> None:
+        asking = asyncio.create_task(self._read_gpus_periodically(), name=f"gpus:{self.key[1]}")
         try:
             while True:
                 ranks = self.measures.ranks
-                look = self._judge(
-                    {rank: ranks.behind(rank) for rank, told in ranks.advances.items() if told >= TELLS_STEPS}
+                look = self._sample_job(
+                    {
+                        rank: ranks.steps_behind(rank)
+                        for rank, told in ranks.advances.items()
+                        if told >= MIN_STEPS_OF_REPORTER
+                    }
                 )
                 self._evaluate(time.time(), look)
                 self.changed.set()
@@ -245,14 +253,14 @@ class JobMonitor:
                     return
                 if asking.done() and (mistake := asking.exception()) is not None:
                     raise mistake
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_SECONDS)
         finally:
             looks = [asking, *([self._inspecting] if self._inspecting else [])]
             for task in looks:
                 task.cancel()
             await asyncio.gather(*looks, return_exceptions=True)
 
-    async def _keep_asking_gpus(self) -> None:
+    async def _read_gpus_periodically(self) -> None:
         """Read the GPUs at intervals where allowed, preferably from exporters, which run nothing in pods."""
         every = self._thresholds.gpus
         while every:
@@ -264,7 +272,7 @@ class JobMonitor:
                 self._take_gpus(board)
             await asyncio.sleep(every)
 
-    def poll(self, streams: int) -> bool:
+    def update_streams(self, streams: int) -> bool:
         """Evaluate the alarms, following at most `streams` logs; returns whether the job still runs."""
         fleet, now = self._cluster.fleet, time.time()
         jobset = fleet.jobsets.get(self.key)
@@ -272,24 +280,24 @@ class JobMonitor:
             return True  # of a job that is not heard only the snapshot tells
         self._seen = jobset
         if jobset is not None:
-            self.measures.place(jobset, fleet, "")
-            self._follow(streams)
+            self.measures.set_job_facts(jobset, fleet, "")
+            self._follow_logs(streams)
             every, idle = self._thresholds.gpus, self._asking is None or self._asking.done()
             if every and idle and now > self._asked + every and self._sources.gpus().exporter_of(*self.key):
                 self._asked = now
                 self._asking = asyncio.create_task(self._read_gpus(), name=f"gpus:{self.key[1]}")
         elif self._cluster.fleet.links["jobsets"].state.value != "live":
             return True  # nobody knows
-        found = replace(self._judge({}), behind_log=self.lags)
-        if not self.heard:
+        found = replace(self._sample_job({}), behind_log=self.is_lagging)
+        if not self.is_followed:
             found = replace(found, step=None, step_time=0.0)  # of a log that is not followed no step is awaited
         self._evaluate(now, found)
         return not found.finished
 
-    def _follow(self, streams: int) -> None:
+    def _follow_logs(self, streams: int) -> None:
         """Follow at most `streams` logs of running pods, and close the others."""
         every = ranks(self._cluster.fleet.jobsets[self.key], self._cluster.fleet)
-        if self._teller is not None and time.time() - self.watch.line_at > QUIET:
+        if self._teller is not None and time.time() - self.watch.line_at > QUIET_SECONDS:
             self._teller = None
         if len(every) != self._number:
             self._number, self._reader = len(every), LogReader(self.measures, len(every))
@@ -322,12 +330,14 @@ class JobMonitor:
                         self.watch.feed_line(time.time(), stream.open.decode(errors="replace"))
                         continue
                     lines = [
-                        RankLine(rank, moment, text_of(raw).decode(errors="replace"), pod.attempt, pod.name, container)
+                        RankLine(
+                            rank, moment, decode_line(raw).decode(errors="replace"), pod.attempt, pod.name, container
+                        )
                         for moment, raw in batch
                         if not since or moment > since
                     ]
                     self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in lines)])
-                    await self._take(rank, lines)
+                    await self._feed_lines(rank, lines)
                     if self._seen is not None and rank == self._teller:
                         await self.measures.find_nan_onset(
                             self._sources.measures().glancing.beginnings, self._seen.uid, [pod]
@@ -338,22 +348,22 @@ class JobMonitor:
             self._streams.pop(rank, None)
             self._again[name] = time.monotonic() + AGAIN
 
-    async def _take(self, rank: int, lines: list[RankLine]) -> None:
+    async def _feed_lines(self, rank: int, lines: list[RankLine]) -> None:
         slices = WorkSlices()
         if lines:
             self.measures.begin_batch(lines)
-        for start in range(0, len(lines), AT_A_TIME):
-            some, now = lines[start : start + AT_A_TIME], time.time()
+        for start in range(0, len(lines), BATCH_LINES):
+            some, now = lines[start : start + BATCH_LINES], time.time()
             for line in some:
                 self.watch.feed_line(now, line.text, line.time)
-                self.measures.keep_line(now, line.time, line.text)
-            if self._reader.take(some) and self._teller is None:
+                self.measures.store_line(now, line.time, line.text)
+            if self._reader.feed_lines(some) and self._teller is None:
                 self._teller = rank
             await slices.pause()
         self.measures.end_batch()
         track = self.measures.track
         if track is not None and len(track) > MAX_STEPS:
-            self.measures.forget()
+            self.measures.reset()
             self._reader = LogReader(self.measures, self._number)
         await asyncio.sleep(0)
 
@@ -365,7 +375,7 @@ class JobMonitor:
             self._take_gpus(GpuBoard())  # nobody who may look: there is nothing to tell
 
     def _take_gpus(self, board: GpuBoard) -> None:
-        self.faults, self.measures.gpus = faults(board), board
+        self.faults, self.measures.gpus = gpu_faults(board), board
 
     async def close(self) -> None:
         tasks = [*self._tasks.values(), *filter(None, (self._asking, self._inspecting))]

@@ -100,10 +100,10 @@ def progress_of_tests(
     for row in test.rows:
         speeds.append(row.best_busbw)
     return JobProgress(size=test.rows[-1].size, busbw=test.peak_busbw, average=over.avg_busbw, passing=passing, at=at,
-                       repeats=repeats, trend=trend_of(speeds))  # fmt: skip
+                       repeats=repeats, trend=trend_means(speeds))  # fmt: skip
 
 
-def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
+def keep_previous_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     """The figures of a test being repeated, with the previous verdict, which the log's end no longer shows."""
     running = NcclResult.RUNNING
     if before is None or before.passing is running or now.passing is not running or now.busbw is None:
@@ -111,11 +111,11 @@ def with_verdict(before: JobProgress | None, now: JobProgress) -> JobProgress:
     return replace(now, passing=before.passing, average=before.average, repeats=True)
 
 
-def trend_of(column: MetricColumn) -> tuple[float, ...]:
+def trend_means(column: MetricColumn) -> tuple[float, ...]:
     """The means of at most TREND equal parts of the values; parts without a number are left out."""
     parts = min(TREND, len(column))
     edges = [len(column) * at // parts for at in range(parts + 1)] if parts > 1 else []
-    return tuple(mean for start, stop in pairwise(edges) if isfinite(mean := column.mean(start, stop)))
+    return tuple(mean for start, stop in pairwise(edges) if isfinite(mean := column.mean_of(start, stop)))
 
 
 def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | None:
@@ -123,7 +123,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
     track = next((each for each in reversed(tracks) if each.last is not None), None)
     if track is None or track.last is None:
         return None
-    last, where = track.last, track.standing()
+    last, where = track.last, track.position()
 
     def latest(name: str) -> float | None:
         steps = reversed(track.steps[-20:])
@@ -145,7 +145,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         finished=track.finished,
         stepped=track.times[-1],
         at=at,
-        trend=trend_of(track.columns["loss"]) if "loss" in track.columns else (),
+        trend=trend_means(track.columns["loss"]) if "loss" in track.columns else (),
     )
 
 

@@ -9,9 +9,9 @@ from console.logs.failure_kinds import LogFailure
 from console.logs.failures import FailureParser
 from console.logs.line_splitter import LONGEST, strip_terminal_codes
 from console.logs.pyspy import ProcessStacks, PySpyParser, parse_pyspy
-from console.logs.word_search import LineBlocks, WordSearch, spans_with
+from console.logs.word_search import LineBlocks, WordSearch, iter_spans_with
 from console.metrics.measured_log import MeasuredLog
-from console.metrics.training.values import count, number
+from console.metrics.training.values import parse_count, parse_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class LmEvalParser:
         self.scores: list[EvalScore] = []
 
     def feed(self, data: bytes) -> list[EvalScore]:
-        before, block = len(self.scores), self._blocks.add(data)
-        for start, end in spans_with(_TITLE, block, lambda: bool(self._columns)):
-            self._line(strip_terminal_codes(block[start : min(end, start + LONGEST)]))
+        before, block = len(self.scores), self._blocks.feed(data)
+        for start, end in iter_spans_with(_TITLE, block, lambda: bool(self._columns)):
+            self._parse_line(strip_terminal_codes(block[start : min(end, start + LONGEST)]))
         return self.scores[before:]
 
     def close(self) -> list[EvalScore]:
         before = len(self.scores)
-        self._line(strip_terminal_codes(self._blocks.end()))
+        self._parse_line(strip_terminal_codes(self._blocks.flush()))
         return self.scores[before:]
 
-    def _line(self, line: str) -> None:
+    def _parse_line(self, line: str) -> None:
         start, end = line.find("|"), line.rfind("|")
         if start < 0 or start == end or line[end + 1 :].strip():
             self._columns = {}
@@ -67,14 +67,14 @@ class LmEvalParser:
             self._columns = {title: at for at, title in enumerate(titles) if title}
             self._group, self._task, self._padding = _FIRST[titles[0]], "", 0
         elif self._columns and not all(set(cell.strip()) <= set("-:") and cell.strip() for cell in cells[:1]):
-            self._row(cells)
+            self._parse_row(cells)
 
-    def _row(self, cells: list[str]) -> None:
-        metric, value = self._cell(cells, "metric").strip(), self._cell(cells, "value")
+    def _parse_row(self, cells: list[str]) -> None:
+        metric, value = self._cell_at(cells, "metric").strip(), self._cell_at(cells, "value")
         if not metric or len(cells) < len(self._columns):
             return
         if name := cells[0].strip():
-            self._task, self._version = name.lstrip("- ").strip(), self._cell(cells, "version").strip()
+            self._task, self._version = name.lstrip("- ").strip(), self._cell_at(cells, "version").strip()
             blanks = len(cells[0]) - len(cells[0].lstrip(" "))
             if name.startswith("-"):  # a blank for each level
                 self._depth = max(1, blanks - self._padding)
@@ -86,10 +86,10 @@ class LmEvalParser:
             EvalScore(
                 task=self._task,
                 metric=metric,
-                value=number(value),
-                error=number(self._cell(cells, "stderr")),
-                shots=count(self._cell(cells, "n-shot")),
-                filter=self._cell(cells, "filter").strip(),
+                value=parse_number(value),
+                error=parse_number(self._cell_at(cells, "stderr")),
+                shots=parse_count(self._cell_at(cells, "n-shot")),
+                filter=self._cell_at(cells, "filter").strip(),
                 version=self._version,
                 depth=self._depth,
                 group=self._group,
@@ -97,7 +97,7 @@ class LmEvalParser:
             )
         )
 
-    def _cell(self, cells: list[str], title: str) -> str:
+    def _cell_at(self, cells: list[str], title: str) -> str:
         at = self._columns.get(title)
         return cells[at] if at is not None and at < len(cells) else ""
 
@@ -106,7 +106,7 @@ _STACKS = WordSearch(b"Thread 0x", b"Stack dump for", b"Python v")  # in every d
 _PROCESS = WordSearch(b"Process ")
 
 
-class LogReading(MeasuredLog):
+class LogResults(MeasuredLog):
     """Parses one log, fed in pieces."""
 
     def __init__(self) -> None:
@@ -141,12 +141,12 @@ class LogReading(MeasuredLog):
         return self._failures.ended
 
     @property
-    def found(self) -> bool:
+    def has_results(self) -> bool:
         return bool(self.from_json or self._nccl.growing or self._training.runs or self.failures or self.unreadable
                     or self.scores or self.stacks)  # fmt: skip
 
-    def _read_more(self, data: bytes) -> bool:
-        changed = self._failures.feed(data), bool(self._scores.feed(data)), self._look_for_stacks(data)
+    def _feed_parsers(self, data: bytes) -> bool:
+        changed = self._failures.feed(data), bool(self._scores.feed(data)), self._feed_stacks(data)
         return any(changed)
 
     def close(self) -> bool:
@@ -154,22 +154,22 @@ class LogReading(MeasuredLog):
         changed = super().close()
         if self._json and self._json[:1] == b"[":
             self._of_json = tuple(each for each in parse_pyspy(bytes(self._json)) if each.threads)
-        self._stacks.feed(self._blocks.end())
+        self._stacks.feed(self._blocks.flush())
         self._stacks.close()
         ended = self._failures.close(), self._scores.close()
         return changed or any(ended)
 
-    def _look_for_stacks(self, data: bytes) -> bool:
-        block, dumps = self._blocks.add(data), False
-        for start, end in spans_with(_STACKS, block, lambda: self._stacks.open):
+    def _feed_stacks(self, data: bytes) -> bool:
+        block, dumps = self._blocks.feed(data), False
+        for start, end in iter_spans_with(_STACKS, block, lambda: self._stacks.open):
             dumps = True
             if not self._stacks.open:  # its process is named above it
-                above = _last_line(block[max(0, start - LONGEST) : start]) or self._above
-                self._stacks.feed(above + b"\n" if _PROCESS.occur_in(above) else b"")
+                above = _last_complete_line(block[max(0, start - LONGEST) : start]) or self._above
+                self._stacks.feed(above + b"\n" if _PROCESS.occurs_in(above) else b"")
             self._stacks.feed(block[start:end] + b"\n")
-        self._above = _last_line(block[-LONGEST:]) or self._above
+        self._above = _last_complete_line(block[-LONGEST:]) or self._above
         return dumps
 
 
-def _last_line(data: bytes) -> bytes:
+def _last_complete_line(data: bytes) -> bytes:
     return data.rstrip().rpartition(b"\n")[2]

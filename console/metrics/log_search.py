@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from console.logs.filter import matching_lines
+from console.logs.filter import find_matching_lines
 from console.logs.line import NOT_A_NUMBER, XID
 from console.logs.segment import LogSegment
 from console.metrics.alarm_rules import Alarm, AlarmKind
@@ -14,7 +14,7 @@ from console.metrics.training.parser import TrainingParser
 
 PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}  # what stands in the line that an alarm came from
 TAIL = 300  # last lines of a pod in which it is looked for steps
-MOST = 32  # pods that are all looked at; of more, the first and the last
+MAX_PODS = 32  # pods that are all looked at; of more, the first and the last
 BLOCK = 20_000  # lines that are looked through together
 _POD = re.compile(r"\bpod (\d+)\b")
 _STEP = re.compile(r"\b(iteration|step)\W{1,12}(\d{1,12})", re.IGNORECASE)
@@ -39,39 +39,39 @@ class LogLocation:
     pattern: str = ""  # what stands in the line; empty: the end of the log
 
 
-def location_of(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocation | None:
+def locate_alarm(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocation | None:
     """The pod and line behind an alarm; else the pod that prints the steps; None if no pod does."""
     if alarm is not None:
         pattern, named = PATTERNS.get(alarm.kind, ""), _POD.search(alarm.words)
         pods = {int(named[1])} if named else None
-        if found := first_matches(parts, pattern, pods) if pattern else {}:
+        if found := find_first_matches(parts, pattern, pods) if pattern else {}:
             return LogLocation(min(found.values(), key=lambda each: each.time).pod, pattern)
         if named and any(part.rank == int(named[1]) for part in parts):
             return LogLocation(int(named[1]))
-    pod = progress_pod(parts)
+    pod = find_progress_pod(parts)
     return LogLocation(pod) if pod is not None else None
 
 
-def progress_pod(parts: Iterable[LogSegment]) -> int | None:
+def find_progress_pod(parts: Iterable[LogSegment]) -> int | None:
     """The pod that printed the latest training step; None if the last lines of none contain a step."""
     newest = {part.rank: part for part in sorted(parts, key=lambda each: each.attempt) if len(part)}
     pods = sorted(newest)
-    chosen = pods if len(pods) <= MOST else [pods[0], pods[-1]]
-    told = {pod: moment for pod in chosen if (moment := _last_step(newest[pod]))}
+    chosen = pods if len(pods) <= MAX_PODS else [pods[0], pods[-1]]
+    told = {pod: moment for pod in chosen if (moment := _last_step_time(newest[pod]))}
     return max(told, key=lambda pod: (told[pod], -pod), default=None)
 
 
-def _last_step(part: LogSegment) -> float:
+def _last_step_time(part: LogSegment) -> float:
     """When the last step was printed; 0.0 if the last TAIL lines contain none."""
     parser, last = TrainingParser(), 0.0
     start = max(0, len(part) - TAIL)
-    for number, text in enumerate(part.texts(start, len(part))):
-        if parser.may_tell(text.decode("utf-8", "replace")) and parser.read(text + b"\n", number + 1):
+    for number, text in enumerate(part.read_texts(start, len(part))):
+        if parser.may_be_relevant(text.decode("utf-8", "replace")) and parser.feed_block(text + b"\n", number + 1):
             last = part.times[start + number]
     return last if any(run.steps for run in parser.runs) else 0.0
 
 
-def first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int] | None = None) -> dict[int, PodLine]:
+def find_first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int] | None = None) -> dict[int, PodLine]:
     """The first matching line of each of these pods (all unless given) in its latest attempt."""
     wanted = re.compile(pattern.encode())
     latest: dict[int, int] = {}
@@ -80,18 +80,18 @@ def first_matches(parts: Iterable[LogSegment], pattern: str, pods: set[int] | No
         latest[part.rank] = max(latest.get(part.rank, 0), part.attempt)
     lines: dict[int, PodLine] = {}
     for part in parts:
-        if part.attempt == latest[part.rank] and (line := _first(part, wanted)):
+        if part.attempt == latest[part.rank] and (line := _find_first(part, wanted)):
             known = lines.get(part.rank)
             lines[part.rank] = line if known is None or line.time < known.time else known
     return lines
 
 
-def _first(part: LogSegment, wanted: re.Pattern[bytes]) -> PodLine | None:
+def _find_first(part: LogSegment, wanted: re.Pattern[bytes]) -> PodLine | None:
     for start in range(0, len(part), BLOCK):
         stop = min(len(part), start + BLOCK)
-        texts = part.texts(start, stop)
+        texts = part.read_texts(start, stop)
         block = b"".join([text + b"\n" for text in texts])
-        begin = next(iter(matching_lines(block, wanted)), None)
+        begin = next(iter(find_matching_lines(block, wanted)), None)
         if begin is not None:
             number = block.count(b"\n", 0, begin)
             return PodLine(part.rank, part.times[start + number], texts[number].decode("utf-8", "replace"))

@@ -16,7 +16,7 @@ from console.logs.line import LogLine, RankLine, UnparsedLines
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.parser import GrowingTest, NcclParser
 from console.metrics.nccl.results import NcclTest
-from console.metrics.training.formats.programs import checkpoint
+from console.metrics.training.formats.programs import parse_checkpoint
 from console.metrics.training.parser import TrainingParser
 from console.metrics.training.reader import RunReader
 from console.metrics.training.run import TrainingRun
@@ -62,22 +62,22 @@ class MeasuredLog:
 
     def feed(self, data: bytes) -> bool:
         """Parse more bytes, up to the last line end; returns whether anything changed."""
-        return self._take(self._collected.feed(data))
+        return self._feed_data(self._collected.feed(data))
 
-    def _take(self, data: bytes) -> bool:
+    def _feed_data(self, data: bytes) -> bool:
         if not data:
             return False
-        self._keep(data)
-        changed = bool(self._nccl.read(data)), self._training.read(data), self._read_more(data)
+        self._keep_for_json(data)
+        changed = bool(self._nccl.read(data)), self._training.feed_block(data), self._feed_parsers(data)
         return any(changed)
 
-    def _read_more(self, data: bytes) -> bool:
+    def _feed_parsers(self, data: bytes) -> bool:
         """Hook for subclasses to parse the same bytes for more; returns whether anything changed."""
         return False
 
     def close(self) -> bool:
         """Parse an unterminated last line; returns whether anything changed."""
-        rest = self._take(self._collected.close())
+        rest = self._feed_data(self._collected.close())
         if self._json:
             from console.metrics.nccl.formats import parse_nccl_json
 
@@ -85,7 +85,7 @@ class MeasuredLog:
         changed = self._nccl.close(), self._training.close()
         return rest or any(changed) or self.from_json is not None
 
-    def _keep(self, data: bytes) -> None:
+    def _keep_for_json(self, data: bytes) -> None:
         if self._json is None:
             return
         self._json += data if self._json else data.lstrip()
@@ -99,44 +99,44 @@ def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[TrainingRun]
     for _, group in groupby(lines, lambda line: line.text.translate(_NUMBERS)):
         alike, at, size = list(group), 0, 1
         while batch := alike[at : at + size]:
-            at, before, were_steps = at + size, _counted(reading), False
+            at, before, were_steps = at + size, _count_steps(reading), False
             if reading.feed("".join([f"{line.text}\n" for line in batch]).encode()):
-                after = _counted(reading)
+                after = _count_steps(reading)
                 were_steps = after[0] - before[0] == len(batch) or after[1] > before[1]
-                _advance(tracks, reading, batch[-1].time, [line.time for line in batch] if were_steps else ())
+                _advance_tracks(tracks, reading, batch[-1].time, [line.time for line in batch] if were_steps else ())
             printed[len(reading.growing_tests) - 1] = batch[-1].time  # `nccl` would make all rows anew at each line
-            size = _TOGETHER if were_steps else 1
+            size = _SAME_BATCH_SECONDS if were_steps else 1
     reading.close()
-    _advance(tracks, reading, lines[-1].time if lines else 0.0)
+    _advance_tracks(tracks, reading, lines[-1].time if lines else 0.0)
     return reading, tracks, printed
 
 
 _NUMBERS = str.maketrans("", "", "0123456789.eE+-, ")
-_TOGETHER = 32  # lines that are read at once if they differ from a step line in numbers only
+_SAME_BATCH_SECONDS = 32  # lines that are read at once if they differ from a step line in numbers only
 
 
-def _counted(reading: MeasuredLog) -> tuple[int, int]:
+def _count_steps(reading: MeasuredLog) -> tuple[int, int]:
     """The number of steps and of rollbacks in all runs."""
     return sum(len(each.steps) for each in reading.training), sum(len(each.rewinds) for each in reading.training)
 
 
-def _advance(tracks: list[TrainingRun], reading: MeasuredLog, time: float, times: Sequence[float] = ()) -> None:
+def _advance_tracks(tracks: list[TrainingRun], reading: MeasuredLog, time: float, times: Sequence[float] = ()) -> None:
     """Update all runs with what was printed at `time`, or with the last steps, printed at `times`."""
     tracks += [TrainingRun(reader.format) for reader in reading.training[len(tracks) :]]
     for track, reader in zip(tracks, reading.training, strict=True):
-        track.follow(reader, time, times)
+        track.sync_reader(reader, time, times)
 
 
-ALL_OF = 16  # ranks up to which all are read
-_FEW = 16  # lines after which it is noted when they were printed
+MAX_RANKS_READ_ALL = 16  # ranks up to which all are read
+_SAMPLE_RANKS = 16  # lines after which it is noted when they were printed
 
 
-def ranks_to_read(number: int) -> set[int] | None:
+def choose_ranks(number: int) -> set[int] | None:
     """The ranks whose lines are parsed; None for all."""
-    return None if number <= ALL_OF else {0, number - 1}
+    return None if number <= MAX_RANKS_READ_ALL else {0, number - 1}
 
 
-class _Tables:
+class _NcclTables:
     """Parses the tests in the log of one rank."""
 
     def __init__(self) -> None:
@@ -145,15 +145,15 @@ class _Tables:
         self._of: tuple[int, str, str] | None = None
         self._tests: list[MeasuredTest] = []
 
-    def take(self, of: tuple[int, str, str], rank: int, texts: Sequence[str], time: float) -> bool:
+    def feed_lines(self, of: tuple[int, str, str], rank: int, texts: Sequence[str], time: float) -> bool:
         """Parse lines of one run of its container; returns whether anything was found."""
         if of != self._of:
             self.done += self._tests
             self.parser, self._of, self._tests = NcclParser(), of, []
         found = self.parser.feed("\n".join([*texts, ""]).encode())
-        return self._keep(found, of[0], rank, time)
+        return self._store_tests(found, of[0], rank, time)
 
-    def _keep(self, changed: Sequence[NcclTest], attempt: int, rank: int, time: float) -> bool:
+    def _store_tests(self, changed: Sequence[NcclTest], attempt: int, rank: int, time: float) -> bool:
         if not changed:
             return False
         known = {each.index: each for each in self._tests}
@@ -166,7 +166,7 @@ class _Tables:
 
     def close(self, rank: int) -> bool:
         last = self._tests[-1].at if self._tests else 0.0
-        return self._keep(self.parser.close(), self._of[0] if self._of else 0, rank, last)
+        return self._store_tests(self.parser.close(), self._of[0] if self._of else 0, rank, last)
 
     @property
     def tests(self) -> list[MeasuredTest]:
@@ -179,56 +179,56 @@ class LogReader:
     def __init__(self, measures: JobMeasures, number: int) -> None:
         self._measures = measures
         self._several = number > 1
-        self._tables: dict[int, _Tables] = {}
+        self._tables: dict[int, _NcclTables] = {}
         self._training = TrainingParser()
         self._tracks: list[TrainingRun] = []
         self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
         self._time = 0.0
 
-    def take(self, lines: Sequence[RankLine]) -> bool:
+    def feed_lines(self, lines: Sequence[RankLine]) -> bool:
         """Parse the next lines in order of time; returns whether anything changed."""
-        changed = self._take_tables(lines)
+        changed = self._feed_tables(lines)
         for line in lines:
             name = line.rank, line.attempt, line.pod, line.container
             number = self._lines[name] = self._lines.get(name, 0) + 1
-            if self._training.may_tell(line.text):
-                changed |= self._take_line(line, number)
+            if self._training.may_be_relevant(line.text):
+                changed |= self._feed_line(line, number)
             if "heckpoint" in line.text:
-                changed |= self._take_checkpoint(line)
+                changed |= self._parse_checkpoint(line)
         return changed
 
     def close(self) -> None:
         for rank, tables in self._tables.items():
             tables.close(rank)
         self._training.close()
-        self._sync(self._time)
-        self._tell_tests()
+        self._sync_runs(self._time)
+        self._publish_tests()
 
-    def _take_tables(self, lines: Sequence[RankLine]) -> bool:
+    def _feed_tables(self, lines: Sequence[RankLine]) -> bool:
         groups: dict[tuple[int, int, str, str], list[RankLine]] = {}
         for line in lines:
             groups.setdefault((line.rank, line.attempt, line.pod, line.container), []).append(line)
         changed = False
         for name, group in groups.items():
             rank = name[0]
-            tables = self._tables.setdefault(rank, _Tables())
-            for start in range(0, len(group), _FEW):
-                some = group[start : start + _FEW]
+            tables = self._tables.setdefault(rank, _NcclTables())
+            for start in range(0, len(group), _SAMPLE_RANKS):
+                some = group[start : start + _SAMPLE_RANKS]
                 texts = [line.text for line in some]
-                changed |= tables.take(name[1:], rank, texts, some[-1].time)
+                changed |= tables.feed_lines(name[1:], rank, texts, some[-1].time)
             if (unread := tables.parser.unreadable) is not None:
                 self._measures.unreadable["nccl"] = rank, unread
         if changed:
-            self._tell_tests()
+            self._publish_tests()
         return changed
 
-    def _tell_tests(self) -> None:
+    def _publish_tests(self) -> None:
         every = [test for rank in sorted(self._tables) for test in self._tables[rank].tests]
         # A test that another rank printed too, or of which another rank tells only that it failed.
         whole = [each for each in every if each.test.rows] or every
         self._measures.tests = tuple(whole)
 
-    def _take_line(self, line: RankLine, number: int) -> bool:
+    def _feed_line(self, line: RankLine, number: int) -> bool:
         before = self._training.unreadable
         changed = self._training.read_line(line.text, number, line.rank if self._several else None)
         if (unread := self._training.unreadable) is not before and unread is not None:
@@ -236,20 +236,20 @@ class LogReader:
             changed = True
         self._time = line.time
         if changed:
-            self._sync(line.time)
+            self._sync_runs(line.time)
         return changed
 
-    def _sync(self, time: float) -> None:
+    def _sync_runs(self, time: float) -> None:
         runs = self._training.runs
         for run in runs[len(self._tracks) :]:
             self._tracks.append(TrainingRun(run.format))
             self._measures.tracks = tuple(self._tracks)
-            self._measures.grown()
+            self._measures.add_known_failures()
         for run, track in list(zip(runs, self._tracks, strict=True))[-2:]:
-            track.follow(run, time)
+            track.sync_reader(run, time)
 
-    def _take_checkpoint(self, line: RankLine) -> bool:
-        found = checkpoint(line.text)
+    def _parse_checkpoint(self, line: RankLine) -> bool:
+        found = parse_checkpoint(line.text)
         if found is None or not self._tracks:
             return False
         self._tracks[-1].add_checkpoint(found.step, line.time, found.place)

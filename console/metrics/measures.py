@@ -31,23 +31,23 @@ from console.yielding import WorkSlices
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.runs import Runs
-    from console.logs.follow import Logs
+    from console.logs.follow import LogService
     from console.logs.job_log import JobLog
     from console.logs.segment import LogSegment
     from console.metrics.job_monitor import JobMonitor
 
     Key = tuple[str, str]
 
-FORECAST_EVERY = 5.0
+FORECAST_SECONDS = 5.0
 RESTS_FORECAST = 20.0  # how much longer than a forecast took it is before the next
-PAUSE = 0.1  # seconds between two tellings while lines stream in
-BARS_EVERY = 1.0  # seconds between two looks at progress bars
-NOTE_EVERY = 10.0  # seconds between two notes of the last loss in the memory of runs
+PUBLISH_SECONDS = 0.1  # seconds between two tellings while lines stream in
+BARS_SECONDS = 1.0  # seconds between two looks at progress bars
+RECORD_SECONDS = 10.0  # seconds between two notes of the last loss in the memory of runs
 BUDGET, LEAST = 2_000_000, 2_000  # lines of all ranks together that are fetched at first, and of one at least
 LINES_OF_BROKEN = 4000  # lines that are looked at of a log that is read once and was not read to its end
-AT_A_TIME = 32  # lines that are read before others get their turn
-READ_AGAIN = 15.0  # seconds after which tests that other consoles keep are looked for
-EARLIER = 3  # earlier runs that are laid under a curve at most
+BATCH_LINES = 32  # lines that are read before others get their turn
+RETRY_SECONDS = 15.0  # seconds after which tests that other consoles keep are looked for
+MAX_EARLIER_RUNS = 3  # earlier runs that are laid under a curve at most
 
 
 def _forecast(
@@ -57,10 +57,10 @@ def _forecast(
     return with_windows(expected_starts(fleet, left), windows), windows
 
 
-def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
+def _feed_reader(reader: LogReader, batch: Sequence[RankLine]) -> bool:
     changed, slices = False, WorkSlices()
-    for start in range(0, len(batch), AT_A_TIME):
-        changed |= reader.take(batch[start : start + AT_A_TIME])
+    for start in range(0, len(batch), BATCH_LINES):
+        changed |= reader.feed_lines(batch[start : start + BATCH_LINES])
         slices.pause_thread()
     return changed
 
@@ -68,7 +68,7 @@ def _take(reader: LogReader, batch: Sequence[RankLine]) -> bool:
 async def _read_batch(measures: JobMeasures, batch: Sequence[RankLine]) -> None:
     slices = WorkSlices()
     for number, line in enumerate(batch):
-        if number % AT_A_TIME == AT_A_TIME - 1:
+        if number % BATCH_LINES == BATCH_LINES - 1:
             await slices.pause()
         measures.feed_line(line.rank, line.time, line.text)
 
@@ -90,17 +90,17 @@ class StoredLog:
 
 
 @dataclass(slots=True)
-class _Shared:
+class _SharedMeasures:
     measures: JobMeasures
     task: asyncio.Task[None]
     readers: int = 0
 
 
-class Measures:
+class MeasureService:
     def __init__(
         self,
         cluster: WatchedCluster,
-        logs: Callable[[], Logs],
+        logs: Callable[[], LogService],
         runs: Callable[[], Runs],
         *,
         place: Path | None = None,
@@ -109,7 +109,7 @@ class Measures:
         """`place`: where tests are stored; `read_tail`: reads the end of a pod's log, by default from the cluster."""
         self._cluster, self._logs, self._runs = cluster, logs, runs
         self._place = place
-        self._shared: dict[Key, _Shared] = {}
+        self._shared: dict[Key, _SharedMeasures] = {}
         self._kept: dict[Path, NcclHistory] = {}
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
         self._read_again = 0.0
@@ -118,7 +118,7 @@ class Measures:
         self._forecasting = asyncio.Lock()
         self.light: dict[Key, JobMonitor] = {}  # jobs of which a log or two are followed for alarms
         self.glancing = JobProgressReader(
-            cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.followed
+            cluster, lambda: self.test_history, lambda: self.pass_line, read_tail, self.find_followed
         )
 
     @property
@@ -139,7 +139,7 @@ class Measures:
             self._kept[place] = NcclHistory(place)
         return self._kept[place]
 
-    def nodes(self) -> dict[str, NodeBandwidth]:
+    def bandwidth_by_node(self) -> dict[str, NodeBandwidth]:
         """Each node's bandwidth in its latest tests, as last read; other consoles' tests appear with a delay."""
         try:
             kept = self.test_history
@@ -147,8 +147,8 @@ class Measures:
             return {}  # there is no cluster now, and nothing is shown of its nodes
         now = asyncio.get_running_loop().time()
         if now >= self._read_again and (self._reading is None or self._reading.done()):
-            self._read_again = now + READ_AGAIN
-            self._reading = asyncio.create_task(kept.read(), name="measures:kept")
+            self._read_again = now + RETRY_SECONDS
+            self._reading = asyncio.create_task(kept.load(), name="measures:kept")
         return kept.nodes
 
     async def expected_starts(self) -> Mapping[tuple[str, str], ExpectedStart]:
@@ -157,8 +157,8 @@ class Measures:
             fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
             if fleet is not self._forecast[0] and (began := now()) >= self._forecast[1]:
                 past = await self._runs().past(self._cluster.server)
-                starts, self.windows = await asyncio.to_thread(_forecast, fleet, self._seconds_left(fleet), past)
-                rest = max(FORECAST_EVERY, RESTS_FORECAST * (now() - began))
+                starts, self.windows = await asyncio.to_thread(_forecast, fleet, self._remaining_seconds(fleet), past)
+                rest = max(FORECAST_SECONDS, RESTS_FORECAST * (now() - began))
                 self._forecast = fleet, now() + rest, starts
         return self.starts
 
@@ -167,11 +167,11 @@ class Measures:
         jobs = [job for job in self._cluster.fleet.jobsets.values() if not job.finished]
         before = self.starts
         if any(each.is_waiting for each in self._cluster.fleet.workloads.values()):
-            await self.glancing.poll([job.key for job in jobs])
+            await self.glancing.update([job.key for job in jobs])
             await self.expected_starts()
         return self.starts != before
 
-    def _seconds_left(self, fleet: Fleet) -> dict[str, float]:
+    def _remaining_seconds(self, fleet: Fleet) -> dict[str, float]:
         """Of running jobs whose progress tells it, by uid."""
         known = self.glancing.known
         left = {uid: each.at + eta - fleet.at for uid, each in known.items() if (eta := each.eta) is not None}
@@ -189,22 +189,24 @@ class Measures:
         """The latest result of `expected_starts`; empty before the first."""
         return self._forecast[2]
 
-    def followed(self, key: Key) -> JobMeasures | None:
+    def find_followed(self, key: Key) -> JobMeasures | None:
         """The measures of a job whose log is being followed; None for others."""
         if key in self._shared:
             return self._shared[key].measures
         watcher = self.light.get(key)
-        return watcher.measures if watcher is not None and watcher.heard else None
+        return watcher.measures if watcher is not None and watcher.is_followed else None
 
     @asynccontextmanager
-    async def job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
+    async def open_job(self, namespace: str, name: str, *, once: bool = False) -> AsyncIterator[JobMeasures]:
         """A job's measures, shared and kept up to date until its last reader leaves; `once`: as of now."""
         key = namespace, name
         shared = None if once else self._shared.get(key)
         if shared is None:
             measures = JobMeasures(key)
             measures.begin_reading()
-            shared = _Shared(measures, asyncio.create_task(self._read(measures, once), name=f"measures:{name}"))
+            shared = _SharedMeasures(
+                measures, asyncio.create_task(self._read_once(measures, once), name=f"measures:{name}")
+            )
             if not once:
                 self._shared[key] = shared
         shared.readers += 1
@@ -220,7 +222,7 @@ class Measures:
                 if not shared.task.cancelled() and (mistake := shared.task.exception()) is not None:
                     raise mistake
 
-    async def _read(self, measures: JobMeasures, once: bool) -> None:
+    async def _read_once(self, measures: JobMeasures, once: bool) -> None:
         try:
             await self._follow_job(measures, once)
         except ConsoleError as error:
@@ -230,47 +232,47 @@ class Measures:
             measures.notify()
 
     async def _follow_job(self, measures: JobMeasures, once: bool) -> None:
-        from console.metrics.measured_log import LogReader, ranks_to_read
+        from console.metrics.measured_log import LogReader, choose_ranks
 
         namespace, name = measures.key
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         tail = max(LEAST, BUDGET // max(1, jobset.ranks if jobset else 1))
-        await self.test_history.read()
-        chosen = ranks_to_read if once else lambda _: None
-        async with self._logs().job(namespace, name, tail=tail, once=once, chosen=chosen) as log:
+        await self.test_history.load()
+        chosen = choose_ranks if once else lambda _: None
+        async with self._logs().open_job_log(namespace, name, tail=tail, once=once, chosen=chosen) as log:
             await log.ready.wait()
             reader, uid, noted, read = LogReader(measures, log.ranks), log.uid, 0.0, 0
-            measured = ranks_to_read(log.ranks)
-            bars = asyncio.create_task(self._watch_bars(measures, log), name=f"bars:{name}")
-            async with aclosing(log.lines(measured if once else None)) as batches, _cancelled_after(bars):
+            measured = choose_ranks(log.ranks)
+            bars = asyncio.create_task(self._update_progress_bars(measures, log), name=f"bars:{name}")
+            async with aclosing(log.iter_lines(measured if once else None)) as batches, _cancelled_after(bars):
                 async for batch in batches:
                     if log.uid != uid:
-                        measures.forget()
+                        measures.reset()
                         reader, uid = LogReader(measures, log.ranks), log.uid
                     measures.begin_batch(batch)
                     mine = batch if measured is None else [line for line in batch if line.rank in measured]
-                    changed = await asyncio.to_thread(_take, reader, mine)
+                    changed = await asyncio.to_thread(_feed_reader, reader, mine)
                     if not once:
                         await _read_batch(measures, batch)
-                    changed |= await self._tell_endings(measures, log)
-                    await self._find_beginning(measures)
+                    changed |= await self._record_endings(measures, log)
+                    await self._find_log_beginning(measures)
                     measures.end_batch()
                     read += len(batch)
                     if once and log.errors and read > LINES_OF_BROKEN:
                         break
                     if changed and not once:
                         await self._publish_change(measures, log)
-                        if (now := asyncio.get_running_loop().time()) > noted + NOTE_EVERY:
+                        if (now := asyncio.get_running_loop().time()) > noted + RECORD_SECONDS:
                             noted = now
-                            await self._note(measures)
-                        await asyncio.sleep(PAUSE)
+                            await self._record_results(measures)
+                        await asyncio.sleep(PUBLISH_SECONDS)
             await asyncio.to_thread(reader.close)
             measures.unread = log.errors
-            await self._tell_endings(measures, log)
+            await self._record_endings(measures, log)
             await self._publish_change(measures, log)
-            await self._note(measures)
+            await self._record_results(measures)
 
-    async def _watch_bars(self, measures: JobMeasures, log: JobLog) -> None:
+    async def _update_progress_bars(self, measures: JobMeasures, log: JobLog) -> None:
         """Feed progress bars that change: they show that their ranks are alive."""
         before: dict[int, str] = {}
         while True:
@@ -281,9 +283,9 @@ class Measures:
             before = drawn
             if not log.connecting:
                 measures.on_connected()
-            await asyncio.sleep(BARS_EVERY)
+            await asyncio.sleep(BARS_SECONDS)
 
-    async def _find_beginning(self, measures: JobMeasures) -> None:
+    async def _find_log_beginning(self, measures: JobMeasures) -> None:
         """Find since when the loss is NaN, if only the end of the log was read."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if jobset is not None and measures.track is not None and measures.track.nan:
@@ -292,32 +294,32 @@ class Measures:
 
     async def _publish_change(self, measures: JobMeasures, log: JobLog) -> None:
         """Notify all readers of a change, and store finished tests."""
-        self._place_tests(measures, log)
+        self._store_tests(measures, log)
         await self.test_history.store(each for each in measures.tests if each.test.finished or each.test.error)
         measures.notify()
 
-    def _place_tests(self, measures: JobMeasures, log: JobLog) -> None:
+    def _store_tests(self, measures: JobMeasures, log: JobLog) -> None:
         fleet = self._cluster.fleet
         jobset = fleet.jobsets.get(measures.key)
         measures.uid = log.uid or (log.kept.note.uid if log.kept.note else "")
         if jobset is not None:
-            measures.place(
+            measures.set_job_facts(
                 jobset, fleet, self._cluster.current_connection.target.cluster.server if not self._place else ""
             )
         elif log.kept.note is not None:
             measures.recipe = log.kept.note.recipe
 
-    async def _note(self, measures: JobMeasures) -> None:
+    async def _record_results(self, measures: JobMeasures) -> None:
         """Store the latest figures in the run history."""
         namespace, name = measures.key
         runs = self._runs()
         if measures.tests:
-            await runs.note_tests(namespace, name, tuple(each.test for each in measures.tests))
+            await runs.record_tests(namespace, name, tuple(each.test for each in measures.tests))
         track = measures.track
         if track is not None and track.last is not None:
-            await runs.note_training(namespace, name, track.standing())
+            await runs.record_training(namespace, name, track.position())
 
-    async def _tell_endings(self, measures: JobMeasures, log: JobLog) -> bool:
+    async def _record_endings(self, measures: JobMeasures, log: JobLog) -> bool:
         """Add failed ranks to the training run; returns whether any is new."""
         jobset = self._cluster.fleet.jobsets.get(measures.key)
         if measures.track is not None:
@@ -327,9 +329,11 @@ class Measures:
         if about == measures.endings_seen:
             return False
         measures.endings_seen = about
-        return measures.ended_badly([*await log.kept.failures(), *seen])
+        return measures.record_failures([*await log.kept.read_failures(), *seen])
 
-    async def earlier(self, measures: JobMeasures, most: int = EARLIER) -> list[tuple[str, TrainingRun]]:
+    async def read_earlier_runs(
+        self, measures: JobMeasures, most: int = MAX_EARLIER_RUNS
+    ) -> list[tuple[str, TrainingRun]]:
         """Earlier runs of the same recipe with available logs, newest first: (name, run)."""
         from console.logs.store import stored_jobs
 
@@ -348,41 +352,41 @@ class Measures:
         for key in dict.fromkeys(key for _, key in sorted(names, key=lambda each: -each[0]) if key != measures.key):
             if len(found) == most:
                 break
-            async with self.job(*key, once=True) as other:
-                async for _ in other.changes():
+            async with self.open_job(*key, once=True) as other:
+                async for _ in other.follow_changes():
                     pass
                 if other.track is not None:
                     found.append((key[1], other.track))
         return found
 
-    async def from_stored_log(self, namespace: str, name: str, uid: str) -> StoredLog | None:
+    async def read_stored_log(self, namespace: str, name: str, uid: str) -> StoredLog | None:
         """The measurements and lines in a JobSet's stored log; None if nothing is stored."""
         from console.logs.job_log import ChangeSubscription, LogCursor
         from console.logs.store import find_stored_job
-        from console.metrics.measured_log import LogReader, ranks_to_read
+        from console.metrics.measured_log import LogReader, choose_ranks
 
         folder = self._logs().folder
         shelf = await asyncio.to_thread(find_stored_job, folder, "", namespace, name, uid) if uid else None
         if shelf is None:
             return None
-        parts = await asyncio.to_thread(lambda: list(shelf.segments()))
+        parts = await asyncio.to_thread(lambda: list(shelf.load_segments()))
         measures = JobMeasures((namespace, name))
         measures.uid, measures.recipe = uid, shelf.note.recipe
         reader, news = LogReader(measures, shelf.note.ranks), ChangeSubscription(parts)
         try:
-            lines = LogCursor(news, ranks_to_read(shelf.note.ranks))
+            lines = LogCursor(news, choose_ranks(shelf.note.ranks))
             while batch := await asyncio.to_thread(lines.next_page):
-                await asyncio.to_thread(_take, reader, batch)
+                await asyncio.to_thread(_feed_reader, reader, batch)
         finally:
             news.close()
         await asyncio.to_thread(reader.close)
-        measures.ended_badly(await asyncio.to_thread(shelf.failures))
-        await self.test_history.read()
+        measures.record_failures(await asyncio.to_thread(shelf.read_failures))
+        await self.test_history.load()
         measures.tests = tuple(each for each in self.test_history.tests if each.uid == uid) or measures.tests
         return StoredLog(measures, parts)
 
     def on_context_changed(self) -> None:
-        self.glancing.forget()
+        self.glancing.reset()
         if self._reading is not None:
             self._reading.cancel()
         self._read_again = 0.0

@@ -12,21 +12,21 @@ from contextlib import suppress
 from console.assets import CHILDREN, module_command, module_environment
 from console.logs.redact import redact
 
-LIMIT = 30  # seconds after which the process ends, whatever it waits for
-MOST = 20  # alarms that wait while others are sent; of more only their number is told
-LONGEST = 2000
+SEND_TIMEOUT = 30  # seconds after which the process ends, whatever it waits for
+MAX_MESSAGES = 20  # alarms that wait while others are sent; of more only their number is told
+MAX_TEXT = 2000
 _SCHEME = re.compile(r"([a-zA-Z0-9+.-]{1,20}://).*", re.DOTALL)
 
 
-def shown(address: str) -> str:
+def mask_address(address: str) -> str:
     """The address with everything but its scheme hidden."""
     return _SCHEME.sub(r"\1…", address) if _SCHEME.fullmatch(address) else "…"
 
 
-async def send(addresses: Sequence[str], title: str, text: str) -> dict[str, str]:
+async def send_to_all(addresses: Sequence[str], title: str, text: str) -> dict[str, str]:
     """Send a message to all addresses, or with an empty one only validate them; returns address -> error."""
     clean_title, clean = (
-        "".join(each if each.isprintable() or each == "\n" else " " for each in redact(words))[:LONGEST]
+        "".join(each if each.isprintable() or each == "\n" else " " for each in redact(words))[:MAX_TEXT]
         for words in (title, text)
     )
     asked = json.dumps({"to": list(addresses), "title": clean_title, "text": clean}).encode()
@@ -46,15 +46,22 @@ async def send(addresses: Sequence[str], title: str, text: str) -> dict[str, str
         raise
     if process.returncode:
         late = process.returncode == -signal.SIGALRM
-        why = f"no answer came within {LIMIT} s" if late else f"the process that sends ended with {process.returncode}"
+        why = (
+            f"no answer came within {SEND_TIMEOUT} s"
+            if late
+            else f"the process that sends ended with {process.returncode}"
+        )
         return dict.fromkeys(addresses, why)
     failed: list[str] = json.loads(answer)
     return {address: why for address, why in zip(addresses, failed, strict=True) if why}
 
 
-def failure_text(addresses: Sequence[str], failed: dict[str, str]) -> str:
+def format_failures(addresses: Sequence[str], failed: dict[str, str]) -> str:
     """Which addresses failed and why, phrased to end a sentence."""
-    return "; ".join(f"{shown(each)} (number {addresses.index(each) + 1}): {why}" for each, why in failed.items()) + "."
+    return (
+        "; ".join(f"{mask_address(each)} (number {addresses.index(each) + 1}): {why}" for each, why in failed.items())
+        + "."
+    )
 
 
 class Outbox:
@@ -66,13 +73,13 @@ class Outbox:
         self._failed: set[str] = set()
         self.sending = False  # set by whoever begins to send
 
-    def add(self, title: str, text: str) -> None:
-        if len(self._waiting) < MOST:
+    def add_message(self, title: str, text: str) -> None:
+        if len(self._waiting) < MAX_MESSAGES:
             self._waiting.append((title, text))
         else:
             self._more += 1
 
-    async def send(self, addresses: Callable[[], Sequence[str]], tell: Callable[[str], None]) -> None:
+    async def send_pending(self, addresses: Callable[[], Sequence[str]], tell: Callable[[str], None]) -> None:
         """Send until nothing is waiting; `tell` gets a sentence about addresses that fail for the first time."""
         try:
             while self._waiting:
@@ -83,9 +90,9 @@ class Outbox:
                     title = f"{len(waiting) + more} alarms"
                     text = "\n".join(f"{head}: {words}" for head, words in waiting)
                     text += f"\nand {more} more" if more else ""
-                failed = await send(to, title, text)
+                failed = await send_to_all(to, title, text)
                 if new := {each: why for each, why in failed.items() if each not in self._failed}:
-                    tell(f"Not sent to addresses of [notifications] in config.toml: {failure_text(to, new)}")
+                    tell(f"Not sent to addresses of [notifications] in config.toml: {format_failures(to, new)}")
                 self._failed = set(failed)
         finally:
             self.sending = False

@@ -13,17 +13,17 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from console.metrics.notify import LIMIT
+from console.metrics.notify import SEND_TIMEOUT
 
 
 def main() -> None:
-    signal.alarm(LIMIT)  # what hangs ends with the process
+    signal.alarm(SEND_TIMEOUT)  # what hangs ends with the process
     asked = json.load(sys.stdin)
     with ThreadPoolExecutor(max_workers=8) as threads:
-        json.dump(list(threads.map(partial(deliver, asked["title"], asked["text"]), asked["to"])), sys.stdout)
+        json.dump(list(threads.map(partial(send_request, asked["title"], asked["text"]), asked["to"])), sys.stdout)
 
 
-def deliver(title: str, text: str, address: str) -> str:
+def send_request(title: str, text: str, address: str) -> str:
     """Send to that address; returns the error, empty on success."""
     import apprise
 

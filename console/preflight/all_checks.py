@@ -17,7 +17,7 @@ from console.kube.kinds import kind_named
 from console.kube.nested_values import Value
 from console.preflight import cluster, images, machines, network, queues, storage
 from console.preflight.check import Check, LaunchNeeds, Repair, RepairKind, Result, Verdict, name_of, verdict_of_error
-from console.preflight.context import CheckContext, Questions
+from console.preflight.context import CheckContext, SharedRequests
 
 if TYPE_CHECKING:
     from console.launch.recipes import LaunchPlan
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class CheckSpec:
     id: str
     title: str
-    look: Callable[[CheckContext], Awaitable[Verdict]]
+    run_check: Callable[[CheckContext], Awaitable[Verdict]]
     fix: str  # what mends it, where the check itself knows nothing better
     command: str = ""
 
@@ -37,7 +37,7 @@ class Spec:
         return next(area for area, ids in _AREAS.items() if self.id in ids)
 
 
-STOPS_A_LAUNCH = frozenset({
+BLOCKING_CHECKS = frozenset({
     "P07", "P08", "P09", "P10", "P11", "P12", "P14", "P15", "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P23",
     "P24", "P25", "P27", "P28", "P36",
 })  # fmt: skip
@@ -57,144 +57,173 @@ _AREAS = {
 }
 
 
-def _update(flags: str) -> str:
+def _upgrade_command(flags: str) -> str:
     return f"gcloud container clusters update NAME {flags}"
 
 
-def _release(name: str, version: str) -> str:
+def _list_release_command(name: str, version: str) -> str:
     place = f"https://github.com/kubernetes-sigs/{name}/releases/download/{version}/manifests.yaml"
     return f"kubectl apply --server-side -f {place}"
 
 
-CHECKS: tuple[Spec, ...] = (
-    Spec("P01", "Cluster reachable", cluster.reached, "Connect to it: `a4 clusters` lists them, C switches."),
-    Spec("P02", "GKE version", cluster.version, "Upgrade the control plane, then the node pools."),
-    Spec("P03", "Regional Standard cluster", cluster.regional, "Make another cluster."),
-    Spec("P04", "A4 node pool", machines.a4_pool, "Add a node pool of a4-highgpu-8g, or nodes to it."),
-    Spec("P05", "Dense deployment", machines.dense, "Take the machines from a dense reservation."),
-    Spec("P06", "GPUs ready and free", machines.free_gpus, "Wait for machines; see `a4 nodes` for what is wrong."),
-    Spec("P07", "GPU taint tolerated", machines.taints, "Add a toleration under placement.tolerations."),
-    Spec(
+CHECKS: tuple[CheckSpec, ...] = (
+    CheckSpec(
+        "P01", "Cluster reachable", cluster.check_api_server, "Connect to it: `a4 clusters` lists them, C switches."
+    ),
+    CheckSpec("P02", "GKE version", cluster.check_version, "Upgrade the control plane, then the node pools."),
+    CheckSpec("P03", "Regional Standard cluster", cluster.check_regional, "Make another cluster."),
+    CheckSpec("P04", "A4 node pool", machines.check_a4_pool, "Add a node pool of a4-highgpu-8g, or nodes to it."),
+    CheckSpec(
+        "P05", "Dense deployment", machines.check_dense_reservation, "Take the machines from a dense reservation."
+    ),
+    CheckSpec(
+        "P06", "GPUs ready and free", machines.check_free_gpus, "Wait for machines; see `a4 nodes` for what is wrong."
+    ),
+    CheckSpec("P07", "GPU taint tolerated", machines.check_taints, "Add a toleration under placement.tolerations."),
+    CheckSpec(
         "P08",
         "Workload Identity Federation",
-        machines.workload_identity,
+        machines.check_workload_identity,
         "Set the cluster's workload pool and GKE_METADATA on its node pools.",
     ),
-    Spec(
+    CheckSpec(
         "P09",
         "GCS FUSE CSI driver",
-        storage.fuse,
+        storage.check_gcs_fuse,
         "Enable the add-on.",
-        _update("--update-addons=GcsFuseCsiDriver=ENABLED"),
+        _upgrade_command("--update-addons=GcsFuseCsiDriver=ENABLED"),
     ),
-    Spec(
+    CheckSpec(
         "P10",
         "GCS FUSE in the host network",
-        storage.fuse_on_host,
+        storage.check_fuse_on_host,
         "Upgrade the cluster, or launch without the host's network.",
     ),
-    Spec("P11", "Bucket in the same region", storage.bucket_near, "Use or make a bucket in the cluster's region."),
-    Spec(
+    CheckSpec(
+        "P11",
+        "Bucket in the same region",
+        storage.check_bucket_location,
+        "Use or make a bucket in the cluster's region.",
+    ),
+    CheckSpec(
         "P12",
         "Bucket access of the pods",
-        storage.bucket_access,
+        storage.check_bucket_access,
         "Give the pods' account Storage Object Admin and Legacy Bucket Reader on it.",
     ),
-    Spec(
+    CheckSpec(
         "P13",
         "DCGM metrics",
-        machines.dcgm,
+        machines.check_dcgm,
         "Switch on DCGM in the cluster's monitoring.",
-        _update("--monitoring=SYSTEM,DCGM"),
+        _upgrade_command("--monitoring=SYSTEM,DCGM"),
     ),
-    Spec("P14", "JobSet", queues.jobset, "Install JobSet.", _release("jobset", "v0.12.0")),
-    Spec("P15", "Kueue", queues.kueue, "Install Kueue.", _release("kueue", "v0.18.4")),
-    Spec("P16", "LocalQueue", queues.local_queue, "Create the LocalQueue, or choose one that is there."),
-    Spec("P17", "Quota", queues.quota, "Raise the ClusterQueue's nominalQuota, or take fewer GPUs."),
-    Spec(
+    CheckSpec("P14", "JobSet", queues.check_jobset, "Install JobSet.", _list_release_command("jobset", "v0.12.0")),
+    CheckSpec("P15", "Kueue", queues.check_kueue, "Install Kueue.", _list_release_command("kueue", "v0.18.4")),
+    CheckSpec("P16", "LocalQueue", queues.check_local_queue, "Create the LocalQueue, or choose one that is there."),
+    CheckSpec("P17", "Quota", queues.check_quota, "Raise the ClusterQueue's nominalQuota, or take fewer GPUs."),
+    CheckSpec(
         "P18",
         "Topology-aware scheduling",
-        queues.topology,
+        queues.check_topology,
         "Create a Topology and name it in the ResourceFlavor; or ask for no topology.",
     ),
-    Spec("P19", "Filestore", storage.nfs, "Make the instance or the claim, in the cluster's network."),
-    Spec(
+    CheckSpec("P19", "Filestore", storage.check_nfs, "Make the instance or the claim, in the cluster's network."),
+    CheckSpec(
         "P20",
         "Filestore CSI driver",
-        storage.nfs_driver,
+        storage.check_nfs_driver,
         "Enable the add-on.",
-        _update("--update-addons=GcpFilestoreCsiDriver=ENABLED"),
+        _upgrade_command("--update-addons=GcpFilestoreCsiDriver=ENABLED"),
     ),
-    Spec(
+    CheckSpec(
         "P21",
         "Lustre CSI driver, legacy port",
-        storage.lustre_driver,
+        storage.check_lustre_driver,
         "Enable the add-on with the legacy port.",
-        _update("--enable-lustre-csi-driver --enable-legacy-lustre-port"),
+        _upgrade_command("--enable-lustre-csi-driver --enable-legacy-lustre-port"),
     ),
-    Spec("P22", "Lustre instance", storage.lustre, "Make an instance in the cluster's network, or choose one."),
-    Spec("P23", "Image", images.image_there, "Build it, name another, or give the nodes the right to read it."),
-    Spec("P24", "Image fits B200", images.fits_b200, "Take an image with CUDA 12.8 or newer, and sshd."),
-    Spec("P25", "gIB image", images.gib, "Name another tag of gIB."),
-    Spec("P26", "Egress", network.egress, "Set up Cloud NAT, or take an image that has all it needs."),
-    Spec("P27", "Multi-network", network.interfaces, "Create the Network objects, or launch with the host's network."),
-    Spec("P28", "Ports between pods", network.policies, "Allow these ports between pods of the namespace."),
-    Spec("P29", "Local SSD", machines.local_ssd, "Use a pool with local SSDs, or drop the mount."),
-    Spec("P30", "Google services enabled", images.services, "Enable them."),
-    Spec("P31", "Image repository", images.repository, "Create the repository."),
-    Spec(
-        "P32", "Rights to build images", images.build_rights, "Ask for Cloud Build Editor and Artifact Registry Writer."
+    CheckSpec(
+        "P22", "Lustre instance", storage.check_lustre, "Make an instance in the cluster's network, or choose one."
     ),
-    Spec("P33", "Rights in the namespace", cluster.rights, "Ask for the role Kubernetes Engine Developer."),
-    Spec("P34", "Name is free", cluster.name_free, "Launch under another name, or stop what has this one."),
-    Spec(
+    CheckSpec(
+        "P23", "Image", images.check_image_exists, "Build it, name another, or give the nodes the right to read it."
+    ),
+    CheckSpec(
+        "P24", "Image fits B200", images.check_image_fits_b200, "Take an image with CUDA 12.8 or newer, and sshd."
+    ),
+    CheckSpec("P25", "gIB image", images.check_gib_image, "Name another tag of gIB."),
+    CheckSpec("P26", "Egress", network.check_egress, "Set up Cloud NAT, or take an image that has all it needs."),
+    CheckSpec(
+        "P27",
+        "Multi-network",
+        network.check_interfaces,
+        "Create the Network objects, or launch with the host's network.",
+    ),
+    CheckSpec(
+        "P28", "Ports between pods", network.check_network_policies, "Allow these ports between pods of the namespace."
+    ),
+    CheckSpec("P29", "Local SSD", machines.check_local_ssd, "Use a pool with local SSDs, or drop the mount."),
+    CheckSpec("P30", "Google services enabled", images.check_services, "Enable them."),
+    CheckSpec("P31", "Image repository", images.check_repository, "Create the repository."),
+    CheckSpec(
+        "P32",
+        "Rights to build images",
+        images.check_build_permissions,
+        "Ask for Cloud Build Editor and Artifact Registry Writer.",
+    ),
+    CheckSpec(
+        "P33", "Rights in the namespace", cluster.check_permissions, "Ask for the role Kubernetes Engine Developer."
+    ),
+    CheckSpec("P34", "Name is free", cluster.check_name_free, "Launch under another name, or stop what has this one."),
+    CheckSpec(
         "P35",
         "Rights to create clusters",
-        cluster.builder_roles,
+        cluster.check_builder_roles,
         "Ask for Kubernetes Engine Admin, Project IAM Admin and Service Account Admin.",
     ),
-    Spec("P36", "Objects it names", cluster.named, "Create it, or name one that is there."),
+    CheckSpec("P36", "Objects it names", cluster.check_named_objects, "Create it, or name one that is there."),
 )
 
 BY_NAME = {name_of(each.title): each for each in CHECKS} | {each.id.lower(): each for each in CHECKS}  # or id
 
 
-ADDON_TAKES = 900.0  # seconds that GKE may take for an add-on
-_AGAIN = 2.0  # seconds between two looks at an operation
+ADDON_TIMEOUT = 900.0  # seconds that GKE may take for an add-on
+_OPERATION_POLL_SECONDS = 2.0  # seconds between two looks at an operation
 
 
-async def _addon(cluster: Session, target: tuple[str, ...]) -> str:
+async def _repair_addon(cluster: Session, target: tuple[str, ...]) -> str:
     """Enable a GKE add-on; returns nothing to add to the repair's own words."""
     project, location, name, addon = target
     gke = await cluster.google.cloud.gke()
-    begun = await gke.enable(await gke.cluster(project, location, name), addon)
+    begun = await gke.enable_addon(await gke.read_cluster(project, location, name), addon)
     try:
-        async with asyncio.timeout(ADDON_TAKES):
+        async with asyncio.timeout(ADDON_TIMEOUT):
             while not begun.over:
-                await asyncio.sleep(_AGAIN / (20 if cluster.watch.practice else 1))
-                begun = await gke.operation(project, location, begun.name)
+                await asyncio.sleep(_OPERATION_POLL_SECONDS / (20 if cluster.watch.practice else 1))
+                begun = await gke.read_operation(project, location, begun.name)
     except TimeoutError as error:
-        words = f"GKE has not enabled {addon} within {ADDON_TAKES / 60:.0f} minutes."
+        words = f"GKE has not enabled {addon} within {ADDON_TIMEOUT / 60:.0f} minutes."
         raise Unreachable(words, "It may still do so.") from error
     if begun.error:
         raise Unreachable(f"GKE could not enable {addon} in {name}: {begun.error}.", "See `a4 operations`.")
     return ""
 
 
-async def _services(cluster: Session, target: tuple[str, ...]) -> str:
+async def _repair_services(cluster: Session, target: tuple[str, ...]) -> str:
     project, *services = target
     for service in services:
         await cluster.google.cloud.enable_service(project, service)
     return f"Enabled {', '.join(services)} in project {project}."
 
 
-async def _repository(cluster: Session, target: tuple[str, ...]) -> str:
+async def _repair_repository(cluster: Session, target: tuple[str, ...]) -> str:
     project, location, name = target
     await cluster.google.images.create_repository(project, location, name)
     return f"Created repository {name} in {location} of project {project}."
 
 
-async def _queue(cluster: Session, target: tuple[str, ...]) -> str:
+async def _repair_queue(cluster: Session, target: tuple[str, ...]) -> str:
     namespace, name, above = target
     connection = cluster.watch.connection_for_change(f"create LocalQueue {name}")
     kind = kind_named("localqueues")
@@ -213,35 +242,35 @@ async def _queue(cluster: Session, target: tuple[str, ...]) -> str:
 
 
 _REPAIRS = {
-    RepairKind.ADDON: _addon, RepairKind.SERVICE: _services, RepairKind.REPOSITORY: _repository,
-    RepairKind.QUEUE: _queue,
+    RepairKind.ADDON: _repair_addon, RepairKind.SERVICE: _repair_services, RepairKind.REPOSITORY: _repair_repository,
+    RepairKind.QUEUE: _repair_queue,
 }  # fmt: skip
 
-AT_ONCE = 8  # checks that look at the same time
-LIMIT = 20.0  # seconds for one check
+MAX_CONCURRENT_CHECKS = 8  # checks that look at the same time
+CHECK_TIMEOUT = 20.0  # seconds for one check
 BEFORE_LAUNCH = 1.8  # seconds for all checks of a launch that is about to begin
-ASKING_GOOGLE = 8.0  # the same where Google is asked: loading its libraries takes two seconds
-SETTLING = 6.0  # seconds for which a check is looked at again after what it lacked was made
+GOOGLE_TIMEOUT = 8.0  # the same where Google is asked: loading its libraries takes two seconds
+RECHECK_SECONDS = 6.0  # seconds for which a check is looked at again after what it lacked was made
 _NAME = "NAME"  # stands in a command for the cluster, until its place is known
 KINDS = ("nodes", "pods", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """Kinds of the watch that checks use."""
 
 
 class Preflight:
-    def __init__(self, cluster: Session, *, limit: float = LIMIT) -> None:
+    def __init__(self, cluster: Session, *, limit: float = CHECK_TIMEOUT) -> None:
         self._cluster = cluster
         self._limit = limit
 
-    def wish(
+    def launch_needs(
         self, plan: LaunchPlan | None = None, *, namespace: str = "", bucket: str = "", registry: str = ""
     ) -> LaunchNeeds:
         """What a plan needs; without a plan the cluster as a whole is checked."""
         if plan is None:
             return LaunchNeeds(namespace or self._cluster.namespace, bucket=bucket, registry=registry)
-        values: Mapping[str, Value] = self._cluster.launch.drafting.values(plan)
+        values: Mapping[str, Value] = self._cluster.launch.plan_texts.values(plan)
         return LaunchNeeds(plan.namespace, plan.recipe, plan.name, values, bucket, registry)
 
-    def begun(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
+    def pending_checks(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
         """The checks as rows that are still pending; BadInput for an unknown id."""
         return tuple(
             Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in named_checks(ids)
@@ -253,14 +282,14 @@ class Preflight:
         """Yield each check (all, or those named) when it ends; `within` limits the total time in seconds."""
         chosen = named_checks(ids)
         end = None if within is None else time.monotonic() + within
-        questions, gate = Questions(self._cluster), asyncio.Semaphore(AT_ONCE)
+        questions, gate = SharedRequests(self._cluster), asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 
-        async def one(spec: Spec) -> Check:
+        async def run_spec(spec: CheckSpec) -> Check:
             async with gate:
                 left = self._limit if end is None else max(0.0, min(self._limit, end - time.monotonic()))
-                return await self._checked(spec, CheckContext(questions, wish), left)
+                return await self._run_check(spec, CheckContext(questions, wish), left)
 
-        tasks = [asyncio.create_task(one(spec), name=f"preflight:{spec.id}") for spec in chosen]
+        tasks = [asyncio.create_task(run_spec(spec), name=f"preflight:{spec.id}") for spec in chosen]
         try:
             for ended in asyncio.as_completed(tasks):
                 yield await ended
@@ -270,7 +299,7 @@ class Preflight:
             questions.close()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def all(
+    async def run_all(
         self, wish: LaunchNeeds, ids: Collection[str] = (), *, within: float | None = None
     ) -> tuple[Check, ...]:
         """Run the checks as `run` does, and return them in the order of the table."""
@@ -279,10 +308,10 @@ class Preflight:
 
     async def before_launch(self, plan: LaunchPlan) -> tuple[Check, ...]:
         """The checks that could stop this launch within `BEFORE_LAUNCH`; of the account (P08) only its buckets."""
-        wish = self.wish(plan)
+        wish = self.launch_needs(plan)
         of_google = wish.buckets or wish.mounts_nfs or wish.mounts_lustre
-        ids = STOPS_A_LAUNCH if wish.buckets else STOPS_A_LAUNCH - {"P08"}
-        return await self.all(wish, ids, within=ASKING_GOOGLE if of_google else BEFORE_LAUNCH)
+        ids = BLOCKING_CHECKS if wish.buckets else BLOCKING_CHECKS - {"P08"}
+        return await self.run_all(wish, ids, within=GOOGLE_TIMEOUT if of_google else BEFORE_LAUNCH)
 
     async def repair(self, repair: Repair) -> str:
         """Apply a fix; returns what was done, as a sentence. ConsoleError on failure; NotAllowed in read-only mode."""
@@ -290,20 +319,20 @@ class Preflight:
         done = await _REPAIRS[repair.kind](self._cluster, repair.target)
         return done or f"Enabled{repair.words.removeprefix('Enable')}."
 
-    async def settled(self, wish: LaunchNeeds, id_: str) -> Check:
+    async def recheck_after_repair(self, wish: LaunchNeeds, id_: str) -> Check:
         """Repeat one check after a fix, for a moment, until the change is visible."""
-        end = time.monotonic() + SETTLING
+        end = time.monotonic() + RECHECK_SECONDS
         while True:
-            (check,) = await self.all(wish, (id_,))
+            (check,) = await self.run_all(wish, (id_,))
             if check.result is Result.OK or time.monotonic() > end:
                 return check
             await asyncio.sleep(0.25)
 
-    async def _checked(self, spec: Spec, looking: CheckContext, limit: float) -> Check:
+    async def _run_check(self, spec: CheckSpec, looking: CheckContext, limit: float) -> Check:
         started = time.monotonic()
         try:
             async with asyncio.timeout(limit):
-                verdict = await spec.look(looking)
+                verdict = await spec.run_check(looking)
         except TimeoutError:
             words = f"There was no answer within {limit:.3g} s."
             verdict = Verdict(Result.COULD_NOT, "No result.", words, "Look again in a moment.")
@@ -312,7 +341,7 @@ class Preflight:
         command = verdict.command or spec.command
         if verdict.result in {Result.FAIL, Result.WARN} and _NAME in command:
             with suppress(ConsoleError):  # then the command keeps NAME in its place
-                place = await looking.place()
+                place = await looking.cluster_place()
                 where = f"{place.cluster} --location={place.location} --project={place.project}"
                 command = command.replace(_NAME, where)
         return Check(
@@ -331,7 +360,7 @@ class Preflight:
         )
 
 
-def named_checks(ids: Collection[str]) -> tuple[Spec, ...]:
+def named_checks(ids: Collection[str]) -> tuple[CheckSpec, ...]:
     """The checks with these names, titles or ids; all if none is given. Raises BadInput."""
     if unknown := sorted(each for each in ids if name_of(each) not in BY_NAME):
         there = ", ".join(name_of(each.title) for each in CHECKS)

@@ -17,7 +17,7 @@ from console.scheduling.topology import MACHINE_GPUS
 if TYPE_CHECKING:
     from console.preflight.context import CheckContext
 
-    Look = Callable[[CheckContext], Awaitable["Verdict"]]
+    CheckFunction = Callable[[CheckContext], Awaitable["Verdict"]]
 
 
 class Result(StrEnum):
@@ -119,13 +119,13 @@ class Tally:
         return f"{text}: {named}{more}" if named else text
 
 
-def nothing_allowed(checks: Iterable[Check]) -> bool:
+def lacks_all_permissions(checks: Iterable[Check]) -> bool:
     """Whether the account lacks permission for every check (P01, whether the server answers, does not count)."""
     results = {each.result for each in checks if each.id != "P01" or each.result is Result.NOT_ALLOWED}
     return Result.NOT_ALLOWED in results and not results & {Result.OK, Result.WARN, Result.FAIL}
 
 
-def unseen(checks: Iterable[Check]) -> tuple[str, ...]:
+def unanswered_reasons(checks: Iterable[Check]) -> tuple[str, ...]:
     """The checks without an answer, one line per reason: "Not allowed to look: Bucket in the same region (…)"."""
     found: dict[tuple[Result, str], list[str]] = {}
     for each in checks:
@@ -137,14 +137,14 @@ def unseen(checks: Iterable[Check]) -> tuple[str, ...]:
     )
 
 
-_TOLD = (Result.OK, Result.FAIL, Result.WARN, Result.NOT_ALLOWED, Result.COULD_NOT)
+_COUNTED_RESULTS = (Result.OK, Result.FAIL, Result.WARN, Result.NOT_ALLOWED, Result.COULD_NOT)
 
 
 def tally(checks: Iterable[Check]) -> Tally:
     """Count the checks by result; those that do not apply are left out."""
     found = tuple(checks)
     counted = Counter(each.result for each in found if each.over)
-    counts = tuple((result, counted[result]) for result in _TOLD if counted[result])
+    counts = tuple((result, counted[result]) for result in _COUNTED_RESULTS if counted[result])
     over = [each for each in found if each.over]
     failing = tuple(each for each in over if each.result is Result.FAIL)
     warned = tuple(each for each in over if each.result is Result.WARN)
@@ -188,7 +188,7 @@ class LaunchNeeds:
         return Need.YES if wanted else Need.NO
 
     @property
-    def ask(self) -> LaunchDemand:
+    def demand(self) -> LaunchDemand:
         return demand_of(self.values, self.namespace) if self.recipe else LaunchDemand(self.namespace, gpus=USUAL_GPUS)
 
     @property
@@ -217,7 +217,7 @@ class LaunchNeeds:
         return 2222, int(master) if master.isdecimal() else 6002
 
 
-_UNSEEN = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not seen"}  # of one half of a check
+_UNANSWERED = {Result.NOT_ALLOWED: "Not allowed to look", Result.COULD_NOT: "Not seen"}  # of one half of a check
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,21 +254,21 @@ def missing_verdict(
     return Verdict(result, evidence, reason, fix, command, repair)
 
 
-async def half_verdict(half: Awaitable[Verdict]) -> Verdict:
+async def verdict_of(part: Awaitable[Verdict]) -> Verdict:
     """The verdict of one part of a check; an error becomes a verdict too."""
     try:
-        return await half
+        return await part
     except ConsoleError as error:
         return verdict_of_error(error)
 
 
-def together(*parts: Look) -> Look:
+def combined_check(*parts: CheckFunction) -> CheckFunction:
     """Combine several parts into one check; see `combine`."""
 
-    async def look(context: CheckContext) -> Verdict:
-        return combine(*[await half_verdict(part(context)) for part in parts])
+    async def check_all(context: CheckContext) -> Verdict:
+        return combine_verdicts(*[await verdict_of(part(context)) for part in parts])
 
-    return look
+    return check_all
 
 
 def verdict_of_error(error: ConsoleError) -> Verdict:
@@ -279,21 +279,23 @@ def verdict_of_error(error: ConsoleError) -> Verdict:
     return Verdict(result, "No result.", error.message, error.hint)
 
 
-def enable(project: str, *services: str) -> Repair:
+def enable_services_repair(project: str, *services: str) -> Repair:
     words = f"Enable {', '.join(services)} in project {project}"
     return Repair(RepairKind.SERVICE, (project, *services), words, ("Services may cost money once they are used.",))
 
 
-def combine(*halves: Verdict, sure: bool = False) -> Verdict:
+def combine_verdicts(*verdicts: Verdict, all_required: bool = False) -> Verdict:
     """The worst of the verdicts, ignoring parts that could not be checked unless the pass has to be `sure`."""
-    looked = [each for each in halves if each.result not in _UNSEEN]
-    unseen = [each for each in halves if each.result in _UNSEEN]
+    looked = [each for each in verdicts if each.result not in _UNANSWERED]
+    unseen = [each for each in verdicts if each.result in _UNANSWERED]
     found = min(looked or unseen, key=lambda each: WORST_FIRST.index(each.result))
-    if sure and unseen and found.result is Result.OK:
+    if all_required and unseen and found.result is Result.OK:
         found = unseen[0]
-    others = [each for each in halves if each is not found]
-    told = [f"{_UNSEEN[each.result]}: {each.reason}" if each.result in _UNSEEN else each.evidence for each in others]
-    head = found.evidence if found.result not in _UNSEEN or not others else ""
+    others = [each for each in verdicts if each is not found]
+    told = [
+        f"{_UNANSWERED[each.result]}: {each.reason}" if each.result in _UNANSWERED else each.evidence for each in others
+    ]
+    head = found.evidence if found.result not in _UNANSWERED or not others else ""
     mending = [found, *(each for each in others if each.result in {Result.FAIL, Result.WARN})]
     return replace(
         found,

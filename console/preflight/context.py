@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 KUBERNETES, GOOGLE, REGISTRY = "Kubernetes", "Google", "registry"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-PATIENCE = 3.0  # seconds for which the API server may say nothing
-LISTING = 20.0  # seconds for which a kind that is still being listed is waited for
+SILENCE_TIMEOUT = 3.0  # seconds for which the API server may say nothing
+LIST_TIMEOUT = 20.0  # seconds for which a kind that is still being listed is waited for
 
 
-class Questions:
+class SharedRequests:
     """The requests of one preflight run and their answers; each is sent once."""
 
     def __init__(self, cluster: Session) -> None:
         self.cluster = cluster
         self._asked: dict[Hashable, asyncio.Task[object]] = {}
 
-    async def ask(self, key: Hashable, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def send_once(self, key: Hashable, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """The answer or error of this request, sent now or before; cancelling one waiter does not cancel the others."""
         task = self._asked.get(key)
         if task is None:
             task = self._asked[key] = asyncio.create_task(question())
-            task.add_done_callback(_seen)
+            task.add_done_callback(_retrieve_error)
         return cast("_T", await asyncio.shield(task))  # the key names the question
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class Questions:
             task.cancel()
 
 
-def _seen(task: asyncio.Task[object]) -> None:
+def _retrieve_error(task: asyncio.Task[object]) -> None:
     """Retrieve the error of a task that nobody waits for any more, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
@@ -56,8 +56,8 @@ def _seen(task: asyncio.Task[object]) -> None:
 class CheckContext:
     """Sends the requests of one check and logs them."""
 
-    def __init__(self, questions: Questions, wish: LaunchNeeds) -> None:
-        self.questions, self.wish = questions, wish
+    def __init__(self, requests: SharedRequests, needs: LaunchNeeds) -> None:
+        self.questions, self.wish = requests, needs
         self.looks: list[Observation] = []
 
     @property
@@ -68,12 +68,12 @@ class CheckContext:
     def cluster(self) -> Session:
         return self.questions.cluster
 
-    async def ask(self, at: str, what: str, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def send_request(self, at: str, what: str, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Send a request once for all checks, and log the outcome."""
         started = time.monotonic()
         outcome = "no answer in time"
         try:
-            answer = await self.questions.ask((at, what), question)
+            answer = await self.questions.send_once((at, what), question)
             outcome = "answered"
         except ConsoleError as error:
             outcome = error.message
@@ -89,23 +89,23 @@ class CheckContext:
 
         async def question() -> _T:
             client = self.cluster.watch.current_connection.client
-            body = await client.request("GET", path, params=params, doing=f"read {path}", silence=PATIENCE)
+            body = await client.request("GET", path, params=params, doing=f"read {path}", silence=SILENCE_TIMEOUT)
             return read_object(body, type_)
 
-        return await self.ask(KUBERNETES, f"GET {what}", question)
+        return await self.send_request(KUBERNETES, f"GET {what}", question)
 
-    async def names(self, path: str, noun: str, **params: str) -> tuple[NamedWire, ...]:
+    async def list_metadata(self, path: str, noun: str, **params: str) -> tuple[NamedWire, ...]:
         """Fetch the metadata of a list, so that no Secret's content is transferred."""
 
         async def question() -> tuple[NamedWire, ...]:
             client = self.cluster.watch.current_connection.client
             body = await client.request(
-                "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=PATIENCE
+                "GET", path, params=params, doing=f"list {noun}", accept=_METADATA, silence=SILENCE_TIMEOUT
             )
             return tuple(read_object(body, NamesWire).items or ())
 
         shown = "&".join(f"{key}={value}" for key, value in params.items())
-        return await self.ask(KUBERNETES, f"GET {path}?{shown} (metadata)", question)
+        return await self.send_request(KUBERNETES, f"GET {path}?{shown} (metadata)", question)
 
     async def find(self, path: str, type_: type[_T], **params: str) -> _T | None:
         """Like `get`; None if the object does not exist."""
@@ -114,12 +114,12 @@ class CheckContext:
         except NotFound:
             return None
 
-    async def watched(self, *kinds: str) -> Fleet:
+    async def wait_for_kinds(self, *kinds: str) -> Fleet:
         """The snapshot once these kinds are listed; NotAllowed, NotFound or Unreachable if one cannot be."""
 
         async def question() -> Fleet:
             try:
-                fleet = await self.cluster.watch.wait_until_listed(*kinds, timeout=LISTING, silent=PATIENCE)
+                fleet = await self.cluster.watch.wait_until_listed(*kinds, timeout=LIST_TIMEOUT, silent=SILENCE_TIMEOUT)
             except KeyError as error:
                 raise Unreachable(f"{error.args[0]} are not watched.") from error
             for kind in kinds:
@@ -130,92 +130,110 @@ class CheckContext:
                     raise NotFound(link.why, link.hint, status=404)
             return fleet
 
-        return await self.ask(KUBERNETES, f"watch of {', '.join(kinds)}", question)
+        return await self.send_request(KUBERNETES, f"watch of {', '.join(kinds)}", question)
 
-    async def place(self) -> Place:
-        return await self.ask(GOOGLE, "where the cluster lies", self.cluster.google.cloud.place)
+    async def cluster_place(self) -> Place:
+        return await self.send_request(GOOGLE, "where the cluster lies", self.cluster.google.cloud.place)
 
     async def gke(self) -> GkeCluster:
-        place = await self.place()
+        place = await self.cluster_place()
 
         async def question() -> GkeCluster:
-            return (await self.cluster.google.cloud.connected())[1]
+            return (await self.cluster.google.cloud.connected_cluster())[1]
 
-        return await self.ask(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
+        return await self.send_request(GOOGLE, f"container: cluster {place.cluster} in {place.location}", question)
 
-    async def google(self, what: str, module: str, question: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
+    async def call_google(self, what: str, module: str, question: Callable[[Any, GoogleSession], Awaitable[_T]]) -> _T:
         """Ask a Google service through `Cloud.ask`."""
-        return await self.ask(GOOGLE, what, lambda: self.cluster.google.cloud.ask(module, question))
+        return await self.send_request(GOOGLE, what, lambda: self.cluster.google.cloud.call(module, question))
 
 
 _BUILDS = 20  # how many of the latest builds are looked at
 
 
-async def permissions(look: CheckContext, project: str, wanted: Collection[str]) -> frozenset[str]:
+async def granted_permissions(context: CheckContext, project: str, wanted: Collection[str]) -> frozenset[str]:
     what = f"resourcemanager: rights in {project} ({len(wanted)})"
-    return await look.google(what, "projects", lambda api, login: api.permissions(login, project, tuple(wanted)))
+    return await context.call_google(
+        what, "projects", lambda api, login: api.granted_permissions(login, project, tuple(wanted))
+    )
 
 
-async def project_number(look: CheckContext, project: str) -> str:
+async def project_number(context: CheckContext, project: str) -> str:
     what = f"resourcemanager: project {project}"
-    return await look.google(what, "projects", lambda api, login: api.number(login, project))
+    return await context.call_google(what, "projects", lambda api, login: api.read_number(login, project))
 
 
-async def project_members(look: CheckContext, project: str) -> Mapping[str, Collection[str]]:
+async def project_members(context: CheckContext, project: str) -> Mapping[str, Collection[str]]:
     """The IAM policy of a project: role -> members."""
     what = f"resourcemanager: who may do what in {project}"
-    return await look.google(what, "projects", lambda api, login: api.members(login, project))
+    return await context.call_google(what, "projects", lambda api, login: api.read_members(login, project))
 
 
-async def enabled(look: CheckContext, project: str, services: Collection[str]) -> frozenset[str]:
+async def enabled_services(context: CheckContext, project: str, services: Collection[str]) -> frozenset[str]:
     what = f"serviceusage: services of {project}"
-    return await look.google(what, "projects", lambda api, login: api.enabled(login, project, services))
+    return await context.call_google(
+        what, "projects", lambda api, login: api.enabled_services(login, project, services)
+    )
 
 
-async def reservation(look: CheckContext, project: str, zone: str, name: str) -> Reservation:
+async def read_reservation(context: CheckContext, project: str, zone: str, name: str) -> Reservation:
     what = f"compute: reservation {name} in {zone}"
-    return await look.google(what, "compute", lambda api, login: api.reservation(login, project, zone, name))
+    return await context.call_google(
+        what, "compute", lambda api, login: api.read_reservation(login, project, zone, name)
+    )
 
 
-async def bucket(look: CheckContext, name: str) -> Bucket:
-    project, what = (await look.place()).project, f"storage: bucket {name}"
-    return await look.google(what, "cloud_storage", lambda api, login: api.Buckets(login, project).bucket(name))
+async def read_bucket(context: CheckContext, name: str) -> Bucket:
+    project, what = (await context.cluster_place()).project, f"storage: bucket {name}"
+    return await context.call_google(
+        what, "cloud_storage", lambda api, login: api.Buckets(login, project).read_bucket(name)
+    )
 
 
-async def buckets(look: CheckContext, project: str) -> tuple[Bucket, ...]:
+async def list_buckets(context: CheckContext, project: str) -> tuple[Bucket, ...]:
     what = f"storage: buckets of {project}"
-    return await look.google(what, "cloud_storage", lambda api, login: api.Buckets(login, project).listed())
+    return await context.call_google(
+        what, "cloud_storage", lambda api, login: api.Buckets(login, project).list_buckets()
+    )
 
 
-async def members(look: CheckContext, name: str) -> Mapping[str, Collection[str]]:
+async def bucket_members(context: CheckContext, name: str) -> Mapping[str, Collection[str]]:
     """The IAM policy of a bucket: role -> members."""
-    project, what = (await look.place()).project, f"storage: who may use bucket {name}"
-    return await look.google(what, "cloud_storage", lambda api, login: api.Buckets(login, project).members(name))
+    project, what = (await context.cluster_place()).project, f"storage: who may use bucket {name}"
+    return await context.call_google(
+        what, "cloud_storage", lambda api, login: api.Buckets(login, project).read_members(name)
+    )
 
 
 async def repository_members(
-    look: CheckContext, project: str, location: str, name: str
+    context: CheckContext, project: str, location: str, name: str
 ) -> Mapping[str, Collection[str]]:
     """The IAM policy of a repository: role -> members."""
     what, of = f"artifactregistry: who may use {name} in {location}", (project, location, name)
-    return await look.google(what, "artifact_registry", lambda api, login: api.Registries(login).members(*of))
+    return await context.call_google(
+        what, "artifact_registry", lambda api, login: api.ArtifactRegistry(login).read_members(*of)
+    )
 
 
-async def builds(look: CheckContext, project: str, location: str) -> tuple[Build, ...]:
+async def list_builds(context: CheckContext, project: str, location: str) -> tuple[Build, ...]:
     what = f"cloudbuild: builds of {project} in {location}"
-    return await look.google(what, "build", lambda api, login: api.Builds(login, project, location).latest(_BUILDS))
+    return await context.call_google(
+        what, "build", lambda api, login: api.CloudBuild(login, project, location).list_latest(_BUILDS)
+    )
 
 
-async def repositories(look: CheckContext, project: str, location: str) -> tuple[Repository, ...]:
+async def list_repositories(context: CheckContext, project: str, location: str) -> tuple[Repository, ...]:
     what, of = f"artifactregistry: repositories of {project} in {location}", (project, location)
-    return await look.google(what, "artifact_registry", lambda api, login: api.Registries(login).repositories(*of))
+    return await context.call_google(
+        what, "artifact_registry", lambda api, login: api.ArtifactRegistry(login).repositories(*of)
+    )
 
 
-async def lustre_instances(look: CheckContext, project: str) -> tuple[LustreInstance, ...]:
+async def list_lustre_instances(context: CheckContext, project: str) -> tuple[LustreInstance, ...]:
     what = f"lustre: instances of {project}"
-    return await look.google(what, "file_systems", lambda api, login: api.lustre(login, project))
+    return await context.call_google(what, "file_systems", lambda api, login: api.list_lustre(login, project))
 
 
-async def filestore_instances(look: CheckContext, project: str) -> tuple[FilestoreInstance, ...]:
+async def list_filestore_instances(context: CheckContext, project: str) -> tuple[FilestoreInstance, ...]:
     what = f"filestore: instances of {project}"
-    return await look.google(what, "file_systems", lambda api, login: api.filestore(login, project))
+    return await context.call_google(what, "file_systems", lambda api, login: api.list_filestore(login, project))

@@ -15,12 +15,12 @@ from console.preflight.check import (
     RepairKind,
     Result,
     Verdict,
-    combine,
-    enable,
+    combine_verdicts,
+    enable_services_repair,
     fail,
-    half_verdict,
     ok,
     skip,
+    verdict_of,
     verdict_of_error,
     warn,
 )
@@ -28,15 +28,15 @@ from console.preflight.context import (
     KUBERNETES,
     REGISTRY,
     CheckContext,
-    builds,
-    enabled,
-    permissions,
+    enabled_services,
+    granted_permissions,
+    list_builds,
+    list_repositories,
     project_members,
     project_number,
-    repositories,
     repository_members,
 )
-from console.preflight.storage import EVERYBODY
+from console.preflight.storage import ALL_USERS
 
 SERVICES = (
     "cloudbuild.googleapis.com",
@@ -48,57 +48,63 @@ SERVICES = (
     "monitoring.googleapis.com",
     "logging.googleapis.com",
 )
-_READS = frozenset(f"roles/artifactregistry.{each}" for each in ("reader", "writer", "repoAdmin", "admin")) | {
+_PULL_ROLES = frozenset(f"roles/artifactregistry.{each}" for each in ("reader", "writer", "repoAdmin", "admin")) | {
     "roles/editor",
     "roles/owner",
 }
-_BUILD_RIGHTS = ("cloudbuild.builds.create", "cloudbuild.builds.list", "artifactregistry.repositories.uploadArtifacts")
-_CUDA = (12, 8)  # the first version of CUDA for B200
-_TOOLS = ("sshd", "mpirun", "torchrun", "git")
-_ASK = "for p in sshd mpirun torchrun git; do command -v $p >/dev/null || [ -x /usr/sbin/$p ] || echo $p; done"
-_RUNS = {"nccl": ("mpirun",), "connectivity": ("mpirun",), "ddp": ("torchrun",), "qwen3": ("torchrun", "git")}
+_BUILD_PERMISSIONS = (
+    "cloudbuild.builds.create",
+    "cloudbuild.builds.list",
+    "artifactregistry.repositories.uploadArtifacts",
+)
+_MIN_CUDA = (12, 8)  # the first version of CUDA for B200
+_TOOLS_BY_RECIPE = ("sshd", "mpirun", "torchrun", "git")
+_FIND_TOOLS_SCRIPT = (
+    "for p in sshd mpirun torchrun git; do command -v $p >/dev/null || [ -x /usr/sbin/$p ] || echo $p; done"
+)
+_RUN_ROLES = {"nccl": ("mpirun",), "connectivity": ("mpirun",), "ddp": ("torchrun",), "qwen3": ("torchrun", "git")}
 """Beginnings of recipes -> programs that they run."""
 _PODS_TRIED = 3
-_LONG = 180.0  # seconds after which a build that has not begun waits for others
-_LATELY = 5  # builds that say what is so now
+_LONG_QUEUE_SECONDS = 180.0  # seconds after which a build that has not begun waits for others
+_RECENT_BUILDS = 5  # builds that say what is so now
 
 
-async def _facts(look: CheckContext, image: str) -> ImageFacts:
+async def _read_image(context: CheckContext, image: str) -> ImageFacts:
     """Read the image from its registry, with Google's login for Google's registries."""
 
     async def question() -> ImageFacts:
-        from console.google.image_registry import Registry
+        from console.google.image_registry import RegistryClient
 
-        return await Registry(*await _login(look, ImageReference.of(image))).image(image)
+        return await RegistryClient(*await _registry_login(context, ImageReference.of(image))).read_image(image)
 
-    return await look.ask(REGISTRY, f"manifest of {image}", question)
+    return await context.send_request(REGISTRY, f"manifest of {image}", question)
 
 
-async def _login(look: CheckContext, image: ImageReference) -> tuple[str, str]:
+async def _registry_login(context: CheckContext, image: ImageReference) -> tuple[str, str]:
     """A token for Google's registries, and the address of the practice registries; either may be empty."""
-    cloud = look.cluster.google.cloud
+    cloud = context.cluster.google.cloud
     if not (image.google or cloud.practice):
         return "", ""
     try:
-        reach = await cloud.reach()
+        reach = await cloud.open_session()
         return (await reach.token())[0], reach.practice_http
     except ConsoleError:
         return "", ""  # many images are public; the registry says what it thinks of a stranger
 
 
-async def _nodes_read(look: CheckContext, image: str) -> Verdict:
+async def _check_node_pull_access(context: CheckContext, image: str) -> Verdict:
     """Whether the nodes' service accounts may pull an image of the cluster's project."""
-    cluster = await look.gke()
+    cluster = await context.gke()
     named = ImageReference.of(image).repository
     if named is None or named[0] != cluster.project:
         return ok("")
     accounts = {pool.account if "@" in pool.account else "" for pool in cluster.pools if pool.accelerators}
     if "" in accounts:
-        usual = f"{await project_number(look, cluster.project)}-compute@developer.gserviceaccount.com"
+        usual = f"{await project_number(context, cluster.project)}-compute@developer.gserviceaccount.com"
         accounts = (accounts - {""}) | {usual}
-    policies = [await repository_members(look, *named), await project_members(look, cluster.project)]
-    held = {name for policy in policies for role in policy.keys() & _READS for name in policy[role]}
-    without = sorted(each for each in accounts if f"serviceAccount:{each}" not in held and not held & EVERYBODY)
+    policies = [await repository_members(context, *named), await project_members(context, cluster.project)]
+    held = {name for policy in policies for role in policy.keys() & _PULL_ROLES for name in policy[role]}
+    without = sorted(each for each in accounts if f"serviceAccount:{each}" not in held and not held & ALL_USERS)
     if not without:
         return ok(f"The nodes may read it, as {', '.join(sorted(accounts))}.")
     project, location, name = named
@@ -111,21 +117,21 @@ async def _nodes_read(look: CheckContext, image: str) -> Verdict:
                 command=command)  # fmt: skip
 
 
-async def image_there(look: CheckContext) -> Verdict:
-    image = look.wish.text("image")
+async def check_image_exists(context: CheckContext) -> Verdict:
+    image = context.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
-    halves = [await half_verdict(_pullable(look, image)), await half_verdict(_pulled_before(look, image))]
+    halves = [await verdict_of(_check_pullable(context, image)), await verdict_of(_check_last_pull(context, image))]
     if halves[0].result is not Result.FAIL:
-        halves.append(await half_verdict(_nodes_read(look, image)))
-    return combine(*halves)
+        halves.append(await verdict_of(_check_node_pull_access(context, image)))
+    return combine_verdicts(*halves)
 
 
-async def _pullable(look: CheckContext, image: str) -> Verdict:
+async def _check_pullable(context: CheckContext, image: str) -> Verdict:
     try:
-        found = await _facts(look, image)
+        found = await _read_image(context, image)
     except NotFound as error:
-        own = image == look.wish.text("image")
+        own = image == context.wish.text("image")
         fix = "Build it (a4 build), or name another tag." if own else "Name another tag of it."
         return fail(f"{image} is not there.", error.message, fix)
     told = f"{image} is there ({found.bytes / 1e9:.1f} GB to pull, {found.architecture or 'unknown architecture'})."
@@ -134,8 +140,8 @@ async def _pullable(look: CheckContext, image: str) -> Verdict:
     return ok(told)
 
 
-async def _pulled_before(look: CheckContext, image: str) -> Verdict:
-    fleet = await look.watched("events")
+async def _check_last_pull(context: CheckContext, image: str) -> Verdict:
+    fleet = await context.wait_for_kinds("events")
     mine = [each for each in fleet.events.values() if image in each.message]
     bad = [each for each in mine if each.reason == "Failed" and "pull" in each.message.lower()]
     good = [each for each in mine if each.reason == "Pulled"]
@@ -145,50 +151,54 @@ async def _pulled_before(look: CheckContext, image: str) -> Verdict:
     return ok("A node recently pulled it." if good else "No event shows a pull.")
 
 
-async def fits_b200(look: CheckContext) -> Verdict:
-    image = look.wish.text("image")
+async def check_image_fits_b200(context: CheckContext) -> Verdict:
+    image = context.wish.text("image")
     if not image:
         return skip("No recipe was chosen, so no image.")
     try:
-        return combine(await _cuda(look, image), await half_verdict(_tools(look, image)))
+        return combine_verdicts(
+            await _check_cuda_version(context, image), await verdict_of(_check_tools(context, image))
+        )
     except NotFound:
         return skip("The image was not found: see the check Image.")
     except ConsoleError as error:
-        return combine(verdict_of_error(error), await half_verdict(_tools(look, image)))
+        return combine_verdicts(verdict_of_error(error), await verdict_of(_check_tools(context, image)))
 
 
-async def _cuda(look: CheckContext, image: str) -> Verdict:
-    if look.wish.recipe and not look.wish.ask.gpus:
+async def _check_cuda_version(context: CheckContext, image: str) -> Verdict:
+    if context.wish.recipe and not context.wish.demand.gpus:
         return ok("The recipe asks for no GPU.")
-    cuda = (await _facts(look, image)).cuda
+    cuda = (await _read_image(context, image)).cuda
     if not cuda:
         return warn("The image's configuration names no version of CUDA.", "B200 needs 12.8 or newer.",
                     "See `nvcc --version` in a pod of it.")  # fmt: skip
     parts = tuple(int(each) for each in cuda.split(".")[:2] if each.isdecimal())
     told = f"CUDA {cuda}."
-    return ok(told) if parts >= _CUDA else fail(told, "B200 needs CUDA 12.8 or newer.")
+    return ok(told) if parts >= _MIN_CUDA else fail(told, "B200 needs CUDA 12.8 or newer.")
 
 
-async def _tools(look: CheckContext, image: str) -> Verdict:
+async def _check_tools(context: CheckContext, image: str) -> Verdict:
     """Check the image's programs in a pod that runs it, else by its configuration."""
-    found = await _running(look, image)
+    found = await _find_running_pod(context, image)
     if found is None:
-        return await _told_by_registry(look, image)
+        return await _check_tools_in_registry(context, image)
     pod, container = found
-    missing = await look.ask(KUBERNETES, f"exec in {pod.name}: command -v ...", lambda: _asked(look, pod, container))
+    missing = await context.send_request(
+        KUBERNETES, f"exec in {pod.name}: command -v ...", lambda: _missing_tools_in_pod(context, pod, container)
+    )
     if missing is None:
-        return await _told_by_registry(look, image)
-    wanted = _tools_of(look.wish.recipe)
+        return await _check_tools_in_registry(context, image)
+    wanted = _tools_of_recipe(context.wish.recipe)
     needed = [each for each in missing if each in wanted]
     if not needed:
         return ok(f"Pod {pod.name}, which runs it, has {', '.join(wanted)}.")
     return warn(f"Pod {pod.name}, which runs it, lacks {', '.join(needed)}.", "The recipe fails in its first step.")
 
 
-async def _told_by_registry(look: CheckContext, image: str) -> Verdict:
+async def _check_tools_in_registry(context: CheckContext, image: str) -> Verdict:
     """Check the image's programs by its configuration in the registry."""
-    facts = await _facts(look, image)
-    wanted = _tools_of(look.wish.recipe)
+    facts = await _read_image(context, image)
+    wanted = _tools_of_recipe(context.wish.recipe)
     shown = {tool: by for tool in wanted if (by := facts.shows(tool))}
     told = f"It has {', '.join(f'{tool} ({by})' for tool, by in shown.items())}." if shown else ""
     unknown = [tool for tool in wanted if tool not in shown]
@@ -198,65 +208,71 @@ async def _told_by_registry(look: CheckContext, image: str) -> Verdict:
     return warn(words, "Without it the recipe fails in its first step.", "Take an image that has it, or try one pod.")
 
 
-def _tools_of(recipe: str) -> tuple[str, ...]:
-    tools = next((tools for prefix, tools in _RUNS.items() if recipe.startswith(prefix)), ())
+def _tools_of_recipe(recipe: str) -> tuple[str, ...]:
+    tools = next((tools for prefix, tools in _RUN_ROLES.items() if recipe.startswith(prefix)), ())
     return ("sshd", *tools) if "mpirun" in tools or not recipe else tools
 
 
-async def _asked(look: CheckContext, pod: Pod, container: str) -> tuple[str, ...] | None:
+async def _missing_tools_in_pod(context: CheckContext, pod: Pod, container: str) -> tuple[str, ...] | None:
     from console.kube import exec as executing
 
-    client = look.cluster.watch.connection_for_change(f"run a command in pod {pod.name}").client
-    command = ["sh", "-c", _ASK]
+    client = context.cluster.watch.connection_for_change(f"run a command in pod {pod.name}").client
+    command = ["sh", "-c", _FIND_TOOLS_SCRIPT]
     code, said, _ = await executing.run_and_collect(client, pod.namespace, pod.name, command, container=container)
     words = said.decode(errors="replace").split()
-    return tuple(each for each in words if each in _TOOLS) if code == 0 else None
+    return tuple(each for each in words if each in _TOOLS_BY_RECIPE) if code == 0 else None
 
 
-async def _running(look: CheckContext, image: str) -> tuple[Pod, str] | None:
+async def _find_running_pod(context: CheckContext, image: str) -> tuple[Pod, str] | None:
     """A pod of the namespace that runs the image, and its container; None if there is none."""
-    if look.cluster.watch.read_only or "pods" not in look.fleet.links:
+    if context.cluster.watch.read_only or "pods" not in context.fleet.links:
         return None
-    pods = (await look.watched("pods")).pods.values()
-    mine = [each for each in pods if each.namespace == look.wish.namespace and each.phase == "Running" and each.jobset]
+    pods = (await context.wait_for_kinds("pods")).pods.values()
+    mine = [
+        each for each in pods if each.namespace == context.wish.namespace and each.phase == "Running" and each.jobset
+    ]
     for pod in sorted(mine, key=lambda each: -each.created)[:_PODS_TRIED]:
         where = quote(pod.namespace, safe="")
-        found = await look.find(f"/api/v1/namespaces/{where}/pods/{quote(pod.name, safe='')}", PodObjectWire)
+        found = await context.find(f"/api/v1/namespaces/{where}/pods/{quote(pod.name, safe='')}", PodObjectWire)
         for each in (found.spec.containers if found and found.spec else None) or ():
             if each.image == image:
                 return pod, each.name or ""
     return None
 
 
-async def gib(look: CheckContext) -> Verdict:
-    image = look.wish.text("network.gib.image")
-    if not image or not look.wish.flag("network.gib.enabled"):
-        return skip("No recipe was chosen." if not look.wish.recipe else "The launch takes no gIB.")
-    return combine(await half_verdict(_pullable(look, image)), await half_verdict(_pulled_before(look, image)))
+async def check_gib_image(context: CheckContext) -> Verdict:
+    image = context.wish.text("network.gib.image")
+    if not image or not context.wish.flag("network.gib.enabled"):
+        return skip("No recipe was chosen." if not context.wish.recipe else "The launch takes no gIB.")
+    return combine_verdicts(
+        await verdict_of(_check_pullable(context, image)), await verdict_of(_check_last_pull(context, image))
+    )
 
 
 # the project
 
 
-async def services(look: CheckContext) -> Verdict:
-    project = (await look.place()).project
-    wanted = SERVICES + (("lustre.googleapis.com",) if look.wish.mounts_lustre else ())
-    on = await enabled(look, project, wanted)
+async def check_services(context: CheckContext) -> Verdict:
+    project = (await context.cluster_place()).project
+    wanted = SERVICES + (("lustre.googleapis.com",) if context.wish.mounts_lustre else ())
+    on = await enabled_services(context, project, wanted)
     off = [each for each in wanted if each not in on]
     told = f"{len(wanted) - len(off)} of {len(wanted)} services are enabled in {project}."
     if not off:
         return ok(told)
     command = f"gcloud services enable {' '.join(off)} --project={project}"
     needed = {"container.googleapis.com", "storage.googleapis.com", "lustre.googleapis.com"} & set(off)
-    verdict = fail if needed or not look.wish.recipe else warn
-    return verdict(told, f"Not enabled: {', '.join(off)}.", command=command, repair=enable(project, *off))
+    verdict = fail if needed or not context.wish.recipe else warn
+    return verdict(
+        told, f"Not enabled: {', '.join(off)}.", command=command, repair=enable_services_repair(project, *off)
+    )
 
 
-def registry_of(look: CheckContext, project: str, region: str) -> tuple[str, str, str]:
+def registry_address(context: CheckContext, project: str, region: str) -> tuple[str, str, str]:
     """(project, location, name) of the repository for builds; BadInput if it is invalid."""
-    named = look.wish.registry
+    named = context.wish.registry
     if not named:
-        image = ImageReference.of(look.wish.text("image") or "-")
+        image = ImageReference.of(context.wish.text("image") or "-")
         found = image.repository
         return found if found and found[0] == project else (project, region, "")
     found = ImageReference.of(f"{named}/x").repository
@@ -266,13 +282,13 @@ def registry_of(look: CheckContext, project: str, region: str) -> tuple[str, str
     return found
 
 
-async def repository(look: CheckContext) -> Verdict:
-    place = await look.place()
-    project, location, name = registry_of(look, place.project, place.region)
+async def check_repository(context: CheckContext) -> Verdict:
+    place = await context.cluster_place()
+    project, location, name = registry_address(context, place.project, place.region)
     try:
-        found = await repositories(look, project, location)
+        found = await list_repositories(context, project, location)
     except ApiDisabled as error:
-        repair = enable(project, error.service)
+        repair = enable_services_repair(project, error.service)
         return fail(error.message, "There can be no repository.", "Enable the service first.", repair=repair)
     docker = [each for each in found if each.format == "DOCKER"]
     told = f"Docker repositories of {project} in {location}: {', '.join(each.name for each in docker) or 'none'}."
@@ -286,28 +302,32 @@ async def repository(look: CheckContext) -> Verdict:
     command = f"gcloud artifacts repositories create {made} {flags}"
     if any(each.name == name for each in found):
         return fail(told, f"{name} is there, but not for Docker images.", "Name another repository.")
-    need = Need.YES if name else look.wish.need(False)
+    need = Need.YES if name else context.wish.need(False)
     reason = f"There is no {name}." if name else "Built images have nowhere to go."
     verdict = warn if need is Need.NO else fail
     return verdict(told, reason, command=command, repair=create)
 
 
-async def build_rights(look: CheckContext) -> Verdict:
-    project = (await look.place()).project
-    held = await permissions(look, project, _BUILD_RIGHTS)
-    missing = [each for each in _BUILD_RIGHTS if each not in held]
-    told = f"This login holds {len(held)} of {len(_BUILD_RIGHTS)} rights to build in {project}."
+async def check_build_permissions(context: CheckContext) -> Verdict:
+    project = (await context.cluster_place()).project
+    held = await granted_permissions(context, project, _BUILD_PERMISSIONS)
+    missing = [each for each in _BUILD_PERMISSIONS if each not in held]
+    told = f"This login holds {len(held)} of {len(_BUILD_PERMISSIONS)} rights to build in {project}."
     if missing:
         return warn(told, f"It lacks {', '.join(missing)}.", "Ask for Cloud Build Editor and Artifact Registry Writer.")
-    return combine(ok(told), await half_verdict(_build_quota(look, project)))
+    return combine_verdicts(ok(told), await verdict_of(_check_build_quota(context, project)))
 
 
-async def _build_quota(look: CheckContext, project: str) -> Verdict:
+async def _check_build_quota(context: CheckContext, project: str) -> Verdict:
     """Whether builds wait or failed for lack of quota, which no API reports directly."""
-    region = (await look.place()).region
-    latest = await builds(look, project, region)
-    waiting = [each for each in latest if each.status in {"QUEUED", "PENDING"} and time.time() - each.created > _LONG]
-    refused = [each for each in latest[:_LATELY] if "quota" in each.why.lower()]
+    region = (await context.cluster_place()).region
+    latest = await list_builds(context, project, region)
+    waiting = [
+        each
+        for each in latest
+        if each.status in {"QUEUED", "PENDING"} and time.time() - each.created > _LONG_QUEUE_SECONDS
+    ]
+    refused = [each for each in latest[:_RECENT_BUILDS] if "quota" in each.why.lower()]
     running = sum(each.status == "WORKING" for each in latest)
     told = f"Cloud Build in {region}: {running} of the last {len(latest)} builds run, {len(waiting)} wait."
     if refused:

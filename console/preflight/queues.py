@@ -13,12 +13,12 @@ from console.preflight.check import (
     Repair,
     RepairKind,
     Verdict,
-    combine,
+    combine_verdicts,
     fail,
-    half_verdict,
     missing_verdict,
     ok,
     skip,
+    verdict_of,
     warn,
 )
 from console.preflight.context import KUBERNETES, CheckContext
@@ -29,30 +29,30 @@ TITLES = {JOBSET: "JobSet", KUEUE: "Kueue"}
 _KUEUE_KINDS = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
 
 
-async def jobset(look: CheckContext) -> Verdict:
-    served = await _served(look, JOBSET, ("jobsets",), Need.YES, (_CHART_NEEDS,))
-    return combine(served, await half_verdict(_controller(look, JOBSET, look.wish.need(True))))
+async def check_jobset(context: CheckContext) -> Verdict:
+    served = await _check_kinds_served(context, JOBSET, ("jobsets",), Need.YES, (_CHART_NEEDS,))
+    return combine_verdicts(served, await verdict_of(_check_controller(context, JOBSET, context.wish.need(True))))
 
 
-async def kueue(look: CheckContext) -> Verdict:
-    need = look.wish.need(bool(look.wish.ask.queue))
+async def check_kueue(context: CheckContext) -> Verdict:
+    need = context.wish.need(bool(context.wish.demand.queue))
     if need is Need.NO:
         return skip("The launch names no queue.")
-    served = await _served(look, KUEUE, _KUEUE_KINDS, need, _KUEUE_READ)
-    return combine(served, await half_verdict(_controller(look, KUEUE, need)))
+    served = await _check_kinds_served(context, KUEUE, _KUEUE_KINDS, need, _KUEUE_READ)
+    return combine_verdicts(served, await verdict_of(_check_controller(context, KUEUE, need)))
 
 
-async def _served(
-    look: CheckContext, group: str, plurals: tuple[str, ...], need: Need, known: tuple[str, ...]
+async def _check_kinds_served(
+    context: CheckContext, group: str, plurals: tuple[str, ...], need: Need, known: tuple[str, ...]
 ) -> Verdict:
     """Whether the cluster serves all these kinds in a version supported here."""
-    versions = {plural: await _version(look, group, plural) for plural in plurals}
+    versions = {plural: await _served_version(context, group, plural) for plural in plurals}
     absent = [plural for plural, version in versions.items() if not version]
     name = TITLES[group]
     if absent:
         told = f"The cluster does not serve {', '.join(absent)} of {group}."
         return missing_verdict(need, told, f"{name} is not installed.")
-    served = await look.find(f"/apis/{group}", GroupWire)
+    served = await context.find(f"/apis/{group}", GroupWire)
     there = served.names if served else tuple(sorted(set(versions.values())))
     told = f"{', '.join(plurals)} of {group} are served in {', '.join(there)}."
     if not set(there) & set(known):
@@ -61,19 +61,19 @@ async def _served(
     return ok(told)
 
 
-async def _version(look: CheckContext, group: str, plural: str) -> str:
+async def _served_version(context: CheckContext, group: str, plural: str) -> str:
     kind = kind_named(plural)
 
     async def question() -> str:
-        return await look.cluster.watch.current_connection.catalogue.version(kind)
+        return await context.cluster.watch.current_connection.catalogue.version(kind)
 
-    return await look.ask(KUBERNETES, f"discovery of {plural}.{group}", question)
+    return await context.send_request(KUBERNETES, f"discovery of {plural}.{group}", question)
 
 
-async def _controller(look: CheckContext, group: str, need: Need) -> Verdict:
+async def _check_controller(context: CheckContext, group: str, need: Need) -> Verdict:
     word, title = group.partition(".")[0], TITLES[group]
-    found = (await look.get("/apis/apps/v1/deployments", WorkloadControllersWire, limit="500")).items or []
-    mine = [each for each in found if _controls(each, word)]
+    found = (await context.get("/apis/apps/v1/deployments", WorkloadControllersWire, limit="500")).items or []
+    mine = [each for each in found if _is_controller_of(each, word)]
     if not mine:
         told = f"None of {len(found)} Deployments is the controller of {title}, by name or image."
         reason = "Nothing that can be seen reacts to its objects; only a controller outside the cluster would."
@@ -87,25 +87,25 @@ async def _controller(look: CheckContext, group: str, need: Need) -> Verdict:
     return missing_verdict(need, told, "Nothing reacts to its objects.", "See its pods and events.")
 
 
-def _controls(found: WorkloadControllerWire, word: str) -> bool:
+def _is_controller_of(found: WorkloadControllerWire, word: str) -> bool:
     by_image = any(f"/{word}:" in image or f"/{word}@" in image for image in found.images)
     return by_image or ("controller" in found.name and word in found.name)
 
 
-async def local_queue(look: CheckContext) -> Verdict:
-    queue, namespace = look.wish.ask.queue, look.wish.namespace
-    if look.wish.recipe and not queue:
+async def check_local_queue(context: CheckContext) -> Verdict:
+    queue, namespace = context.wish.demand.queue, context.wish.namespace
+    if context.wish.recipe and not queue:
         return skip("The launch names no queue.")
     try:
-        fleet = await look.watched("localqueues", "clusterqueues")
+        fleet = await context.wait_for_kinds("localqueues", "clusterqueues")
     except NotFound as error:
         reason = "There is no queue to go through."
-        return missing_verdict(look.wish.need(True), error.message, reason, "Install Kueue.")
+        return missing_verdict(context.wish.need(True), error.message, reason, "Install Kueue.")
     here = sorted(name for where, name in fleet.local_queues if where == namespace)
     listed = f"LocalQueues of {namespace}: {', '.join(here) or 'none'}."
     if not queue:
         if here:
-            return _active(listed, fleet, [fleet.local_queues[namespace, name] for name in here])
+            return _check_queues_active(listed, fleet, [fleet.local_queues[namespace, name] for name in here])
         return warn(
             listed, "A launch there has no queue to go through.", repair=_local_queue_repair(fleet, namespace, "")
         )
@@ -114,11 +114,11 @@ async def local_queue(look: CheckContext) -> Verdict:
         make = _local_queue_repair(fleet, namespace, queue)
         fix = f"Choose one of {', '.join(here)}." if here else ""
         return fail(listed, f"{namespace} has no LocalQueue {queue}.", fix, repair=make)
-    return _active(listed, fleet, [door])
+    return _check_queues_active(listed, fleet, [door])
 
 
-def _active(listed: str, fleet: Fleet, doors: list[LocalQueue]) -> Verdict:
-    for door in doors:
+def _check_queues_active(listed: str, fleet: Fleet, local_queues: list[LocalQueue]) -> Verdict:
+    for door in local_queues:
         above = fleet.cluster_queues.get(("", door.cluster_queue))
         if above is None:
             return fail(listed, f"{door.name} leads to ClusterQueue {door.cluster_queue}, which does not exist.")
@@ -126,7 +126,9 @@ def _active(listed: str, fleet: Fleet, doors: list[LocalQueue]) -> Verdict:
             if each.inactive_reason or each.stop_policy not in {"", "None"}:
                 why = each.inactive_reason or f"stop policy {each.stop_policy}"
                 return fail(listed, f"{each.name} admits nothing: {why}.", "Ask the cluster administrator.")
-    return ok(f"{listed} {', '.join(door.name for door in doors)} {'is' if len(doors) == 1 else 'are'} active.")
+    return ok(
+        f"{listed} {', '.join(door.name for door in local_queues)} {'is' if len(local_queues) == 1 else 'are'} active."
+    )
 
 
 def _local_queue_repair(fleet: Fleet, namespace: str, name: str) -> Repair | None:
@@ -141,31 +143,31 @@ def _local_queue_repair(fleet: Fleet, namespace: str, name: str) -> Repair | Non
     return Repair(RepairKind.QUEUE, (namespace, made, best), words, consequences)
 
 
-def _above(look: CheckContext, fleet: Fleet) -> ClusterQueue | None:
-    door = fleet.local_queues.get((look.wish.namespace, look.wish.ask.queue))
+def _find_cluster_queue(context: CheckContext, fleet: Fleet) -> ClusterQueue | None:
+    door = fleet.local_queues.get((context.wish.namespace, context.wish.demand.queue))
     return fleet.cluster_queues.get(("", door.cluster_queue)) if door else None
 
 
-async def quota(look: CheckContext) -> Verdict:
-    gpus = look.wish.ask.gpus
-    if look.wish.recipe and (not look.wish.ask.queue or not gpus):
+async def check_quota(context: CheckContext) -> Verdict:
+    gpus = context.wish.demand.gpus
+    if context.wish.recipe and (not context.wish.demand.queue or not gpus):
         return skip("The launch names no queue." if gpus else "The recipe asks for no GPU.")
-    fleet = await look.watched("localqueues", "clusterqueues", "cohorts")
-    chosen = _above(look, fleet)
+    fleet = await context.wait_for_kinds("localqueues", "clusterqueues", "cohorts")
+    chosen = _find_cluster_queue(context, fleet)
     queues = [chosen] if chosen else sorted(fleet.cluster_queues.values(), key=lambda each: each.name)
-    if not queues or (look.wish.recipe and not chosen):
+    if not queues or (context.wish.recipe and not chosen):
         return fail("The LocalQueue has no ClusterQueue.", "There is no quota at all.", "See the check LocalQueue.")
     told = "; ".join(f"{each.name}: {each.in_use(GPU)} of {each.nominal(GPU)} GPUs in use" for each in queues)
     told = f"{told}; {gpus} wanted."
     best = max(queues, key=lambda each: each.nominal(GPU))
     if best.nominal(GPU) >= gpus:
         return ok(told)
-    if best.cohort and best.nominal(GPU) + _lendable(fleet, best) >= gpus:
+    if best.cohort and best.nominal(GPU) + _borrowable_gpus(fleet, best) >= gpus:
         return warn(told, f"More than {best.name} has of its own: it has to borrow in cohort {best.cohort}.")
     return fail(told, "The quota never reaches that far.", "Ask for more quota, or take fewer GPUs.")
 
 
-def _lendable(fleet: Fleet, queue: ClusterQueue) -> int:
+def _borrowable_gpus(fleet: Fleet, queue: ClusterQueue) -> int:
     others = [each for each in fleet.cluster_queues.values() if each.cohort == queue.cohort and each is not queue]
     most = sum(each.nominal(GPU) for each in others)
     limits = [quota.borrowing_limit for quota in queue.quotas if quota.resource == GPU]
@@ -173,15 +175,15 @@ def _lendable(fleet: Fleet, queue: ClusterQueue) -> int:
     return min(most, sum(known)) if limits and len(known) == len(limits) else most
 
 
-async def topology(look: CheckContext) -> Verdict:
-    ask = look.wish.ask
-    if look.wish.recipe and (not ask.queue or ask.topology == "none" or not ask.gpus):
+async def check_topology(context: CheckContext) -> Verdict:
+    ask = context.wish.demand
+    if context.wish.recipe and (not ask.queue or ask.topology == "none" or not ask.gpus):
         return skip("The launch asks for no place in the network." if ask.queue else "The launch names no queue.")
-    fleet = await look.watched("topologies", "resourceflavors", "localqueues", "clusterqueues")
-    need = look.wish.need(True)
+    fleet = await context.wait_for_kinds("topologies", "resourceflavors", "localqueues", "clusterqueues")
+    need = context.wish.need(True)
     if not fleet.topologies:
         return missing_verdict(need, "There is no Topology.", "Kueue cannot place pods close together.")
-    chosen = _above(look, fleet)
+    chosen = _find_cluster_queue(context, fleet)
     names = {quota.flavor for quota in chosen.quotas} if chosen else {name for _, name in fleet.flavors}
     placed = {name: flavor.topology for (_, name), flavor in fleet.flavors.items() if name in names and flavor.topology}
     told = "; ".join(f"flavor {name}: topology {of}" for name, of in sorted(placed.items()))

@@ -17,42 +17,44 @@ from console.preflight.check import (
     RepairKind,
     Result,
     Verdict,
-    combine,
-    enable,
+    combine_verdicts,
+    enable_services_repair,
     fail,
-    half_verdict,
     missing_verdict,
     ok,
     skip,
+    verdict_of,
     verdict_of_error,
     warn,
 )
-from console.preflight.cluster import account_path
+from console.preflight.cluster import service_account_path
 from console.preflight.context import (
     CheckContext,
-    bucket,
-    buckets,
-    filestore_instances,
-    lustre_instances,
-    members,
+    bucket_members,
+    list_buckets,
+    list_filestore_instances,
+    list_lustre_instances,
     project_members,
     project_number,
+    read_bucket,
 )
 
 if TYPE_CHECKING:
     from console.google.storage import FilestoreInstance, LustreInstance
 
 
-async def _instance(look: CheckContext, kind: str, address: str, need: Need, project: str, share: str = "") -> Verdict:
+async def _check_instance(
+    context: CheckContext, kind: str, address: str, need: Need, project: str, share: str = ""
+) -> Verdict:
     """Check the Lustre or Filestore instance at that address with that share; an empty address means any."""
-    cluster = await look.gke()
+    cluster = await context.gke()
     project = project or cluster.project
     found: Sequence[LustreInstance | FilestoreInstance]
     try:
-        found = await (lustre_instances if kind == "Lustre" else filestore_instances)(look, project)
+        found = await (list_lustre_instances if kind == "Lustre" else list_filestore_instances)(context, project)
     except ApiDisabled as error:
         return missing_verdict(need, error.message, "No instance can be there.", "Enable the service, then make one.",
-                       repair=enable(project, error.service))  # fmt: skip
+                       repair=enable_services_repair(project, error.service))  # fmt: skip
     listed = "; ".join(
         f"{each.name} in {each.location}: {each.endpoint or 'no address,'} {each.state}" for each in found
     )
@@ -76,53 +78,60 @@ HOST_NETWORK_FROM = (1, 17, 2)  # the first version of the GCS FUSE driver that 
 _TAG = re.compile(r":v(\d+)\.(\d+)\.(\d+)")
 
 
-async def _driver(look: CheckContext, name: str, need: Need, repair: Repair | None = None) -> Verdict:
-    if await look.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", NamedWire):
+async def _check_csi_driver(context: CheckContext, name: str, need: Need, repair: Repair | None = None) -> Verdict:
+    if await context.find(f"/apis/storage.k8s.io/v1/csidrivers/{name}", NamedWire):
         return ok(f"CSIDriver {name} is there.")
     return missing_verdict(need, f"There is no CSIDriver {name}.", "Its volumes cannot be mounted.", repair=repair)
 
 
-async def _addon(look: CheckContext, addon: str, words: str, need: Need) -> Verdict:
-    cluster = await look.gke()
+async def _check_addon(context: CheckContext, addon: str, words: str, need: Need) -> Verdict:
+    cluster = await context.gke()
     if addon in cluster.addons:
         return ok(f"Google: {words} is on.")
-    repair = await _switch(look, addon, words)
+    repair = await _enable_addon_repair(context, addon, words)
     return missing_verdict(need, f"Google: {words} is off.", "Its volumes cannot be mounted.", repair=repair)
 
 
-async def _switch(look: CheckContext, addon: str, words: str) -> Repair:
-    place = await look.place()
+async def _enable_addon_repair(context: CheckContext, addon: str, words: str) -> Repair:
+    place = await context.cluster_place()
     done = ("GKE changes the cluster for some minutes; running pods go on.",)
     target = (place.project, place.location, place.cluster, addon)
     return Repair(RepairKind.ADDON, target, f"Enable {words} in cluster {place.cluster}", done)
 
 
-async def _csi(look: CheckContext, driver: str, addon: str, words: str, need: Need) -> Verdict:
+async def _check_driver_and_addon(context: CheckContext, driver: str, addon: str, words: str, need: Need) -> Verdict:
     """Check a CSI driver in the cluster and its GKE add-on; either missing part offers the repair."""
-    here, there = await half_verdict(_driver(look, driver, need)), await half_verdict(_addon(look, addon, words, need))
-    return _halves(driver, here, there)
+    here, there = (
+        await verdict_of(_check_csi_driver(context, driver, need)),
+        await verdict_of(_check_addon(context, addon, words, need)),
+    )
+    return _combine_driver_and_addon(driver, here, there)
 
 
-def _halves(name: str, driver: Verdict, addon: Verdict, *, sure: bool = False) -> Verdict:
+def _combine_driver_and_addon(name: str, driver: Verdict, addon: Verdict, *, sure: bool = False) -> Verdict:
     """Combine both parts; if the add-on is enabled, enabling it is no repair for a missing driver."""
     if driver.result in {Result.FAIL, Result.WARN} and addon.result is Result.OK:
         fix = "Wait some minutes: the add-on is on. If the driver does not come, switch the add-on off and on again."
         driver = replace(driver, fix=fix, command=f"kubectl get csidriver {name}")
-    return combine(driver, addon, sure=sure)
+    return combine_verdicts(driver, addon, all_required=sure)
 
 
-async def fuse(look: CheckContext) -> Verdict:
-    need = look.wish.need(bool(look.wish.buckets))
+async def check_gcs_fuse(context: CheckContext) -> Verdict:
+    need = context.wish.need(bool(context.wish.buckets))
     if need is Need.NO:
         return skip("The launch mounts no bucket.")
-    return await _csi(look, "gcsfuse.csi.storage.gke.io", "gcsFuse", "the GCS FUSE CSI driver", need)
+    return await _check_driver_and_addon(
+        context, "gcsfuse.csi.storage.gke.io", "gcsFuse", "the GCS FUSE CSI driver", need
+    )
 
 
-async def fuse_on_host(look: CheckContext) -> Verdict:
-    need = look.wish.need(look.wish.flag("network.hostNetwork") and bool(look.wish.buckets))
+async def check_fuse_on_host(context: CheckContext) -> Verdict:
+    need = context.wish.need(context.wish.flag("network.hostNetwork") and bool(context.wish.buckets))
     if need is Need.NO:
         return skip("Only a launch that mounts buckets in the host's network needs it.")
-    agent = await look.find("/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", WorkloadControllerWire)
+    agent = await context.find(
+        "/apis/apps/v1/namespaces/kube-system/daemonsets/gcsfusecsi-node", WorkloadControllerWire
+    )
     if agent is None:
         return missing_verdict(need, "There is no DaemonSet gcsfusecsi-node.", "Its version is not known.")
     found = next((match for image in agent.images if "gcs-fuse" in image and (match := _TAG.search(image))), None)
@@ -136,37 +145,39 @@ async def fuse_on_host(look: CheckContext) -> Verdict:
     return missing_verdict(need, told, "Pods in the host's network cannot mount buckets as their own account.")
 
 
-async def bucket_near(look: CheckContext) -> Verdict:
-    if not look.wish.buckets:
-        return skip("The launch mounts no bucket.") if look.wish.recipe else await _any_near(look)
-    return combine(*[await half_verdict(_bucket_location(look, name)) for name in look.wish.buckets], sure=True)
+async def check_bucket_location(context: CheckContext) -> Verdict:
+    if not context.wish.buckets:
+        return skip("The launch mounts no bucket.") if context.wish.recipe else await _check_any_bucket_near(context)
+    return combine_verdicts(
+        *[await verdict_of(_check_location_of(context, name)) for name in context.wish.buckets], all_required=True
+    )
 
 
-async def _any_near(look: CheckContext) -> Verdict:
-    place = await look.place()
-    found = await buckets(look, place.project)
+async def _check_any_bucket_near(context: CheckContext) -> Verdict:
+    place = await context.cluster_place()
+    found = await list_buckets(context, place.project)
     listed = ", ".join(f"{each.name} ({each.location})" for each in found[:6]) or "none"
     told = f"Buckets of {place.project}: {listed}{f' and {len(found) - 6} more' if len(found) > 6 else ''}."
-    if any(each.near(place.region) and each.location_type == "region" for each in found):
+    if any(each.is_near(place.region) and each.location_type == "region" for each in found):
         return ok(told)
     return warn(told, f"None lies in {place.region} alone, where the cluster is.")
 
 
-async def _bucket_location(look: CheckContext, name: str) -> Verdict:
-    place = await look.place()
+async def _check_location_of(context: CheckContext, name: str) -> Verdict:
+    place = await context.cluster_place()
     try:
-        found = await bucket(look, name)
+        found = await read_bucket(context, name)
     except NotFound:
-        return no_bucket(name)
+        return missing_bucket_verdict(name)
     told = f"gs://{name} lies in {found.location} ({found.location_type}); the cluster in {place.region}."
-    if found.near(place.region) and found.location_type == "region":
+    if found.is_near(place.region) and found.location_type == "region":
         return ok(told)
-    if found.near(place.region):
+    if found.is_near(place.region):
         return warn(told, "It is spread over several regions: slower and dearer than one in the cluster's region.")
     return fail(told, "Every byte crosses regions, slowly and at a price.")
 
 
-def no_bucket(name: str) -> Verdict:
+def missing_bucket_verdict(name: str) -> Verdict:
     return fail(f"The bucket gs://{name} does not exist.", "Pods that mount it do not start.",
                 "Name one that is there (a4 buckets lists them), or make it.",
                 command=f"gcloud storage buckets create gs://{name} --location=REGION")  # fmt: skip
@@ -175,82 +186,84 @@ def no_bucket(name: str) -> Verdict:
 # rights
 
 _ROLES = ("roles/storage.objectAdmin", "roles/storage.legacyBucketReader")
-_ENOUGH = {
+_SUFFICIENT_ROLES = {
     _ROLES[0]: ("roles/storage.admin", "roles/storage.objectAdmin", "roles/storage.objectUser", "roles/editor",
                 "roles/owner"),
     _ROLES[1]: ("roles/storage.admin", "roles/storage.legacyBucketReader", "roles/storage.legacyBucketOwner",
                 "roles/storage.bucketViewer", "roles/owner"),
 }  # fmt: skip
-EVERYBODY = frozenset({"allUsers", "allAuthenticatedUsers"})
-_ACTS_AS = "iam.gke.io/gcp-service-account"  # annotation of a ServiceAccount whose pods act as an account of Google's
+ALL_USERS = frozenset({"allUsers", "allAuthenticatedUsers"})
+_IMPERSONATION_ANNOTATION = (
+    "iam.gke.io/gcp-service-account"  # annotation of a ServiceAccount whose pods act as an account of Google's
+)
 
 
-async def bucket_access(look: CheckContext) -> Verdict:
-    if not look.wish.buckets:
-        return skip("No bucket was named." if not look.wish.recipe else "The launch mounts no bucket.")
-    acts_as, who = "", f"{look.wish.namespace}/{look.wish.account}"
+async def check_bucket_access(context: CheckContext) -> Verdict:
+    if not context.wish.buckets:
+        return skip("No bucket was named." if not context.wish.recipe else "The launch mounts no bucket.")
+    acts_as, who = "", f"{context.wish.namespace}/{context.wish.account}"
     try:
-        account = await look.find(account_path(look), NamedWire)
-        acts_as = annotations_of(account.metadata).get(_ACTS_AS, "") if account else ""
+        account = await context.find(service_account_path(context), NamedWire)
+        acts_as = annotations_of(account.metadata).get(_IMPERSONATION_ANNOTATION, "") if account else ""
         there = ok(f"ServiceAccount {who} is there{f'; its pods act as {acts_as}' if acts_as else ''}.")
         if account is None:
             there = fail(f"There is no ServiceAccount {who}.", "Pods that use it are not created.")
     except ConsoleError as error:
         there = verdict_of_error(error)
-    halves = [await half_verdict(_access(look, name, acts_as)) for name in look.wish.buckets]
-    return combine(*halves, there, sure=True)
+    halves = [await verdict_of(_check_access_to(context, name, acts_as)) for name in context.wish.buckets]
+    return combine_verdicts(*halves, there, all_required=True)
 
 
-async def _access(look: CheckContext, name: str, acts_as: str) -> Verdict:
-    cluster = await look.gke()
-    wish = look.wish
+async def _check_access_to(context: CheckContext, name: str, acts_as: str) -> Verdict:
+    cluster = await context.gke()
+    wish = context.wish
     who = acts_as or f"ns/{wish.namespace}/sa/{wish.account}"
-    mine = _Names(cluster.workload_pool, wish.namespace, wish.account, acts_as)
+    mine = _PrincipalNames(cluster.workload_pool, wish.namespace, wish.account, acts_as)
     try:
-        ours = mine.roles(await members(look, name))
+        ours = mine.granted_roles(await bucket_members(context, name))
     except NotFound:
-        return no_bucket(name)
-    missing = _missing(ours)
+        return missing_bucket_verdict(name)
+    missing = _missing_roles(ours)
     if not missing:
         return ok(f"{who} has {', '.join(sorted(ours))} on gs://{name}.")
     beyond = "The project's policy gives no more."
     try:
-        ours |= mine.roles(await project_members(look, cluster.project))
+        ours |= mine.granted_roles(await project_members(context, cluster.project))
     except ConsoleError as error:
         beyond = f"The project may give it all the same: its policy was not seen ({error.message})"
-    if not (missing := _missing(ours)):
+    if not (missing := _missing_roles(ours)):
         return ok(f"{who} has {', '.join(sorted(ours))} by the policies of gs://{name} and of the project.")
-    member = f"serviceAccount:{acts_as}" if acts_as else await _principal(look, cluster.project, mine)
+    member = f"serviceAccount:{acts_as}" if acts_as else await _format_principal(context, cluster.project, mine)
     command = f"gcloud storage buckets add-iam-policy-binding gs://{name} --role={missing[0]} --member={member}"
     has = ", ".join(sorted(ours)) or "nothing"
     words = f"gs://{name} gives {who} {has}; what is missing is {', '.join(missing)}."
     return missing_verdict(wish.need(bool(wish.buckets)), words, beyond, command=command)
 
 
-def _missing(ours: Collection[str]) -> list[str]:
-    return [role for role, enough in _ENOUGH.items() if not set(ours) & set(enough)]
+def _missing_roles(ours: Collection[str]) -> list[str]:
+    return [role for role, enough in _SUFFICIENT_ROLES.items() if not set(ours) & set(enough)]
 
 
-async def _principal(look: CheckContext, project: str, mine: _Names) -> str:
+async def _format_principal(context: CheckContext, project: str, mine: _PrincipalNames) -> str:
     """The pods' principal in an IAM policy; PROJECT_NUMBER if the number is unknown."""
     try:
-        number = await project_number(look, project)
+        number = await project_number(context, project)
     except ConsoleError:
         number = "PROJECT_NUMBER"  # the command is to be read before it is run
     pool = f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/{mine.pool}"
     return f"{pool}/subject/ns/{mine.namespace}/sa/{mine.account}"
 
 
-class _Names:
+class _PrincipalNames:
     """All principals by which policies may name the pods' account."""
 
     def __init__(self, pool: str, namespace: str, account: str, acts_as: str) -> None:
         self.pool, self.namespace, self.account = pool, namespace, account
-        self._whole = {*EVERYBODY, *([f"serviceAccount:{acts_as}"] if acts_as else [])}
+        self._whole = {*ALL_USERS, *([f"serviceAccount:{acts_as}"] if acts_as else [])}
         by_account = f"/subject/ns/{namespace}/sa/{account}", f"{pool}[{namespace}/{account}]"
         self._ends = (*by_account, f"/namespace/{namespace}")
 
-    def roles(self, policy: Mapping[str, Collection[str]]) -> set[str]:
+    def granted_roles(self, policy: Mapping[str, Collection[str]]) -> set[str]:
         """Roles granted to the account itself, its namespace, its cluster, or everybody."""
         return {role for role, names in policy.items() if any(self._is_own_principal(each) for each in names)}
 
@@ -262,10 +275,10 @@ class _Names:
 # NFS
 
 
-async def _claim(look: CheckContext, claim: str) -> Verdict:
-    namespace = look.wish.namespace
+async def _check_claim(context: CheckContext, claim: str) -> Verdict:
+    namespace = context.wish.namespace
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims/{quote(claim, safe='')}"
-    found = await look.find(path, ClaimWire)
+    found = await context.find(path, ClaimWire)
     if found is None:
         return fail(f"There is no claim {claim} in {namespace}.", "Pods that mount it wait forever.")
     phase = (found.status.phase if found.status else None) or "Pending"
@@ -274,44 +287,49 @@ async def _claim(look: CheckContext, claim: str) -> Verdict:
     return ok(told) if phase == "Bound" else fail(told, "Pods that mount it wait until it is bound.")
 
 
-async def nfs(look: CheckContext) -> Verdict:
-    need = look.wish.need(look.wish.mounts_nfs)
+async def check_nfs(context: CheckContext) -> Verdict:
+    need = context.wish.need(context.wish.mounts_nfs)
     if need is Need.NO:
         return skip("The launch mounts no NFS.")
-    claim, server = look.wish.text("storage.nfs.claim") or "nfs-pvc", look.wish.text("storage.nfs.server")
+    claim, server = context.wish.text("storage.nfs.claim") or "nfs-pvc", context.wish.text("storage.nfs.server")
     if server or need is Need.OPEN:
-        share = look.wish.text("storage.nfs.share") if server else ""
+        share = context.wish.text("storage.nfs.share") if server else ""
         # Without the name of an instance the address may be that of any NFS server.
-        filestore = need if look.wish.text("storage.nfs.instance") else Need.OPEN
-        halves = [await half_verdict(_instance(look, "Filestore", server, filestore, "", share))]
+        filestore = need if context.wish.text("storage.nfs.instance") else Need.OPEN
+        halves = [await verdict_of(_check_instance(context, "Filestore", server, filestore, "", share))]
         if need is Need.OPEN:
-            found = await half_verdict(_claim(look, claim))
+            found = await verdict_of(_check_claim(context, claim))
             halves.append(warn(found.evidence) if found.result.name == "FAIL" else found)
-        return combine(*halves, sure=need is Need.YES)
-    return await _claim(look, claim)
+        return combine_verdicts(*halves, all_required=need is Need.YES)
+    return await _check_claim(context, claim)
 
 
-async def nfs_driver(look: CheckContext) -> Verdict:
-    need = look.wish.need(bool(look.wish.text("storage.nfs.instance")))
+async def check_nfs_driver(context: CheckContext) -> Verdict:
+    need = context.wish.need(bool(context.wish.text("storage.nfs.instance")))
     if need is Need.NO:
-        return skip("NFS is mounted without the driver." if look.wish.mounts_nfs else "The launch mounts no NFS.")
-    return await _csi(look, "filestore.csi.storage.gke.io", "filestore", "the Filestore CSI driver", need)
+        return skip("NFS is mounted without the driver." if context.wish.mounts_nfs else "The launch mounts no NFS.")
+    return await _check_driver_and_addon(
+        context, "filestore.csi.storage.gke.io", "filestore", "the Filestore CSI driver", need
+    )
 
 
 # Lustre
 
 
-async def lustre_driver(look: CheckContext) -> Verdict:
-    need = look.wish.need(look.wish.mounts_lustre)
+async def check_lustre_driver(context: CheckContext) -> Verdict:
+    need = context.wish.need(context.wish.mounts_lustre)
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
     name = "lustre.csi.storage.gke.io"
-    here, there = await half_verdict(_driver(look, name, need)), await half_verdict(_lustre_addon(look, need))
-    return _halves(name, here, there, sure=True)
+    here, there = (
+        await verdict_of(_check_csi_driver(context, name, need)),
+        await verdict_of(_check_lustre_addon(context, need)),
+    )
+    return _combine_driver_and_addon(name, here, there, sure=True)
 
 
-async def _lustre_addon(look: CheckContext, need: Need) -> Verdict:
-    cluster = await look.gke()
+async def _check_lustre_addon(context: CheckContext, need: Need) -> Verdict:
+    cluster = await context.gke()
     words = "the Lustre CSI driver with the legacy port"
     if "lustreLegacyPort" in cluster.addons and "lustre" in cluster.addons:
         return ok("Google: the Lustre CSI driver is on, with the legacy port.")
@@ -319,17 +337,19 @@ async def _lustre_addon(look: CheckContext, need: Need) -> Verdict:
     if "lustre" in cluster.addons:
         told = "Google: the Lustre CSI driver is on, its legacy port is off."
         reason = "Instances made with GKE support listen on the legacy port only."
-    return missing_verdict(need, told, reason, repair=await _switch(look, "lustreLegacyPort", words))
+    return missing_verdict(need, told, reason, repair=await _enable_addon_repair(context, "lustreLegacyPort", words))
 
 
-async def lustre(look: CheckContext) -> Verdict:
-    need = look.wish.need(look.wish.mounts_lustre)
+async def check_lustre(context: CheckContext) -> Verdict:
+    need = context.wish.need(context.wish.mounts_lustre)
     if need is Need.NO:
         return skip("The launch mounts no Lustre.")
-    server, claim = look.wish.text("storage.lustre.server"), look.wish.text("storage.lustre.claim")
-    there = await half_verdict(_instance(look, "Lustre", server, need, look.wish.text("storage.lustre.project")))
+    server, claim = context.wish.text("storage.lustre.server"), context.wish.text("storage.lustre.claim")
+    there = await verdict_of(
+        _check_instance(context, "Lustre", server, need, context.wish.text("storage.lustre.project"))
+    )
     if need is Need.YES and not server:
         if there.result is Result.FAIL:  # a claim that is bound proves more than a list that lacks an instance
             there = warn(there.evidence, there.reason, repair=there.repair)
-        return combine(await half_verdict(_claim(look, claim)), there)
+        return combine_verdicts(await verdict_of(_check_claim(context, claim)), there)
     return there

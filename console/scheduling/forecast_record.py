@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
-from console.folders import alone, atomic_write
+from console.folders import atomic_write, file_lock
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.scheduling.quota_accounts import job_name
@@ -100,7 +100,7 @@ def update_record(
     path: Path, fleet: Fleet, server: str, windows: Mapping[tuple[str, str], StartWindow]
 ) -> Sequence[Promise]:
     """Compare and keep; OSError if that cannot be. Blocking."""
-    with alone(path):
+    with file_lock(path):
         promises = compare(read_promises(path), fleet, server, windows)
         atomic_write(path, msgspec.json.encode(promises))
     return promises

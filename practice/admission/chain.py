@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from practice.admission import jobs, jobset, kueue, pods, quotas
-from practice.admission.networks import ask_for_networks
+from practice.admission.networks import add_network_resources
 from practice.admission.pod_faults import pod_faults
 from practice.controllers.jobset_children import PREFIX
-from practice.controllers.kueue.words import IN_USE
+from practice.controllers.kueue.label_names import IN_USE
 from practice.controllers.objects import annotations_of
-from practice.objects.refusal import ApiError, invalid
+from practice.objects.api_error import ApiError, invalid
 from practice.objects.resources import (
     CLUSTERQUEUES,
     JOBS,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from practice.clock import Clock
-    from practice.objects.refusal import Cause, Object
+    from practice.objects.api_error import FieldCause, Object
     from practice.objects.resources import Resource
     from practice.objects.storage import Operation, Storage
 
@@ -63,30 +63,30 @@ class AdmissionChain:
         if resource in _WITH_SPEC and new.get("spec") is None:
             new["spec"] = {}
         if operation == "CREATE":
-            self._create.get(resource, _nothing)(new)
-            quotas.check(self._storage, resource, new)
+            self._create.get(resource, _admit_unchanged)(new)
+            quotas.check_quotas(self._storage, resource, new)
         elif operation == "UPDATE" and resource in self._update and old is not None:
             self._update[resource](new, old)
         return new
 
     def _new_pod(self, pod: Object) -> None:
         pods.default_pod(pod, self._storage, self._clock)
-        ask_for_networks(pod, self._storage)
-        _refuse(PODS, pod, list(pod_faults(pod["spec"], "spec", template=False)))
+        add_network_resources(pod, self._storage)
+        _raise_if_faults(PODS, pod, list(pod_faults(pod["spec"], "spec", template=False)))
         if PREFIX + "jobset-name" in annotations_of(pod):
             pod["metadata"].setdefault("labels", {})[PREFIX + "priority"] = str(pod["spec"]["priority"])
 
     def _new_job(self, job: Object) -> None:
         kueue.default_queue_and_suspend(job, self._storage)
         jobs.default_job(job)
-        _refuse(JOBS, job, jobs.job_faults(job))
+        _raise_if_faults(JOBS, job, jobs.job_faults(job))
         kueue.refuse("vjob.kb.io", kueue.managed_job_faults(job))
 
     def _new_jobset(self, new: Object) -> None:
         jobset.default_jobset(new)
         kueue.default_queue_and_suspend(new, self._storage)
-        _refuse(JOBSETS, new, jobset.repeated(new))
-        _refuse(JOBSETS, new, jobset.jobset_faults(new), webhook="vjobset.kb.io")
+        _raise_if_faults(JOBSETS, new, jobset.duplicate_key_faults(new))
+        _raise_if_faults(JOBSETS, new, jobset.jobset_faults(new), webhook="vjobset.kb.io")
         kueue.refuse("vjobset.kb.io", kueue.managed_job_faults(new))
 
     def _new_workload(self, workload: Object) -> None:
@@ -101,15 +101,15 @@ class AdmissionChain:
 
     def _changed_job(self, new: Object, old: Object) -> None:
         kueue.refuse("vjob.kb.io", kueue.managed_job_changes(new, old))
-        _refuse(JOBS, new, jobs.job_changes(new, old))
+        _raise_if_faults(JOBS, new, jobs.job_changes(new, old))
 
     def _changed_jobset(self, new: Object, old: Object) -> None:
         jobset.default_jobset(new)
         kueue.refuse("vjobset.kb.io", kueue.managed_job_changes(new, old))
-        _refuse(JOBSETS, new, jobset.jobset_changes(new, old), webhook="vjobset.kb.io")
+        _raise_if_faults(JOBSETS, new, jobset.jobset_changes(new, old), webhook="vjobset.kb.io")
 
 
-def _refuse(resource: Resource, obj: Object, faults: list[Cause], *, webhook: str = "") -> None:
+def _raise_if_faults(resource: Resource, obj: Object, faults: list[FieldCause], *, webhook: str = "") -> None:
     if not faults:
         return
     error = invalid(resource, obj["metadata"].get("name", ""), faults)
@@ -119,7 +119,7 @@ def _refuse(resource: Resource, obj: Object, faults: list[Cause], *, webhook: st
     raise error
 
 
-def _nothing(_: Object) -> None:
+def _admit_unchanged(_: Object) -> None:
     """No defaults, as for most kinds."""
 
 
@@ -135,7 +135,7 @@ def _new_node(node: Object) -> None:
 
 
 def _check_node(node: Object) -> None:
-    _refuse(NODES, node, pods.taint_faults(node["spec"].get("taints") or (), "spec.taints"))
+    _raise_if_faults(NODES, node, pods.taint_faults(node["spec"].get("taints") or (), "spec.taints"))
 
 
 def _new_local_queue(queue: Object) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from practice.objects.refusal import Cause
+from practice.objects.api_error import FieldCause
 
 IMMUTABLE = "field is immutable"
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -32,42 +32,42 @@ _VALUE_WORDS = (
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def invalid(path: str, value: Any, detail: str) -> Cause:
+def invalid(path: str, value: Any, detail: str) -> FieldCause:
     """A value that is wrong: ``Invalid value: "x": detail``."""
-    shown = value if isinstance(value, str) else _go(value)
+    shown = value if isinstance(value, str) else _format_go(value)
     text = json.dumps(shown, ensure_ascii=False) if isinstance(value, str) else shown
-    return Cause(path, f"Invalid value: {text}: {detail}", "FieldValueInvalid")
+    return FieldCause(path, f"Invalid value: {text}: {detail}", "FieldValueInvalid")
 
 
-def required(path: str, detail: str = "") -> Cause:
-    return Cause(path, "Required value" + (f": {detail}" if detail else ""), "FieldValueRequired")
+def required(path: str, detail: str = "") -> FieldCause:
+    return FieldCause(path, "Required value" + (f": {detail}" if detail else ""), "FieldValueRequired")
 
 
-def forbidden(path: str, detail: str) -> Cause:
+def forbidden(path: str, detail: str) -> FieldCause:
     """A value that may not be set."""
-    return Cause(path, f"Forbidden: {detail}", "FieldValueForbidden")
+    return FieldCause(path, f"Forbidden: {detail}", "FieldValueForbidden")
 
 
-def unsupported(path: str, value: str, allowed: list[str]) -> Cause:
+def unsupported(path: str, value: str, allowed: list[str]) -> FieldCause:
     """A value that is not one of the allowed."""
     listed = ", ".join(f'"{item}"' for item in allowed)
-    return Cause(path, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported")
+    return FieldCause(path, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported")
 
 
-def duplicate(path: str, value: Any) -> Cause:
+def duplicate(path: str, value: Any) -> FieldCause:
     """A value that occurs twice."""
     shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Cause(path, f"Duplicate value: {shown}", "FieldValueDuplicate")
+    return FieldCause(path, f"Duplicate value: {shown}", "FieldValueDuplicate")
 
 
-def not_found(path: str, value: str) -> Cause:
+def not_found(path: str, value: str) -> FieldCause:
     """A value that refers to something missing."""
-    return Cause(path, f"Not found: {json.dumps(value, ensure_ascii=False)}", "FieldValueNotFound")
+    return FieldCause(path, f"Not found: {json.dumps(value, ensure_ascii=False)}", "FieldValueNotFound")
 
 
-def internal(text: str) -> Cause:
+def internal(text: str) -> FieldCause:
     """An error without a field, as webhooks wrap plain ones."""
-    return Cause("<nil>", f"Internal error: {text}", "InternalError")
+    return FieldCause("<nil>", f"Internal error: {text}", "InternalError")
 
 
 def label_faults(value: str) -> list[str]:
@@ -145,7 +145,7 @@ def qualified_name_faults(value: str) -> list[str]:
     return faults
 
 
-def _go(value: Any) -> str:
+def _format_go(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):

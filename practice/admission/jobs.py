@@ -9,7 +9,7 @@ from practice.admission.pod_faults import pod_faults, template_faults
 from practice.admission.pods import default_spec
 
 if TYPE_CHECKING:
-    from practice.objects.refusal import Cause, Object
+    from practice.objects.api_error import FieldCause, Object
 
 _UID, _NAME = "controller-uid", "job-name"
 
@@ -40,7 +40,7 @@ def default_job(job: Object) -> None:
         meta["labels"] = dict(labels)
 
 
-def job_faults(job: Object) -> list[Cause]:
+def job_faults(job: Object) -> list[FieldCause]:
     spec = job["spec"]
     template = spec["template"]
     faults = [
@@ -61,7 +61,7 @@ def job_faults(job: Object) -> list[Cause]:
     return faults
 
 
-def job_changes(new: Object, old: Object) -> list[Cause]:
+def job_changes(new: Object, old: Object) -> list[FieldCause]:
     """Return forbidden changes of a Job; its template may change in part while suspended and not started."""
     faults = []
     for name in ("completions", "selector", "completionMode", "podFailurePolicy", "managedBy"):

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from practice.admission.fields import IMMUTABLE, internal, invalid, label_faults, required, subdomain_faults
-from practice.admission.pod_faults import repeated_keys
+from practice.admission.pod_faults import duplicate_key_causes
 from practice.admission.pods import quantities_as_text
-from practice.controllers.jobset_children import coordinator
+from practice.controllers.jobset_children import coordinator_address
 
 if TYPE_CHECKING:
-    from practice.objects.refusal import Cause, Object
+    from practice.objects.api_error import FieldCause, Object
 
 _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
@@ -45,23 +45,23 @@ def default_jobset(jobset: Object) -> None:
             rule.setdefault("name", f"failurePolicyRule{number}")
 
 
-def repeated(jobset: Object) -> list[Cause]:
+def duplicate_key_faults(jobset: Object) -> list[FieldCause]:
     """Return the duplicates in lists of the pod templates that must not have any."""
     templates = [job["template"]["spec"]["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]]
     path = "spec.replicatedJobs[{}].template.spec.template.spec"
-    return [fault for at, spec in enumerate(templates) for fault in repeated_keys(spec, path.format(at))]
+    return [fault for at, spec in enumerate(templates) for fault in duplicate_key_causes(spec, path.format(at))]
 
 
-def jobset_faults(jobset: Object) -> list[Cause]:
+def jobset_faults(jobset: Object) -> list[FieldCause]:
     spec, faults = jobset["spec"], []
     jobs = spec.get("replicatedJobs") or []
     if jobs and jobs[0].get("dependsOn"):
         faults.append(internal("DependsOn can't be set for the first ReplicatedJob"))
-    faults += _subdomain(spec["network"].get("subdomain") or "")
+    faults += _subdomain_causes(spec["network"].get("subdomain") or "")
     names: set[str] = set()
     for at, replicated in enumerate(jobs):
         names.add(replicated["name"])
-        faults += _names(jobset["metadata"].get("name", ""), replicated, f"spec.replicatedJobs[{at}]")
+        faults += _name_causes(jobset["metadata"].get("name", ""), replicated, f"spec.replicatedJobs[{at}]")
         faults += [
             internal(f"replicatedJob: {replicated['name']} cannot depend on replicatedJob: {other['name']}")
             for other in replicated.get("dependsOn") or ()
@@ -73,13 +73,13 @@ def jobset_faults(jobset: Object) -> list[Cause]:
     for name in spec["successPolicy"].get("targetReplicatedJobs") or ():
         if name not in names:
             faults.append(internal(f"invalid replicatedJob name '{name}' does not appear in .spec.ReplicatedJobs"))
-    faults += _failure_policy(spec.get("failurePolicy") or {}, names)
+    faults += _failure_policy_causes(spec.get("failurePolicy") or {}, names)
     if spec.get("coordinator"):
-        faults += _coordinator(jobset)
+        faults += _coordinator_causes(jobset)
     return faults
 
 
-def jobset_changes(new: Object, old: Object) -> list[Cause]:
+def jobset_changes(new: Object, old: Object) -> list[FieldCause]:
     """Return forbidden changes of a JobSet; pod templates may change in part while suspended."""
     faults = []
     free = bool(old["spec"].get("suspend") or new["spec"].get("suspend"))
@@ -103,7 +103,7 @@ def _immutable_part(replicated: Object) -> Object:
     return {**replicated, "template": {**replicated["template"], "spec": {**job, "template": {"spec": pod}}}}
 
 
-def _subdomain(name: str) -> list[Cause]:
+def _subdomain_causes(name: str) -> list[FieldCause]:
     if not name:
         return []
     path = "spec.network.subdomain"
@@ -112,7 +112,7 @@ def _subdomain(name: str) -> list[Cause]:
     return faults + [invalid(path, name, long if text == _TOO_LONG else text) for text in label_faults(name)]
 
 
-def _names(jobset: str, replicated: Object, path: str) -> list[Cause]:
+def _name_causes(jobset: str, replicated: Object, path: str) -> list[FieldCause]:
     replicas, spec, group = replicated["replicas"], replicated["template"]["spec"], replicated["groupName"]
     faults = [invalid(f"{path}.groupName", group, text) for text in label_faults(group)]
     longest = f"{jobset}-{replicated['name']}-{replicas - 1}"
@@ -125,8 +125,8 @@ def _names(jobset: str, replicated: Object, path: str) -> list[Cause]:
     return faults
 
 
-def _failure_policy(policy: Object, names: set[str]) -> list[Cause]:
-    faults: list[Cause] = []
+def _failure_policy_causes(policy: Object, names: set[str]) -> list[FieldCause]:
+    faults: list[FieldCause] = []
     if policy.get("restartStrategy") == "InPlaceRestart":
         text = "InPlaceRestart restart strategy cannot be set when InPlaceRestart feature gate is disabled"
         faults.append(internal(text))
@@ -150,7 +150,7 @@ def _failure_policy(policy: Object, names: set[str]) -> list[Cause]:
     return faults
 
 
-def _coordinator(jobset: Object) -> list[Cause]:
+def _coordinator_causes(jobset: Object) -> list[FieldCause]:
     chosen = jobset["spec"]["coordinator"]
     name, job, pod = chosen["replicatedJob"], chosen.get("jobIndex", 0), chosen.get("podIndex", 0)
     found = next((item for item in jobset["spec"]["replicatedJobs"] if item["name"] == name), None)
@@ -164,8 +164,8 @@ def _coordinator(jobset: Object) -> list[Cause]:
         return [internal(text)]
     if not 0 <= pod < completions:
         return [internal(f"coordinator pod index {pod} is invalid for replicatedJob {name} job index {job}")]
-    if len(coordinator(jobset)) > 63:
+    if len(coordinator_address(jobset)) > 63:
         label = "jobset.sigs.k8s.io/coordinator"
-        text = f'spec will lead to invalid label value "{coordinator(jobset)}" for coordinator label "{label}" (long '
-        return [internal(text + f"JobSet / ReplicatedJob / SubDomain name?): {_TOO_LONG}")]
+        text = f'spec will lead to invalid label value "{coordinator_address(jobset)}" for coordinator label '
+        return [internal(text + f'"{label}" (long JobSet / ReplicatedJob / SubDomain name?): {_TOO_LONG}')]
     return []

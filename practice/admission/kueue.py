@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from practice.admission.fields import IMMUTABLE, invalid, qualified_name_faults, subdomain_faults
-from practice.controllers.kueue import words
-from practice.controllers.kueue.podsets import queue_name, templates
+from practice.controllers.kueue import label_names
+from practice.controllers.kueue.podsets import iter_templates, queue_name
 from practice.controllers.objects import annotations_of, controller_of, labels_of
-from practice.objects.refusal import ApiError, Cause
+from practice.objects.api_error import ApiError, FieldCause
 from practice.objects.resources import JOBSETS, LOCALQUEUES
 
 if TYPE_CHECKING:
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
     from practice.objects.storage import Storage
 
 _DEFAULT_QUEUE = "default"
@@ -23,7 +23,7 @@ def default_queue_and_suspend(job: Object, storage: Storage) -> None:
     namespace = job["metadata"].get("namespace") or "default"
     managed = _managed_owner(job, storage)
     if not queue_name(job) and not managed and storage.find(LOCALQUEUES, namespace, _DEFAULT_QUEUE) is not None:
-        job["metadata"].setdefault("labels", {})[words.QUEUE] = _DEFAULT_QUEUE
+        job["metadata"].setdefault("labels", {})[label_names.QUEUE] = _DEFAULT_QUEUE
     if queue_name(job) and not managed:
         job["spec"]["suspend"] = True
 
@@ -46,9 +46,9 @@ def default_cluster_queue(queue: Object) -> None:
     preemption.setdefault("withinClusterQueue", "Never")
 
 
-def cluster_queue_faults(queue: Object) -> list[Cause]:
+def cluster_queue_faults(queue: Object) -> list[FieldCause]:
     """Return what is wrong with the quotas of a ClusterQueue."""
-    faults: list[Cause] = []
+    faults: list[FieldCause] = []
     for at, group in enumerate(queue["spec"].get("resourceGroups") or ()):
         for number, flavor in enumerate(group["flavors"]):
             names = [item["name"] for item in flavor["resources"]]
@@ -59,34 +59,36 @@ def cluster_queue_faults(queue: Object) -> list[Cause]:
     return faults
 
 
-def managed_job_faults(job: Object) -> list[Cause]:
+def managed_job_faults(job: Object) -> list[FieldCause]:
     """Return what is wrong with queue, time limit and topology request of a new job."""
     marks, faults = labels_of(job), []
-    if words.QUEUE in marks:
-        why = subdomain_faults(marks[words.QUEUE])
-        faults += [invalid(f"metadata.labels[{words.QUEUE}]", marks[words.QUEUE], ",".join(why))] if why else []
-    if words.MAX_EXECUTION in marks:
-        faults += _time_limit(marks[words.MAX_EXECUTION])
-    if job["kind"] == "Job" and words.MIN_PARALLELISM in annotations_of(job):
-        faults += _least_pods(annotations_of(job)[words.MIN_PARALLELISM], job["spec"])
+    if label_names.QUEUE in marks:
+        why = subdomain_faults(marks[label_names.QUEUE])
+        faults += (
+            [invalid(f"metadata.labels[{label_names.QUEUE}]", marks[label_names.QUEUE], ",".join(why))] if why else []
+        )
+    if label_names.MAX_EXECUTION in marks:
+        faults += _time_limit_causes(marks[label_names.MAX_EXECUTION])
+    if job["kind"] == "Job" and label_names.MIN_PARALLELISM in annotations_of(job):
+        faults += _min_parallelism_causes(annotations_of(job)[label_names.MIN_PARALLELISM], job["spec"])
     base = "spec.template.metadata.annotations"
-    for at, (_, template, _, _) in enumerate(templates(job)):
+    for at, (_, template, _, _) in enumerate(iter_templates(job)):
         if job["kind"] == "JobSet":
             base = f"spec.replicatedJobs[{at}].template.spec.template.metadata.annotations"
-        faults += _topology(template, base)
+        faults += _topology_causes(template, base)
     return faults
 
 
-def managed_job_changes(new: Object, old: Object) -> list[Cause]:
+def managed_job_changes(new: Object, old: Object) -> list[FieldCause]:
     """Return forbidden changes of a running job."""
     faults = []
     if not new["spec"].get("suspend") and queue_name(new) != queue_name(old):
-        faults.append(invalid(f"metadata.labels[{words.QUEUE}]", queue_name(new), IMMUTABLE))
-    limits = [labels_of(job).get(words.MAX_EXECUTION, "") for job in (old, new)]
+        faults.append(invalid(f"metadata.labels[{label_names.QUEUE}]", queue_name(new), IMMUTABLE))
+    limits = [labels_of(job).get(label_names.MAX_EXECUTION, "") for job in (old, new)]
     if limits[0] != limits[1] and not (new["spec"].get("suspend") and old["spec"].get("suspend")):
-        faults.append(invalid(f"metadata.labels[{words.MAX_EXECUTION}]", limits[1], IMMUTABLE))
-    before, after = (labels_of(job).get(words.PRIORITY_CLASS, "") for job in (old, new))
-    path = f"metadata.labels[{words.PRIORITY_CLASS}]"
+        faults.append(invalid(f"metadata.labels[{label_names.MAX_EXECUTION}]", limits[1], IMMUTABLE))
+    before, after = (labels_of(job).get(label_names.PRIORITY_CLASS, "") for job in (old, new))
+    path = f"metadata.labels[{label_names.PRIORITY_CLASS}]"
     if after and not before and not new["spec"].get("suspend"):
         faults.append(invalid(path, after, "WorkloadPriorityClass cannot be added to a non-suspended workload"))
     if before and not after:
@@ -94,7 +96,7 @@ def managed_job_changes(new: Object, old: Object) -> list[Cause]:
     return faults
 
 
-def refuse(webhook: str, faults: list[Cause]) -> None:
+def refuse(webhook: str, faults: list[FieldCause]) -> None:
     """Raise what the API server says when one of Kueue's webhooks denies a request."""
     if not faults:
         return
@@ -111,30 +113,30 @@ def _managed_owner(job: Object, storage: Storage) -> bool:
     return found is not None
 
 
-def _time_limit(text: str) -> list[Cause]:
-    path = f"metadata.labels[{words.MAX_EXECUTION}]"
+def _time_limit_causes(text: str) -> list[FieldCause]:
+    path = f"metadata.labels[{label_names.MAX_EXECUTION}]"
     if not text.lstrip("-").isdigit():
         return [invalid(path, text, f'strconv.Atoi: parsing "{text}": invalid syntax')]
     return [] if int(text) > 0 else [invalid(path, int(text), "should be greater than 0")]
 
 
-def _least_pods(text: str, spec: Object) -> list[Cause]:
-    path, most = f"metadata.annotations[{words.MIN_PARALLELISM}]", spec.get("parallelism", 1)
+def _min_parallelism_causes(text: str, spec: Object) -> list[FieldCause]:
+    path, most = f"metadata.annotations[{label_names.MIN_PARALLELISM}]", spec.get("parallelism", 1)
     most = min(most, spec.get("completions", most)) - 1
     if not text.lstrip("-").isdigit():
         return [invalid(path, text, f'strconv.Atoi: parsing "{text}": invalid syntax')]
     return [] if 0 < int(text) <= most else [invalid(path, int(text), f"should be between 0 and {most}")]
 
 
-def _topology(template: Object, path: str) -> list[Cause]:
+def _topology_causes(template: Object, path: str) -> list[FieldCause]:
     notes = (template.get("metadata") or {}).get("annotations") or {}
-    names = [words.REQUIRED, words.PREFERRED, words.UNCONSTRAINED]
+    names = [label_names.REQUIRED, label_names.PREFERRED, label_names.UNCONSTRAINED]
     found = [name for name in names if name in notes]
     if len(found) > 1:
         listed = ", ".join(f'"{name}"' for name in names)
         from_one = f"must not contain more than one topology annotation: [{listed}]"
-        return [Cause(path, f"Invalid value: {from_one}", "FieldValueInvalid")]
-    keys = (words.REQUIRED, words.PREFERRED, words.SLICE_REQUIRED)
+        return [FieldCause(path, f"Invalid value: {from_one}", "FieldValueInvalid")]
+    keys = (label_names.REQUIRED, label_names.PREFERRED, label_names.SLICE_REQUIRED)
     return [
         invalid(f"{path}[{key}]", notes[key], why)
         for key in keys

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from practice.controllers.objects import annotations_of
-from practice.objects.refusal import ApiError, Object
+from practice.objects.api_error import ApiError, Object
 from practice.objects.resources import NETWORKS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def resources_of(network: str) -> tuple[str, str]:
     return f"{PREFIX}{network}", f"{PREFIX}{network}.IP"
 
 
-def ask_for_networks(pod: Object, storage: Storage) -> None:
+def add_network_resources(pod: Object, storage: Storage) -> None:
     """Add the networks' resources to the first container; ApiError 403 for an unknown Network."""
     notes, spec = annotations_of(pod), pod["spec"]
     text = notes.get(INTERFACES)
@@ -41,21 +41,21 @@ def ask_for_networks(pod: Object, storage: Storage) -> None:
     try:
         asked = msgspec.json.decode(text, type=list[_Interface])
     except msgspec.MsgspecError as error:
-        raise _refused(f"annotation {INTERFACES} cannot be read: {error}") from error
+        raise _denied(f"annotation {INTERFACES} cannot be read: {error}") from error
     names = [each.interface_name for each in asked]
     first = notes.get(DEFAULT)
     if first is not None and first not in names:
-        raise _refused(f'default interface "{first}" is none of the interfaces of the pod')
+        raise _denied(f'default interface "{first}" is none of the interfaces of the pod')
     if len(set(names)) < len(names):
-        raise _refused(f"annotation {INTERFACES} names an interface twice")
+        raise _denied(f"annotation {INTERFACES} names an interface twice")
     for each in asked:
         if storage.find(NETWORKS, "", each.network) is None:
-            raise _refused(f'networks.networking.gke.io "{each.network}" not found')
+            raise _denied(f'networks.networking.gke.io "{each.network}" not found')
     wanted = [name for each in asked if each.network != POD_NETWORK for name in resources_of(each.network)]
     resources = spec["containers"][0].setdefault("resources", {})
     for side in ("limits", "requests") if wanted else ():
         resources[side] = {**(resources.get(side) or {}), **dict.fromkeys(wanted, "1")}
 
 
-def _refused(why: str) -> ApiError:
+def _denied(why: str) -> ApiError:
     return ApiError(403, "Forbidden", f'admission webhook "{_HOOK}" denied the request: {why}')

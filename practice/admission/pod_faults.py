@@ -17,68 +17,68 @@ from practice.admission.fields import (
     subdomain_faults,
     unsupported,
 )
-from practice.controllers.quantity import milli
+from practice.controllers.quantity import parse_milli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.objects.refusal import Cause, Object
+    from practice.objects.api_error import FieldCause, Object
 
 EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
-_POLICIES = ["Always", "OnFailure", "Never"]
-_PULLS = ["Always", "IfNotPresent", "Never"]
-_DNS = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]
+_RESTART_POLICIES = ["Always", "OnFailure", "Never"]
+_PULL_POLICIES = ["Always", "IfNotPresent", "Never"]
+_DNS_POLICIES = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]
 _PROTOCOLS = ["SCTP", "TCP", "UDP"]
 _MAX_SECONDS = 2147483647
-_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_VALUE_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _FIELDS = frozenset(
     {"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
      "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 )  # fmt: skip
-_OF_METADATA = ("metadata.labels['", "metadata.annotations['")
-_STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
-_HUGE = "hugepages-"
-_VARIABLE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_METADATA_FIELDS = ("metadata.labels['", "metadata.annotations['")
+_STANDARD_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_HUGEPAGES_PREFIX = "hugepages-"
+_VARIABLE_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _VOLUME_FIELDS = {"persistentVolumeClaim": "claimName", "hostPath": "path", "csi": "driver"}
 """Kinds of volume -> the field that must be there."""
 
 
-def pod_faults(spec: Object, path: str, *, template: bool) -> Iterator[Cause]:
+def pod_faults(spec: Object, path: str, *, template: bool) -> Iterator[FieldCause]:
     """Yield the faults of a pod spec; some rules apply to pods but not to templates."""
     volumes: set[str] = set()
     for at, volume in enumerate(spec.get("volumes") or ()):
-        yield from _volume(volume, f"{path}.volumes[{at}]", volumes)
+        yield from _volume_causes(volume, f"{path}.volumes[{at}]", volumes)
         volumes.add(volume.get("name") or "")
-    yield from _containers(spec, path, volumes, template=template)
-    yield from _one_of(spec, "restartPolicy", _POLICIES, path)
-    yield from _one_of(spec, "dnsPolicy", _DNS, path)
+    yield from _containers_causes(spec, path, volumes, template=template)
+    yield from _enum_causes(spec, "restartPolicy", _RESTART_POLICIES, path)
+    yield from _enum_causes(spec, "dnsPolicy", _DNS_POLICIES, path)
     for value in (spec.get("nodeSelector") or {}).values():
         yield from (invalid(f"{path}.nodeSelector", value, why) for why in label_value_faults(value))
-    yield from _host_ports(spec, path)
-    yield from _node_affinity(spec, path)
+    yield from _host_port_causes(spec, path)
+    yield from _node_affinity_causes(spec, path)
     if name := spec.get("serviceAccountName"):
         yield from (invalid(f"{path}.serviceAccountName", name, why) for why in subdomain_faults(name))
     for at, toleration in enumerate(spec.get("tolerations") or ()):
-        yield from _toleration(toleration, f"{path}.tolerations[{at}]")
+        yield from _toleration_causes(toleration, f"{path}.tolerations[{at}]")
     seconds = spec.get("activeDeadlineSeconds")
     if seconds is not None and not 1 <= seconds <= _MAX_SECONDS:
         yield invalid(f"{path}.activeDeadlineSeconds", seconds, f"must be between 1 and {_MAX_SECONDS}, inclusive")
 
 
-def _containers(spec: Object, path: str, volumes: set[str], *, template: bool) -> Iterator[Cause]:
+def _containers_causes(spec: Object, path: str, volumes: set[str], *, template: bool) -> Iterator[FieldCause]:
     if not spec.get("containers"):
         yield required(f"{path}.containers")
     names: set[str] = set()
     for kind in ("containers", "initContainers"):
         for at, container in enumerate(spec.get(kind) or ()):
             place, name = f"{path}.{kind}[{at}]", container.get("name") or ""
-            yield from _container(container, place, volumes, template=template)
+            yield from _container_causes(container, place, volumes, template=template)
             if name in names:
                 yield duplicate(f"{place}.name", name)
             names.add(name)
 
 
-def template_faults(meta: Object, path: str) -> Iterator[Cause]:
+def template_faults(meta: Object, path: str) -> Iterator[FieldCause]:
     """Yield the faults in labels and annotations of a pod template."""
     for value in (meta.get("labels") or {}).values():
         yield from (invalid(f"{path}.labels", value, why) for why in label_value_faults(value))
@@ -86,12 +86,12 @@ def template_faults(meta: Object, path: str) -> Iterator[Cause]:
         yield from (invalid(f"{path}.annotations", key, why) for why in qualified_name_faults(key.lower()))
 
 
-def _one_of(node: Object, name: str, allowed: list[str], path: str) -> Iterator[Cause]:
+def _enum_causes(node: Object, name: str, allowed: list[str], path: str) -> Iterator[FieldCause]:
     if node.get(name) is not None and node[name] not in allowed:
         yield unsupported(f"{path}.{name}", str(node[name]), allowed)
 
 
-def _volume(volume: Object, path: str, known: set[str]) -> Iterator[Cause]:
+def _volume_causes(volume: Object, path: str, known: set[str]) -> Iterator[FieldCause]:
     kinds = [kind for kind in volume if kind != "name"]
     for kind in kinds[1:]:
         yield forbidden(f"{path}.{kind}", "may not specify more than 1 volume type")
@@ -108,7 +108,7 @@ def _volume(volume: Object, path: str, known: set[str]) -> Iterator[Cause]:
         yield duplicate(f"{path}.name", name)
 
 
-def _container(container: Object, path: str, volumes: set[str], *, template: bool) -> Iterator[Cause]:
+def _container_causes(container: Object, path: str, volumes: set[str], *, template: bool) -> Iterator[FieldCause]:
     name, image = container.get("name") or "", str(container.get("image") or "")
     if not name:
         yield required(f"{path}.name")
@@ -118,15 +118,15 @@ def _container(container: Object, path: str, volumes: set[str], *, template: boo
         yield required(f"{path}.image")
     elif image != image.strip() and not template:
         yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
-    yield from _ports(container.get("ports") or (), f"{path}.ports")
+    yield from _port_causes(container.get("ports") or (), f"{path}.ports")
     for at, variable in enumerate(container.get("env") or ()):
-        yield from _variable(variable, f"{path}.env[{at}]")
-    yield from _mounts(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
-    yield from _one_of(container, "imagePullPolicy", _PULLS, path)
-    yield from _resources(container.get("resources") or {}, f"{path}.resources")
+        yield from _variable_causes(variable, f"{path}.env[{at}]")
+    yield from _mount_causes(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
+    yield from _enum_causes(container, "imagePullPolicy", _PULL_POLICIES, path)
+    yield from _resources_causes(container.get("resources") or {}, f"{path}.resources")
 
 
-def _ports(ports: Any, path: str) -> Iterator[Cause]:
+def _port_causes(ports: Any, path: str) -> Iterator[FieldCause]:
     names: set[str] = set()
     for at, port in enumerate(ports):
         place, name, number = f"{path}[{at}]", port.get("name") or "", port.get("containerPort") or 0
@@ -140,10 +140,10 @@ def _ports(ports: Any, path: str) -> Iterator[Cause]:
         for kind in ("containerPort", "hostPort"):
             if port.get(kind) and not 1 <= port[kind] <= 65535:
                 yield invalid(f"{place}.{kind}", port[kind], "must be between 1 and 65535, inclusive")
-        yield from _one_of(port, "protocol", _PROTOCOLS, place)
+        yield from _enum_causes(port, "protocol", _PROTOCOLS, place)
 
 
-def _host_ports(spec: Object, path: str) -> Iterator[Cause]:
+def _host_port_causes(spec: Object, path: str) -> Iterator[FieldCause]:
     for at, container in enumerate((spec.get("containers") or ()) if spec.get("hostNetwork") else ()):
         for number, port in enumerate(container.get("ports") or ()):
             if port.get("hostPort") and port["hostPort"] != port.get("containerPort"):
@@ -151,21 +151,21 @@ def _host_ports(spec: Object, path: str) -> Iterator[Cause]:
                 yield invalid(f"{path}.containers[{at}].ports[{number}].hostPort", port["hostPort"], text)
 
 
-def _variable(variable: Object, path: str) -> Iterator[Cause]:
+def _variable_causes(variable: Object, path: str) -> Iterator[FieldCause]:
     name = variable.get("name") or ""
     if not name:
         yield required(f"{path}.name")
     elif not (name.isascii() and name.isprintable()) or "=" in name:
-        yield invalid(f"{path}.name", name, _VARIABLE)
+        yield invalid(f"{path}.name", name, _VARIABLE_NAME)
     if variable.get("valueFrom") is not None:
-        yield from _source(variable, f"{path}.valueFrom")
+        yield from _value_source_causes(variable, f"{path}.valueFrom")
 
 
-def _source(variable: Object, path: str) -> Iterator[Cause]:
+def _value_source_causes(variable: Object, path: str) -> Iterator[FieldCause]:
     source = variable["valueFrom"]
-    given = [kind for kind in _SOURCES if source.get(kind)]
+    given = [kind for kind in _VALUE_SOURCES if source.get(kind)]
     if not given:
-        *most, last = (f"`{kind}`" for kind in _SOURCES)
+        *most, last = (f"`{kind}`" for kind in _VALUE_SOURCES)
         yield invalid(path, "", f"must specify one of: {', '.join(most)} or {last}")
     elif variable.get("value"):
         yield invalid(path, "", "may not be specified when `value` is not empty")
@@ -175,17 +175,17 @@ def _source(variable: Object, path: str) -> Iterator[Cause]:
         if kind in given and not source[kind].get("key"):
             yield required(f"{path}.{kind}.key")
     if "fieldRef" in given:
-        yield from _field(source["fieldRef"].get("fieldPath") or "", f"{path}.fieldRef.fieldPath")
+        yield from _field_path_causes(source["fieldRef"].get("fieldPath") or "", f"{path}.fieldRef.fieldPath")
 
 
-def _field(named: str, path: str) -> Iterator[Cause]:
+def _field_path_causes(named: str, path: str) -> Iterator[FieldCause]:
     if not named:
         yield required(path)
-    elif named not in _FIELDS and not (named.startswith(_OF_METADATA) and named.endswith("']")):
+    elif named not in _FIELDS and not (named.startswith(_METADATA_FIELDS) and named.endswith("']")):
         yield invalid(path, named, f"error converting fieldPath: field label not supported: {named}")
 
 
-def _mounts(mounts: Any, path: str, volumes: set[str]) -> Iterator[Cause]:
+def _mount_causes(mounts: Any, path: str, volumes: set[str]) -> Iterator[FieldCause]:
     taken: set[str] = set()
     for at, mount in enumerate(mounts):
         place, name, where = f"{path}[{at}]", mount.get("name") or "", mount.get("mountPath") or ""
@@ -205,36 +205,36 @@ def _mounts(mounts: Any, path: str, volumes: set[str]) -> Iterator[Cause]:
             yield invalid(f"{path}.subPath", below, "must not contain '..'")
 
 
-def _resources(resources: Object, path: str) -> Iterator[Cause]:
+def _resources_causes(resources: Object, path: str) -> Iterator[FieldCause]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, value in limits.items():
-        yield from _amount(name, str(value), f"{path}.limits[{name}]")
+        yield from _quantity_causes(name, str(value), f"{path}.limits[{name}]")
     for name, value in requests.items():
-        yield from _amount(name, str(value), f"{path}.requests[{name}]")
+        yield from _quantity_causes(name, str(value), f"{path}.requests[{name}]")
         if name not in limits:
             if "/" in name:
                 yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-        elif "/" in name and milli(str(value)) != milli(str(limits[name])):
+        elif "/" in name and parse_milli(str(value)) != parse_milli(str(limits[name])):
             yield invalid(f"{path}.requests", str(value), f"must be equal to {name} limit of {limits[name]}")
-        elif "/" not in name and milli(str(value)) > milli(str(limits[name])):
+        elif "/" not in name and parse_milli(str(value)) > parse_milli(str(limits[name])):
             text = f"must be less than or equal to {name} limit of {limits[name]}"
             yield invalid(f"{path}.requests", str(value), text)
 
 
-def _amount(name: str, value: str, path: str) -> Iterator[Cause]:
-    if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE):
+def _quantity_causes(name: str, value: str, path: str) -> Iterator[FieldCause]:
+    if "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith(_HUGEPAGES_PREFIX):
         yield invalid(path, name, "must be a standard resource type or fully qualified")
         yield invalid(path, name, "must be a standard resource for containers")
         return
     yield from (invalid(path, name, why) for why in (qualified_name_faults(name) if "/" in name else ()))
-    amount = milli(value)
+    amount = parse_milli(value)
     if amount < 0:
         yield invalid(path, value, "must be greater than or equal to 0")
     if "/" in name and amount % 1000:
         yield invalid(path, f"{amount}m", "must be an integer")
 
 
-def _node_affinity(spec: Object, path: str) -> Iterator[Cause]:
+def _node_affinity_causes(spec: Object, path: str) -> Iterator[FieldCause]:
     rule = "requiredDuringSchedulingIgnoredDuringExecution"
     wanted = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(rule)
     if wanted is None:
@@ -249,7 +249,7 @@ def _node_affinity(spec: Object, path: str) -> Iterator[Cause]:
                 yield required(f"{place}[{at}].matchExpressions[{number}].values", text)
 
 
-def _toleration(toleration: Object, path: str) -> Iterator[Cause]:
+def _toleration_causes(toleration: Object, path: str) -> Iterator[FieldCause]:
     key, operator = toleration.get("key", ""), toleration.get("operator", "")
     yield from (invalid(f"{path}.key", key, why) for why in (qualified_name_faults(key) if key else ()))
     if not key and operator != "Exists":
@@ -264,31 +264,31 @@ def _toleration(toleration: Object, path: str) -> Iterator[Cause]:
         yield unsupported(f"{path}.effect", toleration["effect"], EFFECTS)
 
 
-_BY_KEY: dict[str, tuple[str, ...]] = {
+_POD_LIST_KEYS: dict[str, tuple[str, ...]] = {
     "containers": ("name",),
     "initContainers": ("name",),
     "volumes": ("name",),
     "imagePullSecrets": ("name",),
 }
 """Lists in which no two items may have the same keys, as the definitions of custom kinds say it."""
-_IN_CONTAINERS: dict[str, tuple[str, ...]] = {
+_CONTAINER_LIST_KEYS: dict[str, tuple[str, ...]] = {
     "env": ("name",),
     "ports": ("containerPort", "protocol"),
     "volumeMounts": ("mountPath",),
 }
 
 
-def repeated_keys(spec: Object, path: str) -> Iterator[Cause]:
+def duplicate_key_causes(spec: Object, path: str) -> Iterator[FieldCause]:
     """Yield list items with a duplicate key, which custom kinds with pod templates refuse."""
-    for name, keys in _BY_KEY.items():
-        yield from _repeated(spec.get(name) or (), keys, f"{path}.{name}")
+    for name, keys in _POD_LIST_KEYS.items():
+        yield from _duplicate_item_causes(spec.get(name) or (), keys, f"{path}.{name}")
     for kind in ("containers", "initContainers"):
         for at, container in enumerate(spec.get(kind) or ()):
-            for name, keys in _IN_CONTAINERS.items():
-                yield from _repeated(container.get(name) or (), keys, f"{path}.{kind}[{at}].{name}")
+            for name, keys in _CONTAINER_LIST_KEYS.items():
+                yield from _duplicate_item_causes(container.get(name) or (), keys, f"{path}.{kind}[{at}].{name}")
 
 
-def _repeated(items: Any, keys: tuple[str, ...], path: str) -> Iterator[Cause]:
+def _duplicate_item_causes(items: Any, keys: tuple[str, ...], path: str) -> Iterator[FieldCause]:
     seen: list[Object] = []
     for at, item in enumerate(items):
         mark = {key: item[key] for key in keys if key in item}

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from practice.admission.fields import invalid, qualified_name_faults, required, unsupported
 from practice.admission.pod_faults import EFFECTS
-from practice.clock import stamp
-from practice.objects.refusal import Object, forbidden
+from practice.clock import format_timestamp
+from practice.objects.api_error import Object, forbidden
 from practice.objects.resources import PODS, PRIORITYCLASSES, SERVICEACCOUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from practice.clock import Clock
-    from practice.objects.refusal import Cause
+    from practice.objects.api_error import FieldCause
     from practice.objects.storage import Storage
 
 _WAIT_SECONDS = 300
-_EXTENDED = "nvidia.com/gpu"
+_EXTENDED_RESOURCE = "nvidia.com/gpu"
 
 
 def default_spec(spec: Object) -> None:
@@ -52,23 +52,23 @@ def default_pod(pod: Object, storage: Storage, clock: Clock) -> None:
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
-    _find_account(pod, storage)
+    _check_service_account(pod, storage)
     _set_priority(pod, storage)
-    _mount_token(pod)
+    _mount_service_account_token(pod)
     for key in ("not-ready", "unreachable"):
         toleration = {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
-        _tolerate(spec, {**toleration, "tolerationSeconds": _WAIT_SECONDS})
-    if any(_EXTENDED in _asked(container) for container in spec["containers"]):
-        there, wanted = spec["tolerations"], {"key": _EXTENDED, "operator": "Exists", "effect": "NoSchedule"}
+        _add_toleration(spec, {**toleration, "tolerationSeconds": _WAIT_SECONDS})
+    if any(_EXTENDED_RESOURCE in _requests_of(container) for container in spec["containers"]):
+        there, wanted = spec["tolerations"], {"key": _EXTENDED_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
         spec["tolerations"] = there if wanted in there else [*there, wanted]
     status = pod.setdefault("status", {})
-    status["qosClass"] = _class_of_service(spec)
+    status["qosClass"] = _qos_class(spec)
     if spec.get("schedulingGates"):
         gated = {
             "type": "PodScheduled",
             "status": "False",
             "lastProbeTime": None,
-            "lastTransitionTime": stamp(clock.now()),
+            "lastTransitionTime": format_timestamp(clock.now()),
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }
@@ -99,9 +99,9 @@ def _default_container(container: Object) -> None:
             reference.setdefault("apiVersion", "v1")
 
 
-def taint_faults(taints: Iterable[Object], path: str) -> list[Cause]:
+def taint_faults(taints: Iterable[Object], path: str) -> list[FieldCause]:
     """Return what is wrong with the taints of a node."""
-    faults: list[Cause] = []
+    faults: list[FieldCause] = []
     for at, taint in enumerate(taints):
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         faults += [invalid(f"{path}[{at}].key", key, why) for why in qualified_name_faults(key)]
@@ -112,11 +112,11 @@ def taint_faults(taints: Iterable[Object], path: str) -> list[Cause]:
     return faults
 
 
-def _asked(container: Object) -> dict[str, Any]:
+def _requests_of(container: Object) -> dict[str, Any]:
     return (container.get("resources") or {}).get("requests") or {}
 
 
-def _mount_token(pod: Object) -> None:
+def _mount_service_account_token(pod: Object) -> None:
     """Mount the service account's token, as the API server does."""
     spec = pod["spec"]
     name = f"kube-api-access-{pod['metadata']['uid'][:5]}"
@@ -135,14 +135,14 @@ def _mount_token(pod: Object) -> None:
         container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
 
 
-def _find_account(pod: Object, storage: Storage) -> None:
+def _check_service_account(pod: Object, storage: Storage) -> None:
     name, namespace = pod["spec"]["serviceAccountName"], pod["metadata"]["namespace"]
     if storage.find(SERVICEACCOUNTS, namespace, name) is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-        raise forbidden(PODS, _asked_name(pod), why)
+        raise forbidden(PODS, _submitted_name(pod), why)
 
 
-def _asked_name(pod: Object) -> str:
+def _submitted_name(pod: Object) -> str:
     """The name by which admission plugins know a pod: a generated name is only set after them."""
     meta = pod["metadata"]
     return str(meta.get("generateName") or meta.get("name", ""))
@@ -157,14 +157,14 @@ def _set_priority(pod: Object, storage: Storage) -> None:
         chosen = storage.find(PRIORITYCLASSES, "", name)
         if chosen is None and not name.startswith("system-"):
             why = f"no PriorityClass with name {name} was found"
-            raise forbidden(PODS, _asked_name(pod), why)
+            raise forbidden(PODS, _submitted_name(pod), why)
     if chosen is not None:
         spec["priorityClassName"] = chosen["metadata"]["name"]
     spec["priority"] = int(chosen["value"]) if chosen is not None else 0
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
-def _tolerate(spec: Object, toleration: Object) -> None:
+def _add_toleration(spec: Object, toleration: Object) -> None:
     """Add a toleration unless there is one for the same key and effect."""
     there = spec.setdefault("tolerations", [])
     effects = [found.get("effect") or "NoExecute" for found in there if found.get("key") == toleration["key"]]
@@ -172,14 +172,14 @@ def _tolerate(spec: Object, toleration: Object) -> None:
         there.append(toleration)
 
 
-def _class_of_service(spec: Object) -> str:
+def _qos_class(spec: Object) -> str:
     containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
     asked = [container.get("resources") or {} for container in containers]
-    if all(_guaranteed(item.get("limits") or {}, item.get("requests") or {}) for item in asked):
+    if all(_is_guaranteed(item.get("limits") or {}, item.get("requests") or {}) for item in asked):
         return "Guaranteed"
     used = [item.get(side) or {} for item in asked for side in ("requests", "limits")]
     return "Burstable" if any("cpu" in side or "memory" in side for side in used) else "BestEffort"
 
 
-def _guaranteed(limits: Object, requests: Object) -> bool:
+def _is_guaranteed(limits: Object, requests: Object) -> bool:
     return all(limits.get(key) and limits[key] == requests.get(key) for key in ("cpu", "memory"))

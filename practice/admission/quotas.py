@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.controllers.quantity import Amounts, add, amounts, milli, pod_requests, words
-from practice.objects.refusal import Object, forbidden
+from practice.controllers.quantity import (
+    Amounts,
+    add_amounts,
+    format_quantity,
+    parse_amounts,
+    parse_milli,
+    pod_requests,
+)
+from practice.objects.api_error import Object, forbidden
 from practice.objects.resources import PODS, RESOURCEQUOTAS, RESOURCES
 
 if TYPE_CHECKING:
@@ -17,44 +24,46 @@ if TYPE_CHECKING:
     from practice.objects.resources import Resource
     from practice.objects.storage import Storage
 
-_ONE = 1000
-_COUNTED = frozenset({"configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services"})
+_ONE_OBJECT = 1000
+_COUNTED_KINDS = frozenset({"configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services"})
 """Kinds whose number has a name of its own beside ``count/KIND``."""
-_PLAIN = ("cpu", "memory", "ephemeral-storage")
+_COMPUTE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
-def check(storage: Storage, resource: Resource, obj: Object) -> None:
+def check_quotas(storage: Storage, resource: Resource, obj: Object) -> None:
     """Raise ApiError 403 if a new object would exceed a quota of its namespace."""
     if not resource.namespaced:
         return
     namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
     for quota in _enforced_quotas(storage, namespace):
-        hard = amounts(quota["spec"]["hard"])
+        hard = parse_amounts(quota["spec"]["hard"])
         label = quota["metadata"]["name"]
-        if lacking := _unsaid(resource, obj, hard):
+        if lacking := _format_missing_amounts(resource, obj, hard):
             raise forbidden(resource, name, f"failed quota: {label}: must specify {lacking}")
-        wanted = {key: value for key, value in _of(resource, obj).items() if key in hard}
+        wanted = {key: value for key, value in _usage_of_object(resource, obj).items() if key in hard}
         if not wanted:
             continue
-        used = usage(storage, namespace, hard)
+        used = compute_usage(storage, namespace, hard)
         over = [key for key, value in wanted.items() if used[key] + value > hard[key]]
         if over:
             parts = (("requested", wanted), ("used", used), ("limited", hard))
-            told = ", ".join(f"{word}: {_listed(values, over)}" for word, values in parts)
+            told = ", ".join(f"{word}: {_format_listed(values, over)}" for word, values in parts)
             raise forbidden(resource, name, f"exceeded quota: {label}, {told}")
 
 
-def usage(storage: Storage, namespace: str, names: Iterable[str]) -> Amounts:
+def compute_usage(storage: Storage, namespace: str, names: Iterable[str]) -> Amounts:
     total: Amounts = dict.fromkeys(names, 0)
-    for resource in _concerned(total):
+    for resource in _counted_kinds(total):
         for obj in storage.list(resource, namespace):
             if resource is not PODS or obj.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-                add(total, {key: value for key, value in _of(resource, obj).items() if key in total})
+                add_amounts(
+                    total, {key: value for key, value in _usage_of_object(resource, obj).items() if key in total}
+                )
     return total
 
 
-def written(values: Amounts) -> dict[str, str]:
-    return {name: words(value) for name, value in sorted(values.items())}
+def format_amounts(values: Amounts) -> dict[str, str]:
+    return {name: format_quantity(value) for name, value in sorted(values.items())}
 
 
 def _enforced_quotas(storage: Storage, namespace: str) -> list[Object]:
@@ -62,33 +71,33 @@ def _enforced_quotas(storage: Storage, namespace: str) -> list[Object]:
     return [each for each in quotas if not (each["spec"].get("scopes") or each["spec"].get("scopeSelector"))]
 
 
-def _concerned(names: Iterable[str]) -> list[Resource]:
+def _counted_kinds(names: Iterable[str]) -> list[Resource]:
     """The kinds that such a quota counts."""
     given = set(names)
-    found = [kind for kind in RESOURCES if kind.namespaced and not given.isdisjoint(_numbers(kind))]
-    computing = any(name not in _COUNTED and not name.startswith("count/") for name in given)
+    found = [kind for kind in RESOURCES if kind.namespaced and not given.isdisjoint(_count_keys(kind))]
+    computing = any(name not in _COUNTED_KINDS and not name.startswith("count/") for name in given)
     return [*found, PODS] if computing and PODS not in found else found
 
 
-def _numbers(resource: Resource) -> set[str]:
-    plain = {resource.plural} if not resource.group and resource.plural in _COUNTED else set()
+def _count_keys(resource: Resource) -> set[str]:
+    plain = {resource.plural} if not resource.group and resource.plural in _COUNTED_KINDS else set()
     return {f"count/{resource.qualified}", *plain}
 
 
-def _of(resource: Resource, obj: Object) -> Amounts:
+def _usage_of_object(resource: Resource, obj: Object) -> Amounts:
     """The amounts that one object counts for."""
-    found: Amounts = dict.fromkeys(_numbers(resource), _ONE)
+    found: Amounts = dict.fromkeys(_count_keys(resource), _ONE_OBJECT)
     if resource is PODS:
         spec = obj["spec"]
         found |= {f"requests.{name}": value for name, value in pod_requests(spec).items()}
-        found |= {name: value for name, value in pod_requests(spec).items() if name in _PLAIN}
+        found |= {name: value for name, value in pod_requests(spec).items() if name in _COMPUTE_RESOURCES}
         for container in spec.get("containers") or ():
-            limits = amounts((container.get("resources") or {}).get("limits"))
-            add(found, {f"limits.{name}": value for name, value in limits.items()})
+            limits = parse_amounts((container.get("resources") or {}).get("limits"))
+            add_amounts(found, {f"limits.{name}": value for name, value in limits.items()})
     return found
 
 
-def _unsaid(resource: Resource, obj: Object, hard: Amounts) -> str:
+def _format_missing_amounts(resource: Resource, obj: Object, hard: Amounts) -> str:
     """The counted requests or limits that a pod's containers lack: "limits.cpu for: main"."""
     if resource is not PODS:
         return ""
@@ -100,12 +109,12 @@ def _unsaid(resource: Resource, obj: Object, hard: Amounts) -> str:
         silent = [
             each["name"]
             for each in obj["spec"].get("containers") or ()
-            if not milli(str(((each.get("resources") or {}).get(side) or {}).get(kind, "0")))
+            if not parse_milli(str(((each.get("resources") or {}).get(side) or {}).get(kind, "0")))
         ]
         if silent:
             lacking[name] = ",".join(sorted(silent))
     return "; ".join(f"{name} for: {who}" for name, who in lacking.items())
 
 
-def _listed(values: Amounts, names: list[str]) -> str:
-    return ",".join(f"{name}={words(values[name])}" for name in sorted(names))
+def _format_listed(values: Amounts, names: list[str]) -> str:
+    return ",".join(f"{name}={format_quantity(values[name])}" for name in sorted(names))

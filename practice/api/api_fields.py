@@ -19,7 +19,7 @@ _PACKAGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedField:
     """A protobuf field; an empty name is a message whose fields are inlined."""
 
     name: str
@@ -28,23 +28,23 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
-class Type:
+class FieldTypes:
     """One type: field -> type for JSON, number -> field for protobuf."""
 
     fields: dict[str, str] = field(default_factory=dict)
-    numbers: dict[int, Numbered] = field(default_factory=dict)
+    numbers: dict[int, NumberedField] = field(default_factory=dict)
 
 
 @cache
-def types() -> dict[str, Type]:
+def read_types() -> dict[str, FieldTypes]:
     """Return every type by its name, such as ``core.v1.Pod``; read from the data file at the first call."""
     text = files("practice").joinpath("data", "fields.txt").read_text(encoding="utf-8")
-    return dict(_line(line) for line in text.splitlines())
+    return dict(_parse_line(line) for line in text.splitlines())
 
 
-def _line(line: str) -> tuple[str, Type]:
+def _parse_line(line: str) -> tuple[str, FieldTypes]:
     name, _, listed = line.partition(": ")
-    found = Type()
+    found = FieldTypes()
     for one in listed.split(", "):
         head, _, kind = one.partition(" ")
         key, _, number = head.partition("=")
@@ -52,7 +52,7 @@ def _line(line: str) -> tuple[str, Type]:
         if key:
             found.fields[key] = plain
         if number:
-            found.numbers[int(number)] = Numbered(key, plain, kind.endswith("?"))
+            found.numbers[int(number)] = NumberedField(key, plain, kind.endswith("?"))
     return name, found
 
 

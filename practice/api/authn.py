@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from console.folders import make_private
-from practice.objects.refusal import ApiError, Object
+from practice.objects.api_error import ApiError, Object
 
 if TYPE_CHECKING:
     from practice.api.serving import Target
@@ -46,24 +46,24 @@ class Account:
     rules: tuple[Rule, ...]
     groups: tuple[str, ...] = ("system:authenticated",)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    lacking: set[tuple[str, str]] = field(default_factory=set)
+    denied: set[tuple[str, str]] = field(default_factory=set)
     """Verb and kind that it may not, whatever the rules say."""
 
-    def may(self, verb: str, group: str, resource: str) -> bool:
+    def is_allowed(self, verb: str, group: str, resource: str) -> bool:
         """Whether a verb on ``pods`` or ``pods/exec`` of a group is allowed."""
         kind, slash, subresource = resource.partition("/")
         qualified = (f"{kind}.{group}" if group else kind) + slash + subresource
-        if (verb, qualified) in self.lacking:
+        if (verb, qualified) in self.denied:
             return False
         return any(rule.allows(verb, qualified) for rule in self.rules)
 
 
-def administrator() -> Account:
+def admin_account() -> Account:
     everything = Rule(frozenset("*"), frozenset("*"))
     return Account("practice-admin", (everything,), ("system:masters", "system:authenticated"))
 
 
-def reader(*kinds: str, name: str = "practice-reader") -> Account:
+def reader_account(*kinds: str, name: str = "practice-reader") -> Account:
     """Return an account that may only read some kinds; by default pods, nodes, logs and JobSets."""
     kinds = kinds or ("pods", "pods/log", "nodes", "jobs.batch", "jobsets.jobset.x-k8s.io", "events")
     return Account(name, (Rule(frozenset({"get", "list", "watch"}), frozenset(kinds)),))
@@ -76,7 +76,7 @@ ANONYMOUS = Account("system:anonymous", (), ("system:unauthenticated",), token="
 def check_access(account: Account, verb: str, target: Target) -> None:
     """Raise ApiError 403, worded as by RBAC, if the account lacks the permission."""
     resource = f"{target.plural}/{target.subresource}" if target.subresource else target.plural
-    if account.may(verb, target.group, resource):
+    if account.is_allowed(verb, target.group, resource):
         return
     scope = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
     qualified = f"{target.plural}.{target.group}" if target.group else target.plural
@@ -126,7 +126,7 @@ def _certificate(
         .add_extension(x509.BasicConstraints(ca=not host, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-        .add_extension(_usage(authority=not host), critical=True)
+        .add_extension(_key_usage(authority=not host), critical=True)
     )
     if host:
         names = [x509.DNSName("localhost"), x509.DNSName("kubernetes"), x509.IPAddress(ipaddress.ip_address(host))]
@@ -135,7 +135,7 @@ def _certificate(
     return builder.sign(signer, hashes.SHA256())
 
 
-def _usage(*, authority: bool) -> x509.KeyUsage:
+def _key_usage(*, authority: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,

@@ -8,10 +8,10 @@ import msgspec
 import yaml
 
 from practice.api.protobuf import MEDIA, decode_protobuf
-from practice.objects.refusal import ApiError, Object, bad_request
+from practice.objects.api_error import ApiError, Object, bad_request
 
 if TYPE_CHECKING:
-    from practice.api.serving import Served, Target
+    from practice.api.serving import ServedKind, Target
 
 _JSON = "application/json"
 _YAML = ("application/yaml", "application/apply-patch+yaml")
@@ -52,7 +52,7 @@ _PlainLoader.yaml_implicit_resolvers = {
 }
 
 
-def read_object(body: Any, served: Served, target: Target) -> Object:
+def check_object(body: Any, served: ServedKind, target: Target) -> Object:
     """Check that a body is an object of this kind, version, namespace and name, and return it."""
     if not isinstance(body, dict):
         raise bad_request("the object provided is unrecognized (must be of type Object)")
@@ -73,7 +73,7 @@ def read_object(body: Any, served: Served, target: Target) -> Object:
     return body
 
 
-def _check_kind(body: Object, served: Served) -> None:
+def _check_kind(body: Object, served: ServedKind) -> None:
     kind, version = body.setdefault("kind", served.resource.kind), body.setdefault("apiVersion", served.api_version)
     if version != served.api_version:
         text = f"the API version in the data ({version}) does not match the expected API version ({served.api_version})"

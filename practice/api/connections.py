@@ -18,7 +18,7 @@ class Connections:
     def __init__(self) -> None:
         self._open: dict[Any, asyncio.BaseTransport] = {}
 
-    def remember(self, transport: asyncio.BaseTransport | None) -> None:
+    def add(self, transport: asyncio.BaseTransport | None) -> None:
         socket = transport.get_extra_info("socket") if transport is not None else None
         if socket is None or socket in self._open or transport is None:
             return

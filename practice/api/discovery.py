@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from practice.api.serving import SERVED, Served, no_such_path
+from practice.api.serving import SERVED, ServedKind, no_such_path
 from practice.api.visibility import GROUP as VISIBILITY
 from practice.api.visibility import VERSIONS as VISIBILITY_VERSIONS
-from practice.objects.refusal import ApiError, Object
+from practice.objects.api_error import ApiError, Object
 
 VERSION: Object = {
     "major": "1",
@@ -26,7 +26,7 @@ VERSION: Object = {
     "platform": "linux/amd64",
 }
 
-_ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _STATUS = ("get", "patch", "update")
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _JSON = "application/json"
@@ -77,9 +77,9 @@ def _groups() -> dict[str, dict[str, list[_Entry]]]:
     return groups
 
 
-def _entries(served: Served) -> list[_Entry]:
+def _entries(served: ServedKind) -> list[_Entry]:
     one = served.resource
-    found = [_Entry(one.plural, one.kind, one.namespaced, _ALL, one.singular, one.short_names, one.categories)]
+    found = [_Entry(one.plural, one.kind, one.namespaced, _ALL_VERBS, one.singular, one.short_names, one.categories)]
     if one.status:
         found.append(_Entry(f"{one.plural}/status", one.kind, one.namespaced, _STATUS))
     if one.plural == "pods":
@@ -87,28 +87,28 @@ def _entries(served: Served) -> list[_Entry]:
     return found
 
 
-def answer(path: str, accept: str) -> tuple[Object, int, str]:
+def answer_discovery(path: str, accept: str) -> tuple[Object, int, str]:
     """Return body, HTTP status and content type for a discovery path; ApiError 404 for any other."""
     parts = path.strip("/").split("/")
     if parts[0] == "openapi":
-        return _openapi(parts[1:], accept), 200, _JSON
+        return _openapi_answer(parts[1:], accept), 200, _JSON
     if parts in (["api"], ["apis"]) and "as=APIGroupDiscoveryList" in accept and "v=v2" in accept:
-        return _aggregated(core=parts == ["api"]), 200, _AGGREGATED
+        return _aggregated_discovery(core=parts == ["api"]), 200, _AGGREGATED
     if parts == ["api"]:
         return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}, 200, _JSON
     if parts == ["apis"]:
-        listed = [_group(name) for name in _groups() if name]
+        listed = [_api_group(name) for name in _groups() if name]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}, 200, _JSON
     if parts == ["api", "v1"]:
         return _resource_list("", "v1"), 200, _JSON
     if len(parts) == 2 and parts[0] == "apis" and parts[1] in _groups():
-        return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1])}, 200, _JSON
+        return {"kind": "APIGroup", "apiVersion": "v1", **_api_group(parts[1])}, 200, _JSON
     if len(parts) == 3 and parts[0] == "apis" and parts[2] in _groups().get(parts[1], {}):
         return _resource_list(parts[1], parts[2]), 200, _JSON
     raise no_such_path()
 
 
-def _group(name: str) -> Object:
+def _api_group(name: str) -> Object:
     versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in _groups()[name]]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
@@ -134,7 +134,7 @@ def _resource_list(group: str, version: str) -> Object:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}
 
 
-def _aggregated(*, core: bool) -> Object:
+def _aggregated_discovery(*, core: bool) -> Object:
     items = []
     for group, versions in _groups().items():
         if core != (group == ""):
@@ -172,7 +172,7 @@ def _aggregated_resources(group: str, version: str, entries: list[_Entry]) -> li
     return list(resources.values())
 
 
-def _openapi(parts: list[str], accept: str) -> Object:
+def _openapi_answer(parts: list[str], accept: str) -> Object:
     if parts == ["v2"]:
         if "json" not in accept and "*/*" not in accept:
             raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
@@ -189,10 +189,10 @@ def _openapi(parts: list[str], accept: str) -> Object:
     found = names.get("/".join(parts[1:]))
     if found is None:
         raise no_such_path()
-    return _openapi_of(*found)
+    return _openapi_document(*found)
 
 
-def _openapi_of(group: str, version: str) -> Object:
+def _openapi_document(group: str, version: str) -> Object:
     """Return one group version's document: that its kinds exist, and that PATCH takes fieldValidation."""
     prefix = f"/apis/{group}/{version}" if group else f"/api/{version}"
     parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldValidation")]

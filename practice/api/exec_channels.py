@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import WSMsgType
 
-from practice.api.serving import flag
-from practice.objects.refusal import ApiError, Object
+from practice.api.serving import parse_flag
+from practice.objects.api_error import ApiError, Object
 from practice.runtime import Stdio
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 
-Run = Callable[[Stdio], Awaitable[int]]
+RunCommand = Callable[[Stdio], Awaitable[int]]
 
 
 class _Size(msgspec.Struct):
@@ -33,29 +33,29 @@ class ExecSession:
     """One command: the client's messages become stdin and terminal sizes, its output goes to channels."""
 
     def __init__(self, socket: web.WebSocketResponse, query: Mapping[str, str]) -> None:
-        self.tty = flag(query, "tty")
+        self.tty = parse_flag(query, "tty")
         self.sizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
         self._socket = socket
-        self._shown = {_STDOUT: flag(query, "stdout"), _STDERR: flag(query, "stderr") and not self.tty}
-        self._stdin = asyncio.StreamReader() if flag(query, "stdin") else None
+        self._shown = {_STDOUT: parse_flag(query, "stdout"), _STDERR: parse_flag(query, "stderr") and not self.tty}
+        self._stdin = asyncio.StreamReader() if parse_flag(query, "stdin") else None
 
-    async def run(self, command: Run) -> None:
+    async def run(self, command: RunCommand) -> None:
         """Run the command until it ends or the client leaves; then send its status."""
         await self._send(_STDOUT if self._shown[_STDOUT] else _STATUS, b"")
         running = asyncio.ensure_future(command(Stdio(self._write, self._stdin, self.tty, self.sizes)))
-        listening = asyncio.ensure_future(self._listen())
+        listening = asyncio.ensure_future(self._read_messages())
         try:
             await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and self._socket.closed:
                 return
             with suppress(ConnectionResetError):  # the client has gone
-                await self._send(_STATUS, msgspec.json.encode(await _outcome(running)))
+                await self._send(_STATUS, msgspec.json.encode(await _wait_for_status(running)))
         finally:
             for task in (running, listening):
                 task.cancel()
             await asyncio.gather(running, listening, return_exceptions=True)
 
-    async def _listen(self) -> None:
+    async def _read_messages(self) -> None:
         async for message in self._socket:
             if message.type is not WSMsgType.BINARY or not message.data:
                 continue
@@ -87,7 +87,7 @@ class ExecSession:
         await self._socket.send_bytes(bytes([channel]) + data)
 
 
-async def _outcome(running: asyncio.Future[int]) -> Object:
+async def _wait_for_status(running: asyncio.Future[int]) -> Object:
     """Return the Status a client reads the exit code from."""
     try:
         code = await running

@@ -18,5 +18,5 @@ class Fault:
     retry_after: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
-    def meets(self, method: str, path: str) -> bool:
+    def matches(self, method: str, path: str) -> bool:
         return self.times > 0 and self.path in path and self.method in ("", method)

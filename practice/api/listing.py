@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from practice.api.serving import number, resource_version
-from practice.objects.refusal import ApiError, Object, bad_request, expired
-from practice.objects.selectors import Predicate, fields_match, labels_match
+from practice.api.serving import parse_number, parse_resource_version
+from practice.objects.api_error import ApiError, Object, bad_request, expired
+from practice.objects.selectors import Predicate, field_predicate, label_predicate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from practice.objects.resources import Resource
     from practice.objects.storage import Storage
 
-_KEPT_PICTURES = 64
+_MAX_SNAPSHOTS = 64
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
@@ -28,67 +28,67 @@ _TOO_OLD = (
 )
 
 
-def selection(query: Mapping[str, str], resource: Resource, name: str = "") -> Predicate | None:
+def parse_selectors(query: Mapping[str, str], resource: Resource, name: str = "") -> Predicate | None:
     """Return the predicate for the selectors of a query, None if it has none."""
     asked: list[Predicate] = []
     if query.get("labelSelector"):
-        asked.append(labels_match(query["labelSelector"]))
+        asked.append(label_predicate(query["labelSelector"]))
     fields = query.get("fieldSelector", "")
     if name:
         fields = f"{fields},metadata.name={name}".lstrip(",")
     if fields:
-        asked.append(fields_match(fields, resource))
+        asked.append(field_predicate(fields, resource))
     if not asked:
         return None
     return asked[0] if len(asked) == 1 else lambda obj: all(matches(obj) for matches in asked)
 
 
-class Lists:
+class ListPager:
     """Answers lists; keeps the snapshots of recent paged ones, so that pages are consistent."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._pictures: OrderedDict[tuple[Resource, str, int], list[Object]] = OrderedDict()
+        self._snapshots: OrderedDict[tuple[Resource, str, int], list[Object]] = OrderedDict()
 
-    def forget(self) -> None:
+    def expire_tokens(self) -> None:
         """Expire all continue tokens, as a compaction does."""
-        self._pictures.clear()
+        self._snapshots.clear()
 
-    def page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> tuple[list[Object], Object]:
+    def read_page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> tuple[list[Object], Object]:
         """Return one page of objects and the list's metadata; ApiError 410 if its snapshot has expired."""
-        matches = selection(query, resource)
+        matches = parse_selectors(query, resource)
         token = query.get("continue", "")
         objects, version, start = (
-            self._resume(resource, namespace, token) if token else self._start_list(resource, namespace, query)
+            self._next_page(resource, namespace, token) if token else self._first_page(resource, namespace, query)
         )
-        limit = number(query, "limit") or 0
+        limit = parse_number(query, "limit") or 0
         meta: Object = {"resourceVersion": str(version)}
         found: list[Object] = []
         for at in range(start, len(objects)):
             if limit and len(found) == limit and (matches is None or any(map(matches, objects[at:]))):
-                meta |= self._rest(resource, namespace, objects, version, at, counted=matches is None)
+                meta |= self._continue_metadata(resource, namespace, objects, version, at, counted=matches is None)
                 break
             if matches is None or matches(objects[at]):
                 found.append(objects[at])
         return found, meta
 
-    def _start_list(
+    def _first_page(
         self, resource: Resource, namespace: str, query: Mapping[str, str]
     ) -> tuple[list[Object], int, int]:
         newest = self._storage.version
-        asked = resource_version(query)
+        asked = parse_resource_version(query)
         if asked > newest:
             text = f"Too large resource version: {asked}, current: {newest}"
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
             raise ApiError(504, "Timeout", text, {"causes": [cause], "retryAfterSeconds": 1})
         if query.get("resourceVersionMatch") == "Exact" and asked != newest:
-            kept = self._pictures.get((resource, namespace, asked))
+            kept = self._snapshots.get((resource, namespace, asked))
             if kept is None:
                 raise expired(asked, newest)
             return kept, asked, 0
         return self._storage.list(resource, namespace), newest, 0
 
-    def _resume(self, resource: Resource, namespace: str, token: str) -> tuple[list[Object], int, int]:
+    def _next_page(self, resource: Resource, namespace: str, token: str) -> tuple[list[Object], int, int]:
         try:
             read = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
             version, key = int(read["rv"]), tuple(read["start"])
@@ -99,21 +99,21 @@ class Lists:
         if inconsistent:
             objects, version = self._storage.list(resource, namespace), self._storage.version
         else:
-            kept = self._pictures.get((resource, namespace, version))
+            kept = self._snapshots.get((resource, namespace, version))
             if kept is None:
-                meta = {"continue": _token(-1, key)}
+                meta = {"continue": _format_token(-1, key)}
                 raise PageGoneError(meta)
             objects = kept
         start = next((at for at, obj in enumerate(objects) if _key(obj) >= key), len(objects))
         return objects, version, start
 
-    def _rest(
+    def _continue_metadata(
         self, resource: Resource, namespace: str, objects: list[Object], version: int, at: int, *, counted: bool
     ) -> Object:
-        self._pictures[resource, namespace, version] = objects
-        while len(self._pictures) > _KEPT_PICTURES:
-            self._pictures.popitem(last=False)
-        meta: Object = {"continue": _token(version, _key(objects[at]))}
+        self._snapshots[resource, namespace, version] = objects
+        while len(self._snapshots) > _MAX_SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+        meta: Object = {"continue": _format_token(version, _key(objects[at]))}
         if counted:
             meta["remainingItemCount"] = len(objects) - at
         return meta
@@ -135,6 +135,6 @@ def _key(obj: Object) -> tuple[str, str]:
     return (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
 
 
-def _token(version: int, key: tuple[str, ...]) -> str:
+def _format_token(version: int, key: tuple[str, ...]) -> str:
     content = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": version, "start": list(key)})
     return base64.urlsafe_b64encode(content).decode().rstrip("=")

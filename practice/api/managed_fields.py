@@ -6,20 +6,20 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from practice.objects.api_error import ApiError, Object
 from practice.objects.field_sets import (
     INTERIOR,
     FieldPath,
     FieldSet,
     fields_of,
+    format_path,
     from_fields_v1,
     named_items,
     nodes_of,
     to_fields_v1,
-    written,
 )
 from practice.objects.lifecycle import copy_of, timestamp
 from practice.objects.merge_keys import Path, is_atomic_map
-from practice.objects.refusal import ApiError, Object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ _SYSTEM = (
     "name namespace uid resourceVersion generation creationTimestamp deletionTimestamp deletionGracePeriodSeconds "
     "managedFields selfLink generateName"
 )
-_ALWAYS_THERE = frozenset(
+_ALWAYS_PRESENT = frozenset(
     tuple(f"f:{name}" for name in path.split("."))
     for path in (
         "spec",
@@ -64,7 +64,7 @@ class _Entry:
         version = "" if self.operation == APPLY else self.api_version
         return (self.manager, self.operation, version, self.subresource)
 
-    def described(self) -> str:
+    def describe_manager(self) -> str:
         """Return the text by which a conflict names this manager."""
         text = f'"{self.manager}"'
         if self.subresource:
@@ -90,12 +90,12 @@ class _Difference:
     removed: FieldSet
 
     @classmethod
-    def between(cls, old: Object | None, new: Object, target: Target) -> _Difference:
-        before, after = _nodes(old or {}, target), _nodes(new, target)
+    def compare(cls, old: Object | None, new: Object, target: Target) -> _Difference:
+        before, after = _ownable_nodes(old or {}, target), _ownable_nodes(new, target)
         changed = frozenset(steps for steps, value in after.items() if steps not in before or before[steps] != value)
         changed -= {steps for steps in changed if after[steps] is INTERIOR and steps in before}
-        if old is None and not target.served.resource.custom:
-            changed -= _ALWAYS_THERE
+        if old is None and not target.served.resource.is_custom:
+            changed -= _ALWAYS_PRESENT
         return cls(changed, frozenset(before.keys() - after.keys()))
 
 
@@ -106,7 +106,7 @@ def record_update(old: Object | None, new: Object, manager: str, target: Target)
     if old is not None and not entries:
         # Who set what is only kept for objects of which it is known from the beginning, or since the first apply.
         return new
-    difference = _Difference.between(old, new, target)
+    difference = _Difference.compare(old, new, target)
     if old is not None and given is not None and not difference.changed and not difference.removed:
         return new
     version, subresource = target.served.api_version, target.subresource
@@ -118,46 +118,46 @@ def record_update(old: Object | None, new: Object, manager: str, target: Target)
             own = replace(own, fields=fields, time=own.time if difference.changed else entry.time)
         else:
             kept.append(entry.without(difference.changed | difference.removed))
-    return _with(new, [*kept, own])
+    return _replace_entries(new, [*kept, own])
 
 
-def apply(old: Object | None, applied: Object, manager: str, target: Target, *, force: bool) -> Object:
+def server_side_apply(old: Object | None, applied: Object, manager: str, target: Target, *, force: bool) -> Object:
     """Return the object with what a manager applies merged in, and without what it applied before and no longer does.
 
     ApiError 409 when others own fields with other values, unless ``force`` takes them over.
     """
     applied = copy_of(applied)
-    owned = fields_of(_nodes(applied, target))
+    owned = fields_of(_ownable_nodes(applied, target))
     own = _Entry(manager, APPLY, target.served.api_version, target.subresource, owned, timestamp(time.time()))
     if old is None:
-        return _with(applied, [own])
+        return _replace_entries(applied, [own])
     entries = _entries(old) or [_before_first_apply(old, target)]
     others = [entry for entry in entries if entry.identity != own.identity]
     mine = next((entry for entry in entries if entry.identity == own.identity), None)
-    merged = _merge(copy_of(old), applied, ())
-    _prune(merged, mine.fields if mine else frozenset(), [own, *others])
-    difference = _Difference.between(old, merged, target)
+    merged = _merge_applied(copy_of(old), applied, ())
+    _remove_dropped_fields(merged, mine.fields if mine else frozenset(), [own, *others])
+    difference = _Difference.compare(old, merged, target)
     conflicts = [(entry, steps) for entry in others for steps in sorted(entry.fields & difference.changed)]
     if conflicts and not force:
         raise _conflict(conflicts)
-    if mine and mine.fields == owned and _plain(merged) == _plain(old):
+    if mine and mine.fields == owned and _without_managed_fields(merged) == _without_managed_fields(old):
         own = replace(own, time=mine.time)
     kept = [entry.without(difference.removed | {steps for _, steps in conflicts}) for entry in others]
-    return _with(merged, [*kept, own])
+    return _replace_entries(merged, [*kept, own])
 
 
 def _before_first_apply(old: Object, target: Target) -> _Entry:
     """Return the owner of all fields of an object that had no managedFields before its first apply."""
-    fields = _Difference.between(None, old, target).changed
+    fields = _Difference.compare(None, old, target).changed
     return _Entry("before-first-apply", UPDATE, target.served.api_version, "", fields, timestamp(time.time()))
 
 
-def _prune(obj: Object, before: FieldSet, entries: list[_Entry]) -> None:
+def _remove_dropped_fields(obj: Object, before: FieldSet, entries: list[_Entry]) -> None:
     """Remove fields that the manager set before and nobody owns now; list items are removed whole."""
     held = frozenset[FieldPath]().union(*(entry.fields for entry in entries))
     for steps in sorted(before - held, key=len):
         if not any(other[: len(steps)] == steps for other in held):
-            _remove(obj, steps)
+            _remove_field(obj, steps)
 
 
 def _entries(obj: Object | None) -> list[_Entry]:
@@ -169,12 +169,12 @@ def _entries(obj: Object | None) -> list[_Entry]:
     return found
 
 
-def _with(obj: Object, entries: list[_Entry]) -> Object:
+def _replace_entries(obj: Object, entries: list[_Entry]) -> Object:
     listed = [entry.to_json() for entry in entries if entry.fields]
     return {**obj, "metadata": {**obj["metadata"], "managedFields": listed}}
 
 
-def _nodes(obj: Object, target: Target) -> dict[FieldPath, Any]:
+def _ownable_nodes(obj: Object, target: Target) -> dict[FieldPath, Any]:
     """Return the nodes of an object that a write to this target can own."""
     has_status = target.served.resource.status
     own = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
@@ -187,46 +187,51 @@ def _nodes(obj: Object, target: Target) -> dict[FieldPath, Any]:
     }
 
 
-def _plain(obj: Object) -> Object:
+def _without_managed_fields(obj: Object) -> Object:
     return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
 
 
 def _conflict(conflicts: list[tuple[_Entry, FieldPath]]) -> ApiError:
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {entry.described()}", "field": written(steps)}
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {entry.describe_manager()}",
+            "field": format_path(steps),
+        }
         for entry, steps in conflicts
     ]
     if len(conflicts) == 1:
         entry, steps = conflicts[0]
-        text = f"Apply failed with 1 conflict: conflict with {entry.described()}: {written(steps)}"
+        text = f"Apply failed with 1 conflict: conflict with {entry.describe_manager()}: {format_path(steps)}"
         return ApiError(409, "Conflict", text, {"causes": causes})
     lines = []
     for entry in sorted({entry.identity: entry for entry, _ in conflicts}.values(), key=lambda entry: entry.identity):
-        lines.append(f"conflicts with {entry.described()}:")
-        lines += [f"- {written(steps)}" for other, steps in conflicts if other.identity == entry.identity]
+        lines.append(f"conflicts with {entry.describe_manager()}:")
+        lines += [f"- {format_path(steps)}" for other, steps in conflicts if other.identity == entry.identity]
     text = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
     return ApiError(409, "Conflict", text, {"causes": causes})
 
 
-def _merge(live: Any, applied: Any, path: Path) -> Any:
+def _merge_applied(live: Any, applied: Any, path: Path) -> Any:
     if isinstance(applied, dict) and isinstance(live, dict) and not is_atomic_map(path):
         for key, value in applied.items():
             if value is None:
                 live.pop(key, None)
             else:
-                live[key] = _merge(live.get(key), value, (*path, key))
+                live[key] = _merge_applied(live.get(key), value, (*path, key))
         return live
     if isinstance(applied, list) and isinstance(live, list):
         before, wanted = named_items(live, path), named_items(applied, path)
         if before is not None and wanted is not None:
             merged = {
-                step: _merge(before[step], item, path) if step in before else item for step, item in wanted.items()
+                step: _merge_applied(before[step], item, path) if step in before else item
+                for step, item in wanted.items()
             }
-            return _in_order(before, merged)
+            return _order_merged_items(before, merged)
     return applied
 
 
-def _in_order(before: dict[str, Any], merged: dict[str, Any]) -> list[Any]:
+def _order_merged_items(before: dict[str, Any], merged: dict[str, Any]) -> list[Any]:
     """Return the merged list: applied items in their order, others at their place."""
     others, applied = list(before), list(merged)
     items: list[Any] = []
@@ -241,20 +246,20 @@ def _in_order(before: dict[str, Any], merged: dict[str, Any]) -> list[Any]:
     return items
 
 
-def _remove(obj: Object, steps: FieldPath) -> None:
+def _remove_field(obj: Object, steps: FieldPath) -> None:
     """Remove the field at a path, and the maps and lists that become empty."""
     places: list[tuple[Any, str, Path]] = []
     place: Any = obj
     path: Path = ()
     for step in steps:
-        inner = _below(place, path)
+        inner = _children_of(place, path)
         if step not in inner:
             return
         places.append((place, step, path))
         place = inner[step]
         path = (*path, step[2:] if step.startswith("f:") else "")
     for at, (container, step, inner_path) in enumerate(reversed(places)):
-        left = _below(container, inner_path)[step]
+        left = _children_of(container, inner_path)[step]
         if at and left:
             return
         if isinstance(container, dict):
@@ -263,7 +268,7 @@ def _remove(obj: Object, steps: FieldPath) -> None:
             container.remove(left)
 
 
-def _below(place: Any, path: Path) -> dict[str, Any]:
+def _children_of(place: Any, path: Path) -> dict[str, Any]:
     """Return step -> value of the direct children in a map or map-like list."""
     if isinstance(place, dict):
         return {f"f:{key}": value for key, value in place.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
 
 
 def pod_cells(pod: Object) -> list[str]:
@@ -35,8 +35,8 @@ def pod_state(pod: Object) -> str:
     for condition in status.get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             word = "SchedulingGated"
-    starting = _starting(pod)
-    word = starting or _running(status, word)
+    starting = _waiting_state(pod)
+    word = starting or _container_state(status, word)
     if pod["metadata"].get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             return "Unknown"
@@ -45,7 +45,7 @@ def pod_state(pod: Object) -> str:
     return word
 
 
-def _starting(pod: Object) -> str:
+def _waiting_state(pod: Object) -> str:
     """Return the state of the first init container that is not over, empty when all are."""
     for at, one in enumerate(pod.get("status", {}).get("initContainerStatuses") or []):
         state = one.get("state", {})
@@ -53,7 +53,7 @@ def _starting(pod: Object) -> str:
         if over and not over.get("exitCode"):
             continue
         if over:
-            return f"Init:{_ended(over)}"
+            return f"Init:{_terminated_state(over)}"
         reason = state.get("waiting", {}).get("reason", "")
         if reason and reason != "PodInitializing":
             return f"Init:{reason}"
@@ -61,14 +61,14 @@ def _starting(pod: Object) -> str:
     return ""
 
 
-def _running(status: Object, word: str) -> str:
+def _container_state(status: Object, word: str) -> str:
     any_running = False
     for one in reversed(status.get("containerStatuses") or []):
         state = one.get("state", {})
         if state.get("waiting", {}).get("reason"):
             word = str(state["waiting"]["reason"])
         elif "terminated" in state:
-            word = _ended(state["terminated"])
+            word = _terminated_state(state["terminated"])
         elif one.get("ready") and "running" in state:
             any_running = True
     if word == "Completed" and any_running:
@@ -76,7 +76,7 @@ def _running(status: Object, word: str) -> str:
     return word
 
 
-def _ended(over: Object) -> str:
+def _terminated_state(over: Object) -> str:
     if over.get("reason"):
         return str(over["reason"])
     if over.get("signal"):

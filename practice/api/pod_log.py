@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from practice.api.serving import flag, number
-from practice.objects.refusal import ApiError, Cause
+from practice.api.serving import parse_flag, parse_number
+from practice.objects.api_error import ApiError, FieldCause
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -28,43 +28,54 @@ class LogOptions:
     limit: int | None
 
     @classmethod
-    def from_now_on(cls) -> LogOptions:
+    def without_history(cls) -> LogOptions:
         """Return the options for attaching to a container: only future lines."""
         return cls(follow=True, previous=False, timestamps=False, tail=0, since=0, limit=None)
 
     @classmethod
-    def read(cls, query: Mapping[str, str]) -> LogOptions:
+    def from_query(cls, query: Mapping[str, str]) -> LogOptions:
         """Parse the query of a log request; ApiError 422 for invalid values."""
-        tail, limit, seconds = number(query, "tailLines"), number(query, "limitBytes"), number(query, "sinceSeconds")
+        tail, limit, seconds = (
+            parse_number(query, "tailLines"),
+            parse_number(query, "limitBytes"),
+            parse_number(query, "sinceSeconds"),
+        )
         since_time = query.get("sinceTime", "")
-        wrong: list[Cause] = []
+        wrong: list[FieldCause] = []
         if tail is not None and tail < 0:
             wrong.append(_invalid("tailLines", str(tail), "must be greater than or equal to 0"))
         if limit is not None and limit < 1:
             wrong.append(_invalid("limitBytes", str(limit), "must be greater than 0"))
         if seconds is not None and since_time:
             text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-            wrong.append(Cause("", f"Forbidden: {text}", "FieldValueForbidden"))
+            wrong.append(FieldCause("", f"Forbidden: {text}", "FieldValueForbidden"))
         if seconds is not None and seconds < 1:
             wrong.append(_invalid("sinceSeconds", str(seconds), "must be greater than 0"))
         if wrong:
-            raise _refuse(wrong)
-        since = _moment(since_time) if since_time else time.time() - seconds if seconds else 0.0
-        return cls(flag(query, "follow"), flag(query, "previous"), flag(query, "timestamps"), tail, since, limit)
+            raise _bad_options(wrong)
+        since = _parse_time(since_time) if since_time else time.time() - seconds if seconds else 0.0
+        return cls(
+            parse_flag(query, "follow"),
+            parse_flag(query, "previous"),
+            parse_flag(query, "timestamps"),
+            tail,
+            since,
+            limit,
+        )
 
 
-def _invalid(field: str, value: str, text: str) -> Cause:
-    return Cause(field, f"Invalid value: {value}: {text}", "FieldValueInvalid")
+def _invalid(field: str, value: str, text: str) -> FieldCause:
+    return FieldCause(field, f"Invalid value: {value}: {text}", "FieldValueInvalid")
 
 
-def _refuse(wrong: list[Cause]) -> ApiError:
+def _bad_options(wrong: list[FieldCause]) -> ApiError:
     sentences = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in wrong]
     joined = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     causes = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in wrong]
     return ApiError(422, "Invalid", f'PodLogOptions "" is invalid: {joined}', {"causes": causes})
 
 
-def _moment(text: str) -> float:
+def _parse_time(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -72,13 +83,13 @@ def _moment(text: str) -> float:
         raise ApiError(400, "BadRequest", message) from None
 
 
-async def chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]:
+async def stream_chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]:
     """Yield the selected bytes of a log, and new ones while following, until the container ends."""
     at = 0 if options.tail is None else max(len(log.lines) - options.tail, 0)
     left, begins = options.limit, True
     while True:
         end = len(log.lines)
-        chunk = b"".join(_lines(log, options, at, end, begins=begins))
+        chunk = b"".join(_select_lines(log, options, at, end, begins=begins))
         begins = chunk.endswith(b"\n") if chunk else begins
         at = end
         if left is not None:
@@ -92,18 +103,18 @@ async def chunks(log: ContainerLog, options: LogOptions) -> AsyncIterator[bytes]
             await log.wait(at)
 
 
-def _lines(log: ContainerLog, options: LogOptions, start: int, end: int, *, begins: bool) -> list[bytes]:
+def _select_lines(log: ContainerLog, options: LogOptions, start: int, end: int, *, begins: bool) -> list[bytes]:
     """Return these lines; ``begins``: whether the first one starts a new line."""
     lines = []
     for at, (moment, line) in enumerate(log.lines[start:end], start):
         if moment < options.since:
             continue
-        head = _stamp(moment) if options.timestamps and begins else b""
+        head = _format_timestamp(moment) if options.timestamps and begins else b""
         begins = at not in log.parts
         lines.append(head + line + b"\n" if begins else head + line)
     return lines
 
 
-def _stamp(moment: float) -> bytes:
+def _format_timestamp(moment: float) -> bytes:
     whole, nanoseconds = divmod(round(moment * 1e9), 10**9)
     return datetime.fromtimestamp(whole, UTC).strftime(f"%Y-%m-%dT%H:%M:%S.{nanoseconds:09d}Z ").encode()

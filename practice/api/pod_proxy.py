@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from practice.api.authn import check_access
-from practice.objects.refusal import ApiError, bad_request
+from practice.objects.api_error import ApiError, bad_request
 from practice.objects.resources import PODS
 
 if TYPE_CHECKING:
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from practice.runtime import Runtime
 
 _VERBS = {"GET": "get", "HEAD": "get", "OPTIONS": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
-_OWN = frozenset({"host", "connection", "authorization", "content-length", "accept-encoding", "transfer-encoding"})
+_HOP_HEADERS = frozenset(
+    {"host", "connection", "authorization", "content-length", "accept-encoding", "transfer-encoding"}
+)
 """Headers of the request that are not the pod's."""
-_LATE = 30.0
+_TIMEOUT = 30.0
 
 
-async def proxied(
+async def proxy_request(
     request: web.Request, target: Target, account: Account, storage: Storage, runtime: Runtime
 ) -> web.Response:
     """Forward one request to a pod and return its response; ApiError 503 if nothing answers."""
@@ -37,12 +39,12 @@ async def proxied(
     if not pod["status"].get("podIP"):
         raise bad_request("address not allowed")
     try:
-        async with asyncio.timeout(_LATE):
-            head, body = await _carry(request, path, await runtime.dial(target.namespace, name, port))
+        async with asyncio.timeout(_TIMEOUT):
+            head, body = await _relay_request(request, path, await runtime.dial(target.namespace, name, port))
     except (OSError, ApiError, TimeoutError, asyncio.IncompleteReadError) as error:
         text = f"error trying to reach service: dial tcp {pod['status']['podIP']}:{port}: {error}"
         raise ApiError(503, "ServiceUnavailable", text) from error
-    status, headers = _read(head)
+    status, headers = _parse_head(head)
     return web.Response(status=status, body=body, headers={"Content-Type": headers.get("content-type", "text/plain")})
 
 
@@ -60,7 +62,7 @@ def _first_port(containers: list[dict[str, list[dict[str, int]]]]) -> int:
     return next((port["containerPort"] for one in containers for port in one.get("ports") or ()), 80)
 
 
-async def _carry(
+async def _relay_request(
     request: web.Request, path: str, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ) -> tuple[bytes, bytes]:
     """Send the request as HTTP/1.0, so that the response ends with the connection."""
@@ -68,7 +70,7 @@ async def _carry(
     body = await request.read()
     query = f"?{request.query_string}" if request.query_string else ""
     lines = [f"{request.method} /{path}{query} HTTP/1.0", "Host: localhost", f"Content-Length: {len(body)}"]
-    lines += [f"{key}: {value}" for key, value in request.headers.items() if key.lower() not in _OWN]
+    lines += [f"{key}: {value}" for key, value in request.headers.items() if key.lower() not in _HOP_HEADERS]
     try:
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
         await writer.drain()
@@ -78,7 +80,7 @@ async def _carry(
         writer.close()
 
 
-def _read(head: bytes) -> tuple[int, dict[str, str]]:
+def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     first, *rest = head.decode("latin-1").strip().split("\r\n")
     word = first.split()[1:2]
     status = int(word[0]) if word and word[0].isdecimal() else HTTPStatus.BAD_GATEWAY

@@ -15,11 +15,11 @@ from practice.api import spdy
 if TYPE_CHECKING:
     from aiohttp import web
 
-TUNNEL = "SPDY/3.1+portforward.k8s.io"
-FORWARD_PROTOCOLS = (TUNNEL, "v4.channel.k8s.io")
+TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
+FORWARD_PROTOCOLS = (TUNNEL_PROTOCOL, "v4.channel.k8s.io")
 
 _CHUNK = 32 * 1024
-_HELD = 16  # messages kept for a pod that is slow
+_MAX_BUFFERED = 16  # messages kept for a pod that is slow
 
 Dial = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 Send = Callable[[bytes], Awaitable[None]]
@@ -27,7 +27,7 @@ Send = Callable[[bytes], Awaitable[None]]
 
 async def forward(socket: web.WebSocketResponse, ports: list[int], dial: Dial) -> None:
     """Forward bytes until the client leaves; ``dial`` raises ConnectionError with a message for the client."""
-    if socket.ws_protocol == TUNNEL:
+    if socket.ws_protocol == TUNNEL_PROTOCOL:
         await _Tunnel(socket, dial).run()
     else:
         await _Channels(socket, ports, dial).run()
@@ -39,7 +39,7 @@ class _Pipe:
     def __init__(self, port: int, dial: Dial, send: Send, fail: Send) -> None:
         self._port, self._dial = port, dial
         self._send, self._fail = send, fail
-        self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue(_HELD)
+        self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_BUFFERED)
         self._deaf = False
 
     async def feed(self, data: bytes | None) -> None:
@@ -101,8 +101,8 @@ class _Channels:
         for at, port in enumerate(self._ports):
             for channel in (2 * at, 2 * at + 1):
                 await self._sender(channel)(struct.pack("<H", port))
-        carrying = asyncio.ensure_future(self._carry())
-        listening = asyncio.ensure_future(self._listen())
+        carrying = asyncio.ensure_future(self._run_pipes())
+        listening = asyncio.ensure_future(self._read_messages())
         try:
             await asyncio.wait({carrying, listening}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -110,10 +110,10 @@ class _Channels:
                 task.cancel()
             await asyncio.gather(carrying, listening, return_exceptions=True)
 
-    async def _carry(self) -> None:
+    async def _run_pipes(self) -> None:
         await asyncio.gather(*(pipe.run() for pipe in self._pipes))
 
-    async def _listen(self) -> None:
+    async def _read_messages(self) -> None:
         async for message in self._socket:
             if message.type is not WSMsgType.BINARY or not message.data:
                 continue
@@ -128,7 +128,7 @@ class _Tunnel:
     def __init__(self, socket: web.WebSocketResponse, dial: Dial) -> None:
         self._socket = socket
         self._dial = dial
-        self._reader, self._writer = spdy.Reader(), spdy.Writer()
+        self._reader, self._writer = spdy.FrameReader(), spdy.FrameWriter()
         self._errors: dict[str, int] = {}
         self._pipes: dict[int, _Pipe] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -140,27 +140,27 @@ class _Tunnel:
                 if message.type is not WSMsgType.BINARY:
                     continue
                 for frame in self._reader.feed(message.data):
-                    await self._take(frame)
+                    await self._handle_frame(frame)
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _take(self, frame: spdy.Frame) -> None:
+    async def _handle_frame(self, frame: spdy.Frame) -> None:
         if frame.kind == spdy.SYN_STREAM:
-            await self._send(self._writer.syn_reply(frame.stream))
-            self._open(frame)
+            await self._send(self._writer.encode_syn_reply(frame.stream))
+            self._open_stream(frame)
         elif frame.kind == spdy.DATA and frame.stream in self._pipes:
             if frame.data:
                 await self._pipes[frame.stream].feed(frame.data)
-            if frame.last:
+            if frame.is_last:
                 await self._pipes[frame.stream].feed(None)
         elif frame.kind == spdy.RST_STREAM and frame.stream in self._pipes:
             await self._pipes[frame.stream].feed(None)
         elif frame.kind == spdy.PING:
-            await self._send(self._writer.ping(frame.data))
+            await self._send(self._writer.encode_ping(frame.data))
 
-    def _open(self, frame: spdy.Frame) -> None:
+    def _open_stream(self, frame: spdy.Frame) -> None:
         request = frame.headers.get("requestid", str(frame.stream))
         if frame.headers.get("streamtype") == "error":
             self._errors[request] = frame.stream
@@ -168,23 +168,23 @@ class _Tunnel:
         stream, error = frame.stream, self._errors.pop(request, 0)
 
         async def send(data: bytes) -> None:
-            await self._send(self._writer.data(stream, data))
+            await self._send(self._writer.encode_data(stream, data))
 
         async def fail(data: bytes) -> None:
-            await self._send(self._writer.data(error, data))
+            await self._send(self._writer.encode_data(error, data))
 
         pipe = self._pipes[stream] = _Pipe(int(frame.headers.get("port", "0")), self._dial, send, fail)
-        task = asyncio.ensure_future(self._carry(pipe, stream, error))
+        task = asyncio.ensure_future(self._run_pipe(pipe, stream, error))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, pipe: _Pipe, stream: int, error: int) -> None:
+    async def _run_pipe(self, pipe: _Pipe, stream: int, error: int) -> None:
         try:
             await pipe.run()
         finally:
             self._pipes.pop(stream, None)
             for ended in (stream, error):
-                await self._send(self._writer.data(ended, b"", last=True))
+                await self._send(self._writer.encode_data(ended, b"", last=True))
 
     async def _send(self, data: bytes) -> None:
         with suppress(ConnectionResetError):  # the client has gone

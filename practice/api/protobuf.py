@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from practice.api.api_fields import type_name, types
-from practice.objects.refusal import ApiError, Object, bad_request
+from practice.api.api_fields import read_types, type_name
+from practice.objects.api_error import ApiError, Object, bad_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,28 +23,28 @@ def decode_protobuf(body: bytes) -> Object:
     if not body.startswith(_MAGIC):
         raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
-        envelope = dict(_fields(body[len(_MAGIC) :]))
-        head = {number: _text(value) for number, value in _fields(envelope.get(1, b""))}
+        envelope = dict(_iter_fields(body[len(_MAGIC) :]))
+        head = {number: _decode_text(value) for number, value in _iter_fields(envelope.get(1, b""))}
         version, kind = head.get(1, ""), head.get(2, "")
         root = type_name(version, kind)
-        if root not in types():
+        if root not in read_types():
             text = f"the body of the request was in an unknown format - {kind} is read as application/json only"
             raise ApiError(415, "UnsupportedMediaType", text)
-        return {"apiVersion": version, "kind": kind, **_message(root, envelope.get(2, b""))}
+        return {"apiVersion": version, "kind": kind, **_decode_message(root, envelope.get(2, b""))}
     except (IndexError, ValueError) as error:
         raise bad_request(f"the protobuf body cannot be read: {error}") from error
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+def _iter_fields(data: bytes) -> Iterator[tuple[int, Any]]:
     at = 0
     while at < len(data):
-        tag, at = _varint(data, at)
+        tag, at = _read_varint(data, at)
         number, wire = tag >> 3, tag & 7
         if wire == 0:
-            value, at = _varint(data, at)
+            value, at = _read_varint(data, at)
             yield number, value
         elif wire == 2:
-            size, at = _varint(data, at)
+            size, at = _read_varint(data, at)
             if at + size > len(data):
                 raise ValueError("unexpected end")
             yield number, data[at : at + size]
@@ -55,7 +55,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
             raise ValueError(f"wire type {wire}")
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
@@ -65,18 +65,18 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _text(value: bytes) -> str:
+def _decode_text(value: bytes) -> str:
     return value.decode()
 
 
-def _message(kind: str, data: bytes) -> Object:
+def _decode_message(kind: str, data: bytes) -> Object:
     found: Object = {}
-    numbers = types()[kind].numbers
-    for number, raw in _fields(data):
+    numbers = read_types()[kind].numbers
+    for number, raw in _iter_fields(data):
         known = numbers.get(number)
         if known is None:
             continue
-        value = _value(known.type, raw)
+        value = _decode_value(known.type, raw)
         if not known.name:
             found.update(value)
         elif known.type.startswith("[]"):
@@ -89,54 +89,54 @@ def _message(kind: str, data: bytes) -> Object:
     return found
 
 
-def _value(kind: str, raw: Any) -> Any:
+def _decode_value(kind: str, raw: Any) -> Any:
     if kind.startswith("[]"):
-        return _value(kind[2:], raw)
+        return _decode_value(kind[2:], raw)
     if kind.startswith("{}"):
-        pair = dict(_fields(raw))
-        return {_text(pair.get(1, b"")): _value(kind[2:], pair.get(2, b""))}
+        pair = dict(_iter_fields(raw))
+        return {_decode_text(pair.get(1, b"")): _decode_value(kind[2:], pair.get(2, b""))}
     if kind in _SCALARS:
         return _SCALARS[kind](raw)
-    return _message(kind, raw)
+    return _decode_message(kind, raw)
 
 
-def _whole(raw: Any) -> int:
+def _decode_signed(raw: Any) -> int:
     return int(raw - (1 << 64) if raw >= 1 << 63 else raw)
 
 
-def _quantity(raw: bytes) -> str:
-    return _text(dict(_fields(raw)).get(1, b""))
+def _decode_quantity(raw: bytes) -> str:
+    return _decode_text(dict(_iter_fields(raw)).get(1, b""))
 
 
-def _number_or_text(raw: bytes) -> int | str:
-    parts = dict(_fields(raw))
-    return _text(parts.get(3, b"")) if parts.get(1) else _whole(parts.get(2, 0))
+def _decode_int_or_string(raw: bytes) -> int | str:
+    parts = dict(_iter_fields(raw))
+    return _decode_text(parts.get(3, b"")) if parts.get(1) else _decode_signed(parts.get(2, 0))
 
 
-def _embedded(raw: bytes) -> Any:
-    return msgspec.json.decode(dict(_fields(raw)).get(1, b"null"))
+def _decode_embedded_json(raw: bytes) -> Any:
+    return msgspec.json.decode(dict(_iter_fields(raw)).get(1, b"null"))
 
 
-def _time(raw: bytes) -> str | None:
-    seconds = _whole(dict(_fields(raw)).get(1, 0))
+def _decode_time(raw: bytes) -> str | None:
+    seconds = _decode_signed(dict(_iter_fields(raw)).get(1, 0))
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds > 0 else None
 
 
-def _micro_time(raw: bytes) -> str | None:
-    whole = _time(raw)
-    nanoseconds = dict(_fields(raw)).get(2, 0)
+def _decode_micro_time(raw: bytes) -> str | None:
+    whole = _decode_time(raw)
+    nanoseconds = dict(_iter_fields(raw)).get(2, 0)
     return f"{whole[:-1]}.{nanoseconds // 1000:06d}Z" if whole else None
 
 
 _SCALARS: dict[str, Callable[[Any], Any]] = {
-    "string": _text,
-    "int32": _whole,
-    "int64": _whole,
+    "string": _decode_text,
+    "int32": _decode_signed,
+    "int64": _decode_signed,
     "bool": bool,
     "bytes": lambda raw: base64.b64encode(raw).decode(),
-    "quantity": _quantity,
-    "int-or-string": _number_or_text,
-    "time": _time,
-    "microtime": _micro_time,
-    "any": _embedded,
+    "quantity": _decode_quantity,
+    "int-or-string": _decode_int_or_string,
+    "time": _decode_time,
+    "microtime": _decode_micro_time,
+    "any": _decode_embedded_json,
 }

@@ -11,16 +11,16 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from practice.api.api_fields import type_name
-from practice.objects.refusal import Cause, Object
+from practice.objects.api_error import FieldCause, Object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.api.serving import Served
+    from practice.api.serving import ServedKind
 
 
 @cache
-def _rules() -> dict[str, list[tuple[list[str], list[str]]]]:
+def _read_rules() -> dict[str, list[tuple[list[str], list[str]]]]:
     """Return type -> (path, names that must be there)."""
     rules = {}
     text = files("practice").joinpath("data", "required.txt").read_text(encoding="utf-8")
@@ -31,20 +31,20 @@ def _rules() -> dict[str, list[tuple[list[str], list[str]]]]:
     return rules
 
 
-def missing_fields(served: Served, obj: Object, subresource: str) -> list[Cause]:
+def missing_fields(served: ServedKind, obj: Object, subresource: str) -> list[FieldCause]:
     """Return a cause for every missing required field that a write to this subresource can set."""
     causes = []
-    for path, names in _rules().get(type_name(served.api_version, served.resource.kind), []):
+    for path, names in _read_rules().get(type_name(served.api_version, served.resource.kind), []):
         if (path[0] == "status") != (subresource == "status"):
             continue
-        for place, node in _nodes(obj, path, ""):
+        for place, node in _iter_nodes(obj, path, ""):
             for name in names:
                 if name not in node:
-                    causes.append(Cause(f"{place}.{name}".lstrip("."), "Required value", "FieldValueRequired"))
+                    causes.append(FieldCause(f"{place}.{name}".lstrip("."), "Required value", "FieldValueRequired"))
     return causes
 
 
-def _nodes(node: Any, path: list[str], place: str) -> Iterator[tuple[str, Object]]:
+def _iter_nodes(node: Any, path: list[str], place: str) -> Iterator[tuple[str, Object]]:
     """Yield every map at a path, with its concrete path."""
     if not path or path == [""]:
         if isinstance(node, dict):
@@ -56,6 +56,6 @@ def _nodes(node: Any, path: list[str], place: str) -> Iterator[tuple[str, Object
     inner, here = node.get(name), f"{place}.{name}".lstrip(".")
     if path[0].endswith("[]"):
         for at, item in enumerate(inner or ()):
-            yield from _nodes(item, path[1:], f"{here}[{at}]")
+            yield from _iter_nodes(item, path[1:], f"{here}[{at}]")
     else:
-        yield from _nodes(inner, path[1:], here)
+        yield from _iter_nodes(inner, path[1:], here)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from practice.api.schema import conform_request
+from practice.api.schema import normalize_request
 
 if TYPE_CHECKING:
     from practice.api.authn import Account, Rule
     from practice.api.serving import Target
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
 
 _REVIEWS = {
     ("authorization.k8s.io", "selfsubjectaccessreviews"): "SelfSubjectAccessReview",
@@ -23,16 +23,16 @@ def is_review(target: Target) -> bool:
     return target.version == "v1" and (target.group, target.plural) in _REVIEWS
 
 
-def review(target: Target, body: Any, account: Account) -> Object:
+def answer_review(target: Target, body: Any, account: Account) -> Object:
     """Return the review with its answer in the status."""
     kind = _REVIEWS[target.group, target.plural]
-    body = conform_request(body, f"{target.group}/v1", kind)
+    body = normalize_request(body, f"{target.group}/v1", kind)
     spec = body.get("spec") or {}
     status: Object
     if kind == "SelfSubjectAccessReview":
-        status = _access(spec, account)
+        status = _review_access(spec, account)
     elif kind == "SelfSubjectRulesReview":
-        rules = [entry for rule in account.rules for entry in _entries(rule)]
+        rules = [entry for rule in account.rules for entry in _rule_entries(rule)]
         status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
     else:
         status = {"userInfo": {"username": account.name, "groups": list(account.groups)}}
@@ -42,7 +42,7 @@ def review(target: Target, body: Any, account: Account) -> Object:
     return {**answer, "status": status}
 
 
-def _entries(rule: Rule) -> list[Object]:
+def _rule_entries(rule: Rule) -> list[Object]:
     """Return a rule as RBAC lists it: one entry for the kinds of each API group."""
     groups: dict[str, list[str]] = {}
     for resource in sorted(rule.resources):
@@ -53,13 +53,13 @@ def _entries(rule: Rule) -> list[Object]:
     return [{"verbs": verbs, "apiGroups": [group], "resources": kinds} for group, kinds in groups.items()]
 
 
-def _access(spec: Object, account: Account) -> Object:
+def _review_access(spec: Object, account: Account) -> Object:
     asked = spec.get("resourceAttributes")
     if asked is None:
         return {"allowed": True}
     resource = asked.get("resource", "")
     if asked.get("subresource"):
         resource = f"{resource}/{asked['subresource']}"
-    if account.may(asked.get("verb", ""), asked.get("group", ""), resource):
+    if account.is_allowed(asked.get("verb", ""), asked.get("group", ""), resource):
         return {"allowed": True}
     return {"allowed": False}

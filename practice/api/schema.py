@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from practice.api.api_fields import type_name, types
-from practice.objects.refusal import ApiError, Cause, Object, bad_request, invalid
+from practice.api.api_fields import read_types, type_name
+from practice.objects.api_error import ApiError, FieldCause, Object, bad_request, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from practice.api.serving import Served
+    from practice.api.serving import ServedKind
     from practice.objects.resources import Resource
 
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?(\d+(\.\d*)?|\.\d+)))?")
@@ -49,32 +49,32 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 _OPENAPI = {"int32": "integer", "int64": "integer", "bool": "boolean", "float": "number"}
 
 
-def conform(served: Served, obj: Object, *, keep_empty: bool = False) -> list[str]:
+def normalize_object(served: ServedKind, obj: Object, *, keep_empty: bool = False) -> list[str]:
     """Drop from a draft what its kind does not have, what is null or empty; return the paths of the unknown fields.
 
     ApiError 400 (422 for custom kinds) for a value of the wrong type.
     """
     root = type_name(served.api_version, served.resource.kind)
-    if root not in types():
+    if root not in read_types():
         return []
     meta = obj.get("metadata")
     name = str(meta.get("name", "")) if isinstance(meta, dict) else ""
-    walk = _Walk(served.version, served.resource.kind, served.resource, name, keep_empty)
-    walk.struct(obj, root, "")
+    walk = _Normalizer(served.version, served.resource.kind, served.resource, name, keep_empty)
+    walk.normalize_struct(obj, root, "")
     return walk.unknown
 
 
-def conform_request(body: Any, api_version: str, kind: str) -> Object:
+def normalize_request(body: Any, api_version: str, kind: str) -> Object:
     """Return the body of a request that is no stored object, such as DeleteOptions; ApiError 400 for wrong types."""
     if not isinstance(body, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {kind})")
-    walk = _Walk(api_version.rpartition("/")[2], kind, None, "", keep_empty=False)
-    walk.struct(body, type_name(api_version, kind), "")
+    walk = _Normalizer(api_version.rpartition("/")[2], kind, None, "", keep_empty=False)
+    walk.normalize_struct(body, type_name(api_version, kind), "")
     return body
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Normalizer:
     """Validates one object; ``resource`` is None for objects that are not stored."""
 
     version: str
@@ -84,79 +84,79 @@ class _Walk:
     keep_empty: bool
     unknown: list[str] = field(default_factory=list)
 
-    def struct(self, obj: Object, kind: str, path: str) -> None:
-        fields = types()[kind].fields
+    def normalize_struct(self, obj: Object, kind: str, path: str) -> None:
+        fields = read_types()[kind].fields
         for key in list(obj):
             place = f"{path}.{key}" if path else key
             if key not in fields:
                 self.unknown.append(place)
                 del obj[key]
-            elif obj[key] is None or (not obj[key] and self._vanishes(key, fields[key], kind)):
+            elif obj[key] is None or (not obj[key] and self._is_omitted(key, fields[key], kind)):
                 del obj[key]
             else:
-                self.value(obj[key], fields[key], place, kind)
+                self.normalize_value(obj[key], fields[key], place, kind)
 
-    def _vanishes(self, key: str, kind: str, owner: str) -> bool:
+    def _is_omitted(self, key: str, kind: str, owner: str) -> bool:
         """Whether an empty list or map of this field is dropped, as Go's omitempty does."""
         if self.keep_empty or not kind.startswith(("[]", "{}")) or key in _KEPT_WHEN_EMPTY:
             return False
-        return owner == "meta.ObjectMeta" or self.resource is None or not self.resource.custom
+        return owner == "meta.ObjectMeta" or self.resource is None or not self.resource.is_custom
 
-    def value(self, value: Any, kind: str, path: str, owner: str) -> None:
+    def normalize_value(self, value: Any, kind: str, path: str, owner: str) -> None:
         if kind.startswith("[]"):
             if not isinstance(value, list):
-                raise self._wrong(value, kind, path, owner)
+                raise self._type_error(value, kind, path, owner)
             for at, item in enumerate(value):
-                self.value(item, kind[2:], f"{path}[{at}]", owner)
+                self.normalize_value(item, kind[2:], f"{path}[{at}]", owner)
         elif kind.startswith("{}"):
             if not isinstance(value, dict):
-                raise self._wrong(value, kind, path, owner)
+                raise self._type_error(value, kind, path, owner)
             for key, item in value.items():
-                self.value(item, kind[2:], f"{path}.{key}", owner)
+                self.normalize_value(item, kind[2:], f"{path}.{key}", owner)
         elif kind in _CHECKS:
             if not _CHECKS[kind](value):
-                raise self._wrong(value, kind, path, owner)
+                raise self._type_error(value, kind, path, owner)
         elif not isinstance(value, dict):
-            raise self._wrong(value, kind, path, owner)
+            raise self._type_error(value, kind, path, owner)
         else:
-            self.struct(value, kind, path)
+            self.normalize_struct(value, kind, path)
 
-    def _wrong(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
-        if self.resource is not None and self.resource.custom:
-            return self._wrong_custom(self.resource, value, kind, path)
-        return self._wrong_built_in(value, kind, path, owner)
+    def _type_error(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
+        if self.resource is not None and self.resource.is_custom:
+            return self._custom_type_error(self.resource, value, kind, path)
+        return self._builtin_type_error(value, kind, path, owner)
 
-    def _wrong_custom(self, resource: Resource, value: Any, kind: str, path: str) -> ApiError:
+    def _custom_type_error(self, resource: Resource, value: Any, kind: str, path: str) -> ApiError:
         if kind == "quantity" and isinstance(value, str):
             text = f"Invalid value: \"{value}\": {path} in body should match '{_CRD_QUANTITY}'"
-            return invalid(resource, self.name, [Cause(path, text, "FieldValueInvalid")])
-        given = _word(value, ("boolean", "integer", "number", "array", "object", "string", "null"))
+            return invalid(resource, self.name, [FieldCause(path, text, "FieldValueInvalid")])
+        given = _json_type_name(value, ("boolean", "integer", "number", "array", "object", "string", "null"))
         wanted = "array" if kind.startswith("[]") else _OPENAPI.get(kind, "string" if kind in _CHECKS else "object")
         text = f'Invalid value: "{given}": {path} in body must be of type {wanted}: "{given}"'
-        return invalid(resource, self.name, [Cause(path, text, "FieldValueTypeInvalid")])
+        return invalid(resource, self.name, [FieldCause(path, text, "FieldValueTypeInvalid")])
 
-    def _wrong_built_in(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
+    def _builtin_type_error(self, value: Any, kind: str, path: str, owner: str) -> ApiError:
         name = self.kind
         head = f'{name} in version "{self.version}" cannot be handled as a {name}: '
         if kind == "quantity" and isinstance(value, str):
             return bad_request(head + _GO_QUANTITY)
-        given = _word(value, ("bool", "number", "number", "array", "object", "string", "null"))
+        given = _json_type_name(value, ("bool", "number", "number", "array", "object", "string", "null"))
         plain = re.sub(r"\[\d+\]", "", path)
         text = f"json: cannot unmarshal {given} into Go struct field {owner.rpartition('.')[2]}.{plain} of type "
-        return bad_request(head + text + _go_type(kind))
+        return bad_request(head + text + _go_type_name(kind))
 
 
-def _word(value: Any, words: tuple[str, ...]) -> str:
+def _json_type_name(value: Any, words: tuple[str, ...]) -> str:
     """Return the JSON type of a value as Go's error texts name it."""
     kinds = (bool, int, float, list, dict, str)
     return next((word for one, word in zip(kinds, words, strict=False) if isinstance(value, one)), words[-1])
 
 
-def _go_type(kind: str) -> str:
+def _go_type_name(kind: str) -> str:
     if kind.startswith("[]"):
-        return "[]" + _go_type(kind[2:])
+        return "[]" + _go_type_name(kind[2:])
     if kind.startswith("{}"):
-        return "map[string]" + _go_type(kind[2:])
+        return "map[string]" + _go_type_name(kind[2:])
     if kind in _CHECKS:
         return {
             "quantity": "resource.Quantity",

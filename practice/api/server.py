@@ -8,18 +8,32 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from practice.api import discovery, reviews, visibility
-from practice.api.answers import bytes_answer, deleted, json_answer, plain, status_answer
-from practice.api.authn import ANONYMOUS, Account, Certificates, administrator, check_access, reader, write_kubeconfig
+from practice.api.authn import (
+    ANONYMOUS,
+    Account,
+    Certificates,
+    admin_account,
+    check_access,
+    reader_account,
+    write_kubeconfig,
+)
 from practice.api.bodies import decode
 from practice.api.connections import Connections
-from practice.api.forms import Writer, negotiate
-from practice.api.listing import Lists, selection
-from practice.api.serving import NoSuchPathError, Target, flag, no_such_path, parse_path
-from practice.api.streams import Streams
+from practice.api.listing import ListPager, parse_selectors
+from practice.api.representations import ObjectEncoder, negotiate_representation
+from practice.api.responses import (
+    bytes_response,
+    deletion_status,
+    health_or_version_response,
+    json_response,
+    status_response,
+)
+from practice.api.serving import NoSuchPathError, Target, no_such_path, parse_flag, parse_path
+from practice.api.streams import PodStreams
 from practice.api.watching import Watch, WatchRequest
-from practice.api.writing import Change, Changes
+from practice.api.writing import ObjectWriter, WriteRequest
+from practice.objects.api_error import ApiError, Object
 from practice.objects.definitions import define_custom_kinds
-from practice.objects.refusal import ApiError, Object
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -46,11 +60,11 @@ class ApiServer:
         port: int = 0,
         bookmark_every: float = 60.0,
     ) -> None:
-        self.admin = administrator()
-        self.reader = reader()
+        self.admin = admin_account()
+        self.reader = reader_account()
         self.faults: list[Fault] = []
         self.url = ""
-        self.beside: dict[str, Callable[[], Awaitable[Object]]] = {}
+        self.extra_routes: dict[str, Callable[[], Awaitable[Object]]] = {}
         """Path -> what the administrator gets there, beside the Kubernetes API."""
         self.gone_as_status = False
         """Refuse a watch from a forgotten version with HTTP 410 instead of an ERROR event (for tests)."""
@@ -58,9 +72,9 @@ class ApiServer:
         self._storage = storage
         self._host, self._port = host, port
         self._bookmark_every = bookmark_every
-        self._lists = Lists(storage)
-        self._changes = Changes(storage)
-        self._streams = Streams(storage, runtime)
+        self._lists = ListPager(storage)
+        self._changes = ObjectWriter(storage)
+        self._streams = PodStreams(storage, runtime)
         self._watches: set[Watch] = set()
         self._connections = Connections()
         self._certificates = Certificates(host)
@@ -103,8 +117,8 @@ class ApiServer:
 
     def expire_watches(self) -> None:
         """End every watch with an ERROR event, code 410, and forget past events."""
-        self._storage.compact()
-        self._lists.forget()
+        self._storage.compact_history()
+        self._lists.expire_tokens()
         for watch in self._watches:
             watch.expire()
 
@@ -114,49 +128,49 @@ class ApiServer:
             watch.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        self._connections.remember(request.transport)
+        self._connections.add(request.transport)
         try:
-            return self._injected(request) or await self._answer(request)
+            return self._inject_fault(request) or await self._dispatch(request)
         except NoSuchPathError as refusal:
             if refusal.plain:
                 return web.Response(status=404, text="404 page not found\n")
-            return status_answer(refusal)
+            return status_response(refusal)
         except ApiError as refusal:
-            return status_answer(refusal)
+            return status_response(refusal)
         except web.HTTPRequestEntityTooLarge:
             text = f"Request entity too large: limit is {_LARGEST_BODY}"
-            return status_answer(ApiError(413, "RequestEntityTooLarge", text))
+            return status_response(ApiError(413, "RequestEntityTooLarge", text))
 
-    def _injected(self, request: web.Request) -> web.StreamResponse | None:
+    def _inject_fault(self, request: web.Request) -> web.StreamResponse | None:
         for fault in self.faults:
-            if fault.meets(request.method, request.path_qs):
+            if fault.matches(request.method, request.path_qs):
                 fault.times -= 1
                 details: Object = {} if fault.retry_after is None else {"retryAfterSeconds": fault.retry_after}
-                answer = status_answer(ApiError(fault.status, fault.reason, fault.message, details))
+                answer = status_response(ApiError(fault.status, fault.reason, fault.message, details))
                 answer.headers.update(fault.headers)
                 return answer
         return None
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _dispatch(self, request: web.Request) -> web.StreamResponse:
         path = request.path
         if path in ("/healthz", "/livez", "/readyz", "/version", "/version/"):
-            return plain(path)
-        account = self._account(request)
-        if path in self.beside and account is self.admin:
-            return json_answer(await self.beside[path]())
+            return health_or_version_response(path)
+        account = self._authenticate(request)
+        if path in self.extra_routes and account is self.admin:
+            return json_response(await self.extra_routes[path]())
         target = parse_path(path)
         if account is ANONYMOUS and (target is None or reviews.is_review(target)):
             text = f'forbidden: User "{account.name}" cannot {request.method.lower()} path "{path}"'
             raise ApiError(403, "Forbidden", text)
         if target is None:
             accept = request.headers.get("Accept", "")
-            return json_answer(*discovery.answer(path, accept))
+            return json_response(*discovery.answer_discovery(path, accept))
         if request.method == "POST" and reviews.is_review(target):
-            answer = reviews.review(target, await _decoded(request), account)
-            return json_answer(answer, status=201)
+            answer = reviews.answer_review(target, await _decode_body(request), account)
+            return json_response(answer, status=201)
         if target.group == visibility.GROUP:
             check_access(account, "get", target)
-            return json_answer(visibility.pending(self._storage, target, request.query))
+            return json_response(visibility.pending_workloads(self._storage, target, request.query))
         served = target.served
         if target.subresource.partition("/")[0] in _STREAMS and served.resource.plural == "pods":
             return await self._streams.answer(request, target, account)
@@ -166,7 +180,7 @@ class ApiServer:
             return await self._read(request, target, account)
         return await self._write(request, target, account)
 
-    def _account(self, request: web.Request) -> Account:
+    def _authenticate(self, request: web.Request) -> Account:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if not scheme:
             return ANONYMOUS
@@ -177,22 +191,22 @@ class ApiServer:
 
     async def _read(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
         query, served = request.query, target.served
-        watching = flag(query, "watch")
+        watching = parse_flag(query, "watch")
         verb = "watch" if watching else "get" if target.name else "list"
         check_access(account, verb, target)
-        form = negotiate(request.headers.get("Accept", ""), query.get("includeObject", ""))
-        writer = Writer(self._storage, served, form)
+        form = negotiate_representation(request.headers.get("Accept", ""), query.get("includeObject", ""))
+        writer = ObjectEncoder(self._storage, served, form)
         if watching:
-            matches = selection(query, served.resource, target.name)
-            wish = WatchRequest.read(query, served.resource, target.namespace, matches)
+            matches = parse_selectors(query, served.resource, target.name)
+            wish = WatchRequest.from_query(query, served.resource, target.namespace, matches)
             return await self._watch(request, wish, writer)
         if target.name:
-            body = writer.one(self._storage.get(served.resource, target.namespace, target.name))
+            body = writer.encode_object(self._storage.get(served.resource, target.namespace, target.name))
         else:
-            body = writer.many(*self._lists.page(served.resource, target.namespace, query))
-        return await bytes_answer(request, body)
+            body = writer.encode_list(*self._lists.read_page(served.resource, target.namespace, query))
+        return await bytes_response(request, body)
 
-    async def _watch(self, request: web.Request, wish: WatchRequest, writer: Writer) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, wish: WatchRequest, writer: ObjectEncoder) -> web.StreamResponse:
         if self.gone_as_status and wish.version:
             self._storage.events_since(wish.resource, wish.version)
         watch = Watch(self._storage, wish, writer, bookmark_every=self._bookmark_every)
@@ -204,7 +218,7 @@ class ApiServer:
         try:
             with suppress(ConnectionResetError):  # the client has gone
                 await response.prepare(request)
-                async for chunk in watch.chunks():
+                async for chunk in watch.stream_chunks():
                     if chunk:
                         await response.write(chunk)
                 await response.write_eof()
@@ -220,11 +234,13 @@ class ApiServer:
         body = await request.read()
         headers = request.headers
         content_type = headers.get("Content-Type", "")
-        change = Change(target, request.query, body, content_type, headers.get("User-Agent", ""))
-        writer = Writer(self._storage, target.served, negotiate(headers.get("Accept", "")))
+        change = WriteRequest(target, request.query, body, content_type, headers.get("User-Agent", ""))
+        writer = ObjectEncoder(self._storage, target.served, negotiate_representation(headers.get("Accept", "")))
         if verb == "deletecollection":
             objects = self._changes.delete_collection(change)
-            return await bytes_answer(request, writer.many(objects, {"resourceVersion": str(self._storage.version)}))
+            return await bytes_response(
+                request, writer.encode_list(objects, {"resourceVersion": str(self._storage.version)})
+            )
         if not verb or (not target.name and verb != "create") or (target.subresource and verb == "delete"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         act = {
@@ -234,21 +250,21 @@ class ApiServer:
             "delete": self._changes.delete,
         }[verb]
         result = act(change)
-        if result.gone and target.plural != "pods":
-            return json_answer(deleted(target, result.object["metadata"]["uid"]), status=200)
+        if result.deleted and target.plural != "pods":
+            return json_response(deletion_status(target, result.object["metadata"]["uid"]), status=200)
         if target.subresource in ("binding", "eviction"):
-            return json_answer(
+            return json_response(
                 {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201
             )
         status = 201 if result.created else 200
-        response = await bytes_answer(request, writer.one(result.object), status)
+        response = await bytes_response(request, writer.encode_object(result.object), status)
         for warning in change.warnings:
             text = warning.replace("\\", "\\\\").replace('"', '\\"')
             response.headers.add("Warning", f'299 - "{text}"')
         return response
 
 
-async def _decoded(request: web.Request) -> object:
+async def _decode_body(request: web.Request) -> object:
     return decode(await request.read(), request.headers.get("Content-Type", ""))
 
 

@@ -5,46 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from practice.objects.api_error import ApiError, Object, bad_request
 from practice.objects.conversion import from_events_api, from_v1beta1, to_events_api, to_v1beta1
-from practice.objects.refusal import ApiError, Object, bad_request
 from practice.objects.resources import EVENTS, RESOURCES, Resource
 
-Convert = Callable[[Object], Object]
+ObjectConverter = Callable[[Object], Object]
 
 
-def _same(obj: Object) -> Object:
+def _unconverted(obj: Object) -> Object:
     return obj
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Served:
+class ServedKind:
     """One kind in one served version, and how its objects get there from storage and back."""
 
     resource: Resource
     group: str
     version: str
-    outward: Convert = _same
-    inward: Convert = _same
+    from_storage: ObjectConverter = _unconverted
+    to_storage: ObjectConverter = _unconverted
 
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-def _all_served() -> dict[tuple[str, str, str], Served]:
+def _index_served_kinds() -> dict[tuple[str, str, str], ServedKind]:
     served = {}
     for resource in RESOURCES:
         for version in resource.versions:
-            one = Served(resource, resource.group, version)
+            one = ServedKind(resource, resource.group, version)
             if version == "v1beta1":
-                one = Served(resource, resource.group, version, to_v1beta1, from_v1beta1)
+                one = ServedKind(resource, resource.group, version, to_v1beta1, from_v1beta1)
             served[resource.group, version, resource.plural] = one
     group = "events.k8s.io"
-    served[group, "v1", "events"] = Served(EVENTS, group, "v1", to_events_api, from_events_api)
+    served[group, "v1", "events"] = ServedKind(EVENTS, group, "v1", to_events_api, from_events_api)
     return served
 
 
-SERVED = _all_served()  # (group, version, plural) -> how it is served
+SERVED = _index_served_kinds()  # (group, version, plural) -> how it is served
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Target:
     subresource: str = ""
 
     @property
-    def served(self) -> Served:
+    def served(self) -> ServedKind:
         """How the kind is served; ApiError 404 for an unknown path."""
         found = SERVED.get((self.group, self.version, self.plural))
         if found is None or (self.namespace and not found.resource.namespaced):
@@ -78,7 +78,7 @@ class NoSuchPathError(ApiError):
 
 def no_such_path(group: str | None = None) -> NoSuchPathError:
     """Return the 404 for a path in a group, or outside of all."""
-    built_in = group is not None and any(not one.custom for one in RESOURCES if one.group == group)
+    built_in = group is not None and any(not one.is_custom for one in RESOURCES if one.group == group)
     return NoSuchPathError(group or "", known=built_in)
 
 
@@ -102,7 +102,7 @@ def parse_path(path: str) -> Target | None:
     return Target(group, version, rest[0], namespace, name, subresource)
 
 
-def flag(query: Mapping[str, str], name: str) -> bool:
+def parse_flag(query: Mapping[str, str], name: str) -> bool:
     """Read a boolean of a query; ApiError 400 when it is neither."""
     text = query.get(name, "")
     if text in ("", "0", "false", "False", "f"):
@@ -112,7 +112,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
     raise bad_request(f'strconv.ParseBool: parsing "{text}": invalid syntax')
 
 
-def number(query: Mapping[str, str], name: str) -> int | None:
+def parse_number(query: Mapping[str, str], name: str) -> int | None:
     """Read a number of a query, None when it is not given; ApiError 400 when it is none."""
     text = query.get(name, "")
     if not text:
@@ -123,7 +123,7 @@ def number(query: Mapping[str, str], name: str) -> int | None:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
-def resource_version(query: Mapping[str, str]) -> int:
+def parse_resource_version(query: Mapping[str, str]) -> int:
     """Read the resourceVersion of a query, 0 for none; ApiError 400 when it is no number."""
     text = query.get("resourceVersion", "")
     if text and not text.isdecimal():
@@ -134,7 +134,7 @@ def resource_version(query: Mapping[str, str]) -> int:
     return int(text or 0)
 
 
-def dry_run(query: Mapping[str, str]) -> bool:
+def parse_dry_run(query: Mapping[str, str]) -> bool:
     """Whether nothing is to be stored; ApiError 422 for anything but All."""
     text = query.get("dryRun", "")
     if text not in ("", "All"):

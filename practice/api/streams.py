@@ -12,9 +12,9 @@ from aiohttp import web
 from practice.api import pod_log
 from practice.api.authn import Account, check_access
 from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
-from practice.api.pod_proxy import proxied
+from practice.api.pod_proxy import proxy_request
 from practice.api.port_forward import FORWARD_PROTOCOLS, forward
-from practice.objects.refusal import ApiError, Object, bad_request
+from practice.objects.api_error import ApiError, Object, bad_request
 from practice.objects.resources import PODS
 
 if TYPE_CHECKING:
@@ -24,38 +24,40 @@ if TYPE_CHECKING:
     from practice.runtime import Runtime, Stdio
 
 
-class Streams:
+class PodStreams:
     """Answers log, exec, port-forward and proxy requests of pods, and can end all of them."""
 
     def __init__(self, storage: Storage, runtime: Runtime) -> None:
         self._storage = storage
         self._runtime = runtime
-        self._open: set[web.WebSocketResponse] = set()
+        self._open_sockets: set[web.WebSocketResponse] = set()
 
     async def close(self) -> None:
-        for socket in list(self._open):
+        for socket in list(self._open_sockets):
             await socket.close()
 
     async def answer(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
         """Answer one request; ApiError before anything is sent when it cannot be."""
         if target.subresource == "log":
             check_access(account, "get", target)
-            return await self._log(request, target)
+            return await self._stream_log(request, target)
         if target.subresource.partition("/")[0] == "proxy":
-            return await proxied(request, target, account, self._storage, self._runtime)
+            return await proxy_request(request, target, account, self._storage, self._runtime)
         check_access(account, "get" if request.method == "GET" else "create", target)
         check_access(account, "create", target)
         pod = self._storage.get(PODS, target.namespace, target.name)
         if not pod["spec"].get("nodeName"):
             raise bad_request(f"pod {target.name} does not have a host assigned")
-        serve = {"exec": self._exec, "attach": self._attach}.get(target.subresource, self._forward)
+        serve = {"exec": self._stream_exec, "attach": self._stream_attach}.get(
+            target.subresource, self._stream_port_forward
+        )
         try:
             return await serve(request, target, pod)
         except ConnectionResetError:  # the client has gone, even before the upgrade was answered: nobody reads this
             return web.Response()
 
-    async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
-        options = pod_log.LogOptions.read(request.query)
+    async def _stream_log(self, request: web.Request, target: Target) -> web.StreamResponse:
+        options = pod_log.LogOptions.from_query(request.query)
         pod = self._storage.get(PODS, target.namespace, target.name)
         container = choose_container(pod, request.query.get("container", ""))
         response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
@@ -65,50 +67,50 @@ class Streams:
         with suppress(ConnectionResetError):  # the client has gone
             await response.prepare(request)
             if log is not None:
-                async for chunk in pod_log.chunks(log, options):
+                async for chunk in pod_log.stream_chunks(log, options):
                     await response.write(chunk)
             await response.write_eof()
         return response
 
-    async def _exec(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+    async def _stream_exec(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
         query = request.query
         argv = query.getall("command", [])
         if not argv:
             raise bad_request("you must specify at least one command for the container")
         container = choose_container(pod, query.get("container", ""))
         check_running(pod, container)
-        socket = await self._upgrade(request, EXEC_PROTOCOLS)
+        socket = await self._upgrade_to_websocket(request, EXEC_PROTOCOLS)
         session = ExecSession(socket, query)
         try:
             await session.run(lambda stdio: self._runtime.exec(target.namespace, target.name, container, argv, stdio))
         finally:
-            await self._finish(socket)
+            await self._close_socket(socket)
         return socket
 
-    async def _attach(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+    async def _stream_attach(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
         """Show what a container prints from now on, until it ends; input is ignored."""
         container = choose_container(pod, request.query.get("container", ""))
         check_running(pod, container)
         log = self._runtime.log(target.namespace, target.name, container, False)
-        socket = await self._upgrade(request, EXEC_PROTOCOLS)
+        socket = await self._upgrade_to_websocket(request, EXEC_PROTOCOLS)
 
         async def show(stdio: Stdio) -> int:
-            async for chunk in pod_log.chunks(log, pod_log.LogOptions.from_now_on()):
+            async for chunk in pod_log.stream_chunks(log, pod_log.LogOptions.without_history()):
                 await stdio.write(1, chunk)
             return 0
 
         try:
             await ExecSession(socket, request.query).run(show)
         finally:
-            await self._finish(socket)
+            await self._close_socket(socket)
         return socket
 
-    async def _forward(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
+    async def _stream_port_forward(self, request: web.Request, target: Target, pod: Object) -> web.StreamResponse:
         if pod.get("status", {}).get("phase") != "Running":
             phase = pod.get("status", {}).get("phase", "Unknown")
             raise bad_request(f"unable to forward port because pod is not running. Current status={phase}")
-        ports = _ports(request.query.getall("ports", [])) if not _tunnels(request) else []
-        socket = await self._upgrade(request, FORWARD_PROTOCOLS)
+        ports = _parse_ports(request.query.getall("ports", [])) if not _wants_tunnel(request) else []
+        socket = await self._upgrade_to_websocket(request, FORWARD_PROTOCOLS)
 
         async def dial(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             try:
@@ -118,36 +120,36 @@ class Streams:
                 raise ConnectionError(text) from error
 
         carrying = asyncio.ensure_future(forward(socket, ports, dial))
-        unsubscribe = self._storage.subscribe(partial(_end_with_pod, carrying, pod["metadata"]["uid"]))
+        unsubscribe = self._storage.subscribe(partial(_cancel_when_pod_ends, carrying, pod["metadata"]["uid"]))
         try:
             await asyncio.wait({carrying})
         finally:
             unsubscribe()
             carrying.cancel()
             await asyncio.gather(carrying, return_exceptions=True)
-            await self._finish(socket)
+            await self._close_socket(socket)
         return socket
 
-    async def _upgrade(self, request: web.Request, protocols: tuple[str, ...]) -> web.WebSocketResponse:
+    async def _upgrade_to_websocket(self, request: web.Request, protocols: tuple[str, ...]) -> web.WebSocketResponse:
         if request.headers.get("Upgrade", "").lower() != "websocket":
             raise bad_request("Upgrade request required")
         socket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, compress=False)
         await socket.prepare(request)
-        self._open.add(socket)
+        self._open_sockets.add(socket)
         return socket
 
-    async def _finish(self, socket: web.WebSocketResponse) -> None:
-        self._open.discard(socket)
+    async def _close_socket(self, socket: web.WebSocketResponse) -> None:
+        self._open_sockets.discard(socket)
         with suppress(ConnectionResetError):  # the client has gone
             await socket.close()
 
 
-def _end_with_pod(carrying: asyncio.Future[None], uid: str, event: Event) -> None:
+def _cancel_when_pod_ends(forwarding: asyncio.Future[None], uid: str, event: Event) -> None:
     """Close forwarded ports when their pod ends."""
     if event.object["metadata"].get("uid") == uid:
         gone = event.type == "DELETED" or event.object.get("status", {}).get("phase") in {"Succeeded", "Failed"}
         if gone:
-            carrying.cancel()
+            forwarding.cancel()
 
 
 def choose_container(pod: Object, name: str) -> str:
@@ -177,13 +179,13 @@ def check_running(pod: Object, container: str) -> None:
     raise ApiError(500, "InternalError", text)
 
 
-def _tunnels(request: web.Request) -> bool:
+def _wants_tunnel(request: web.Request) -> bool:
     return "SPDY/3.1+portforward.k8s.io" in request.headers.get("Sec-WebSocket-Protocol", "")
 
 
-def _ports(given: list[str]) -> list[int]:
+def _parse_ports(texts: list[str]) -> list[int]:
     ports = []
-    for text in ",".join(given).split(","):
+    for text in ",".join(texts).split(","):
         if not text:
             raise bad_request('query parameter "port" is required')
         if not text.isdigit() or not 0 < int(text) < 65536:

@@ -13,7 +13,7 @@ from practice.objects import resources as kinds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
     from practice.objects.resources import Resource
 
 Cell = str | int | None
@@ -29,7 +29,7 @@ class Column:
     type: str = "string"
 
 
-def columns(resource: Resource) -> list[Object]:
+def column_definitions(resource: Resource) -> list[Object]:
     return [
         {
             "name": column.name,
@@ -42,7 +42,7 @@ def columns(resource: Resource) -> list[Object]:
     ]
 
 
-def row(resource: Resource, obj: Object) -> list[Cell]:
+def row_cells(resource: Resource, obj: Object) -> list[Cell]:
     return [column.fill(obj) for column in _columns_of(resource)]
 
 
@@ -55,14 +55,14 @@ def _columns_of(resource: Resource) -> tuple[Column, ...]:
     return (name, *_COLUMNS.get(resource, (_AGE,)))
 
 
-def age(text: str | None) -> str:
+def format_age(text: str | None) -> str:
     """Return how long ago an RFC 3339 time was, as kubectl writes it: 5s, 3m20s, 47m, 5h12m, 3d."""
     if not text:
         return "<unknown>"
-    return duration(time.time() - datetime.fromisoformat(text).timestamp())
+    return format_duration(time.time() - datetime.fromisoformat(text).timestamp())
 
 
-_STEPS = (
+_DURATION_UNITS = (
     (120, "s", 1, ""),
     (600, "m", 60, "s"),
     (10800, "m", 60, ""),
@@ -71,10 +71,10 @@ _STEPS = (
 )
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a length of time in at most two units."""
     whole = max(int(seconds), 0)
-    for below, unit, size, rest in _STEPS:
+    for below, unit, size, rest in _DURATION_UNITS:
         if whole < below:
             left = whole % size // (60 if rest == "m" else 1)
             return f"{whole // size}{unit}" + (f"{left}{rest}" if rest and left else "")
@@ -82,7 +82,7 @@ def duration(seconds: float) -> str:
     return f"{days}d{hours}h" if days < 8 and hours else f"{days}d"
 
 
-def _at(path: str) -> Callable[[Object], Any]:
+def _field_reader(path: str) -> Callable[[Object], Any]:
     parts = path.split(".")
 
     def read(obj: Object) -> Any:
@@ -94,8 +94,8 @@ def _at(path: str) -> Callable[[Object], Any]:
     return read
 
 
-def _text(path: str, empty: str = "") -> Callable[[Object], Cell]:
-    read = _at(path)
+def _text_cell(path: str, empty: str = "") -> Callable[[Object], Cell]:
+    read = _field_reader(path)
 
     def fill(obj: Object) -> Cell:
         value = read(obj)
@@ -106,16 +106,16 @@ def _text(path: str, empty: str = "") -> Callable[[Object], Cell]:
     return fill
 
 
-def _count(path: str) -> Callable[[Object], Cell]:
-    return _at(path)
+def _count_cell(path: str) -> Callable[[Object], Cell]:
+    return _field_reader(path)
 
 
-def _since(path: str) -> Callable[[Object], Cell]:
-    read = _at(path)
-    return lambda obj: age(read(obj))
+def _age_cell(path: str) -> Callable[[Object], Cell]:
+    read = _field_reader(path)
+    return lambda obj: format_age(read(obj))
 
 
-def _condition(kind: str) -> Callable[[Object], Cell]:
+def _condition_cell(kind: str) -> Callable[[Object], Cell]:
     def fill(obj: Object) -> Cell:
         found = obj.get("status", {}).get("conditions") or []
         return next((str(condition.get("status")) for condition in found if condition.get("type") == kind), "")
@@ -123,7 +123,7 @@ def _condition(kind: str) -> Callable[[Object], Cell]:
     return fill
 
 
-def _address(kind: str) -> Callable[[Object], Cell]:
+def _address_cell(kind: str) -> Callable[[Object], Cell]:
     def fill(obj: Object) -> Cell:
         addresses = obj.get("status", {}).get("addresses") or []
         return next((str(address.get("address")) for address in addresses if address.get("type") == kind), "<none>")
@@ -132,7 +132,7 @@ def _address(kind: str) -> Callable[[Object], Cell]:
 
 
 def _node_status(obj: Object) -> str:
-    ready = _condition("Ready")(obj)
+    ready = _condition_cell("Ready")(obj)
     word = "Ready" if ready == "True" else "NotReady" if ready else "Unknown"
     return f"{word},SchedulingDisabled" if obj.get("spec", {}).get("unschedulable") else word
 
@@ -145,10 +145,10 @@ def _roles(obj: Object) -> str:
 
 def _job_status(obj: Object) -> str:
     for kind, word in (("Complete", "Complete"), ("Failed", "Failed"), ("Suspended", "Suspended")):
-        if _condition(kind)(obj) == "True":
+        if _condition_cell(kind)(obj) == "True":
             return word
     for kind, word in (("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "SuccessCriteriaMet")):
-        if _condition(kind)(obj) == "True":
+        if _condition_cell(kind)(obj) == "True":
             return word
     return "Terminating" if obj["metadata"].get("deletionTimestamp") else "Running"
 
@@ -164,7 +164,7 @@ def _job_duration(obj: Object) -> str:
         return ""
     end = status.get("completionTime")
     finish = datetime.fromisoformat(end) if end else datetime.now(UTC)
-    return duration((finish - datetime.fromisoformat(status["startTime"])).total_seconds())
+    return format_duration((finish - datetime.fromisoformat(status["startTime"])).total_seconds())
 
 
 def _event_object(obj: Object) -> str:
@@ -178,8 +178,8 @@ def _event_source(obj: Object) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _event_seen(obj: Object) -> str:
-    return age(obj.get("lastTimestamp") or obj.get("eventTime") or obj.get("firstTimestamp"))
+def _event_last_seen(obj: Object) -> str:
+    return format_age(obj.get("lastTimestamp") or obj.get("eventTime") or obj.get("firstTimestamp"))
 
 
 def _service_ports(obj: Object) -> str:
@@ -187,7 +187,7 @@ def _service_ports(obj: Object) -> str:
     return ",".join(f"{port['port']}/{port.get('protocol', 'TCP')}" for port in ports) or "<none>"
 
 
-def _container_values(name: str) -> Callable[[Object], Cell]:
+def _containers_cell(name: str) -> Callable[[Object], Cell]:
     def fill(obj: Object) -> Cell:
         containers = obj.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or []
         return ",".join(str(container.get(name, "")) for container in containers)
@@ -195,8 +195,8 @@ def _container_values(name: str) -> Callable[[Object], Cell]:
     return fill
 
 
-_AGE = Column("Age", _since("metadata.creationTimestamp"))
-_DATE = Column("Age", _since("metadata.creationTimestamp"), type="date")
+_AGE = Column("Age", _age_cell("metadata.creationTimestamp"))
+_DATE = Column("Age", _age_cell("metadata.creationTimestamp"), type="date")
 
 _POD_HEADINGS = ("Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates")
 
@@ -214,64 +214,64 @@ _COLUMNS: dict[Resource, tuple[Column, ...]] = {
         Column("Status", _node_status),
         Column("Roles", _roles),
         _AGE,
-        Column("Version", _text("status.nodeInfo.kubeletVersion")),
-        Column("Internal-IP", _address("InternalIP"), 1),
-        Column("External-IP", _address("ExternalIP"), 1),
-        Column("OS-Image", _text("status.nodeInfo.osImage", "<unknown>"), 1),
-        Column("Kernel-Version", _text("status.nodeInfo.kernelVersion", "<unknown>"), 1),
-        Column("Container-Runtime", _text("status.nodeInfo.containerRuntimeVersion", "<unknown>"), 1),
+        Column("Version", _text_cell("status.nodeInfo.kubeletVersion")),
+        Column("Internal-IP", _address_cell("InternalIP"), 1),
+        Column("External-IP", _address_cell("ExternalIP"), 1),
+        Column("OS-Image", _text_cell("status.nodeInfo.osImage", "<unknown>"), 1),
+        Column("Kernel-Version", _text_cell("status.nodeInfo.kernelVersion", "<unknown>"), 1),
+        Column("Container-Runtime", _text_cell("status.nodeInfo.containerRuntimeVersion", "<unknown>"), 1),
     ),
     kinds.JOBS: (
         Column("Status", _job_status),
         Column("Completions", _completions),
         Column("Duration", _job_duration),
         _AGE,
-        Column("Containers", _container_values("name"), 1),
-        Column("Images", _container_values("image"), 1),
+        Column("Containers", _containers_cell("name"), 1),
+        Column("Images", _containers_cell("image"), 1),
     ),
-    kinds.NAMESPACES: (Column("Status", _text("status.phase", "Active")), _AGE),
+    kinds.NAMESPACES: (Column("Status", _text_cell("status.phase", "Active")), _AGE),
     kinds.SERVICES: (
-        Column("Type", _text("spec.type", "ClusterIP")),
-        Column("Cluster-IP", _text("spec.clusterIP", "<none>")),
-        Column("External-IP", _text("spec.externalName", "<none>")),
+        Column("Type", _text_cell("spec.type", "ClusterIP")),
+        Column("Cluster-IP", _text_cell("spec.clusterIP", "<none>")),
+        Column("External-IP", _text_cell("spec.externalName", "<none>")),
         Column("Port(s)", _service_ports),
         _AGE,
     ),
     kinds.CONFIGMAPS: (Column("Data", lambda obj: len(obj.get("data") or {}) + len(obj.get("binaryData") or {})), _AGE),
     kinds.SECRETS: (
-        Column("Type", _text("type", "Opaque")),
+        Column("Type", _text_cell("type", "Opaque")),
         Column("Data", lambda obj: len(obj.get("data") or {})),
         _AGE,
     ),
     kinds.JOBSETS: (
-        Column("TerminalState", _text("status.terminalState")),
-        Column("Restarts", _text("status.restarts")),
-        Column("Completed", _condition("Completed")),
-        Column("Suspended", _text("spec.suspend")),
+        Column("TerminalState", _text_cell("status.terminalState")),
+        Column("Restarts", _text_cell("status.restarts")),
+        Column("Completed", _condition_cell("Completed")),
+        Column("Suspended", _text_cell("spec.suspend")),
         _DATE,
     ),
     kinds.CLUSTERQUEUES: (
-        Column("Cohort", _text("spec.cohortName")),
-        Column("Strategy", _text("spec.queueingStrategy"), 1),
-        Column("Pending Workloads", _count("status.pendingWorkloads"), type="integer"),
-        Column("Admitted Workloads", _count("status.admittedWorkloads"), 1, "integer"),
+        Column("Cohort", _text_cell("spec.cohortName")),
+        Column("Strategy", _text_cell("spec.queueingStrategy"), 1),
+        Column("Pending Workloads", _count_cell("status.pendingWorkloads"), type="integer"),
+        Column("Admitted Workloads", _count_cell("status.admittedWorkloads"), 1, "integer"),
     ),
     kinds.LOCALQUEUES: (
-        Column("ClusterQueue", _text("spec.clusterQueue")),
-        Column("Pending Workloads", _count("status.pendingWorkloads"), type="integer"),
-        Column("Admitted Workloads", _count("status.admittedWorkloads"), type="integer"),
+        Column("ClusterQueue", _text_cell("spec.clusterQueue")),
+        Column("Pending Workloads", _count_cell("status.pendingWorkloads"), type="integer"),
+        Column("Admitted Workloads", _count_cell("status.admittedWorkloads"), type="integer"),
     ),
     kinds.WORKLOADS: (
-        Column("Queue", _text("spec.queueName")),
-        Column("Reserved in", _text("status.admission.clusterQueue")),
-        Column("Admitted", _condition("Admitted")),
-        Column("Finished", _condition("Finished")),
+        Column("Queue", _text_cell("spec.queueName")),
+        Column("Reserved in", _text_cell("status.admission.clusterQueue")),
+        Column("Admitted", _condition_cell("Admitted")),
+        Column("Finished", _condition_cell("Finished")),
         _DATE,
     ),
-    kinds.CUSTOMRESOURCEDEFINITIONS: (Column("Created At", _text("metadata.creationTimestamp")),),
-    kinds.WORKLOADPRIORITYCLASSES: (Column("Value", _count("value"), type="integer"),),
+    kinds.CUSTOMRESOURCEDEFINITIONS: (Column("Created At", _text_cell("metadata.creationTimestamp")),),
+    kinds.WORKLOADPRIORITYCLASSES: (Column("Value", _count_cell("value"), type="integer"),),
     kinds.PRIORITYCLASSES: (
-        Column("Value", _count("value"), type="integer"),
+        Column("Value", _count_cell("value"), type="integer"),
         Column("Global-Default", lambda obj: str(bool(obj.get("globalDefault"))).lower()),
         _AGE,
     ),
@@ -279,14 +279,14 @@ _COLUMNS: dict[Resource, tuple[Column, ...]] = {
 
 _EVENT_NAME = Column("Name", lambda obj: str(obj["metadata"]["name"]), 1)
 _EVENTS: tuple[Column, ...] = (
-    Column("Last Seen", _event_seen),
-    Column("Type", _text("type")),
-    Column("Reason", _text("reason")),
+    Column("Last Seen", _event_last_seen),
+    Column("Type", _text_cell("type")),
+    Column("Reason", _text_cell("reason")),
     Column("Object", _event_object),
-    Column("Subobject", _text("involvedObject.fieldPath"), 1),
+    Column("Subobject", _text_cell("involvedObject.fieldPath"), 1),
     Column("Source", _event_source, 1),
     Column("Message", lambda obj: str(obj.get("message", "")).strip()),
-    Column("First Seen", _since("firstTimestamp"), 1),
-    Column("Count", _text("count", "1"), 1),
+    Column("First Seen", _age_cell("firstTimestamp"), 1),
+    Column("Count", _text_cell("count", "1"), 1),
     _EVENT_NAME,
 )

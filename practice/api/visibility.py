@@ -6,13 +6,13 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from practice.api.serving import Target, no_such_path, number
+from practice.api.serving import Target, no_such_path, parse_number
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
     from practice.objects.storage import Storage
 
 GROUP = "visibility.kueue.x-k8s.io"
@@ -20,7 +20,7 @@ VERSIONS = ("v1beta2", "v1beta1")
 _DEFAULT_LIMIT = 1000
 
 
-def pending(storage: Storage, target: Target, query: Mapping[str, str]) -> Object:
+def pending_workloads(storage: Storage, target: Target, query: Mapping[str, str]) -> Object:
     """Return one PendingWorkloadsSummary; ApiError 404 when there is no such queue."""
     if target.subresource != "pendingworkloads" or target.version not in VERSIONS:
         raise no_such_path()
@@ -31,11 +31,11 @@ def pending(storage: Storage, target: Target, query: Mapping[str, str]) -> Objec
         cluster_queue = storage.get(LOCALQUEUES, target.namespace, target.name)["spec"].get("clusterQueue", "")
     else:
         raise no_such_path()
-    items = _items(storage, cluster_queue, f"{GROUP}/{target.version}")
+    items = _pending_items(storage, cluster_queue, f"{GROUP}/{target.version}")
     if target.plural == "localqueues":
         own = (target.namespace, target.name)
         items = [item for item in items if (item["metadata"]["namespace"], item["localQueueName"]) == own]
-    offset, limit = number(query, "offset") or 0, number(query, "limit") or _DEFAULT_LIMIT
+    offset, limit = parse_number(query, "offset") or 0, parse_number(query, "limit") or _DEFAULT_LIMIT
     return {
         "kind": "PendingWorkloadsSummary",
         "apiVersion": f"{GROUP}/{target.version}",
@@ -44,7 +44,7 @@ def pending(storage: Storage, target: Target, query: Mapping[str, str]) -> Objec
     }
 
 
-def _items(storage: Storage, cluster_queue: str, api_version: str) -> list[Object]:
+def _pending_items(storage: Storage, cluster_queue: str, api_version: str) -> list[Object]:
     queues = {
         (queue["metadata"]["namespace"], queue["metadata"]["name"])
         for queue in storage.list(LOCALQUEUES)
@@ -53,9 +53,9 @@ def _items(storage: Storage, cluster_queue: str, api_version: str) -> list[Objec
     waiting = [
         workload
         for workload in storage.list(WORKLOADS)
-        if (workload["metadata"]["namespace"], workload["spec"].get("queueName")) in queues and _waits(workload)
+        if (workload["metadata"]["namespace"], workload["spec"].get("queueName")) in queues and _is_pending(workload)
     ]
-    waiting.sort(key=lambda workload: (-workload["spec"].get("priority", 0), _queued_at(workload)))
+    waiting.sort(key=lambda workload: (-workload["spec"].get("priority", 0), _queue_time(workload)))
     seen: Counter[tuple[str, str]] = Counter()
     items = []
     for position, workload in enumerate(waiting):
@@ -77,7 +77,7 @@ def _items(storage: Storage, cluster_queue: str, api_version: str) -> list[Objec
     return items
 
 
-def _waits(workload: Object) -> bool:
+def _is_pending(workload: Object) -> bool:
     if workload["spec"].get("active") is False:
         return False
     true = {
@@ -86,7 +86,7 @@ def _waits(workload: Object) -> bool:
     return not true & {"QuotaReserved", "Finished"}
 
 
-def _queued_at(workload: Object) -> float:
+def _queue_time(workload: Object) -> float:
     """Return when it joined the queue: its creation, or its eviction for not getting its pods ready."""
     for one in workload.get("status", {}).get("conditions") or []:
         if one.get("type") == "Evicted" and one.get("status") == "True" and one.get("reason") == "PodsReadyTimeout":

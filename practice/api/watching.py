@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from practice.api.serving import flag, number, resource_version
-from practice.objects.refusal import ApiError, Object, expired
+from practice.api.serving import parse_flag, parse_number, parse_resource_version
+from practice.objects.api_error import ApiError, Object, expired
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from practice.api.forms import Writer
+    from practice.api.representations import ObjectEncoder
     from practice.objects.history import Event
     from practice.objects.resources import Resource
     from practice.objects.selectors import Predicate
@@ -41,62 +41,62 @@ class WatchRequest:
     initial_events: bool
 
     @classmethod
-    def read(
+    def from_query(
         cls, query: Mapping[str, str], resource: Resource, namespace: str, matches: Predicate | None
     ) -> WatchRequest:
-        timeout = number(query, "timeoutSeconds") or random.randint(*_DEFAULT_TIMEOUT)
-        version = resource_version(query)
-        initial = flag(query, "sendInitialEvents")
-        return cls(resource, namespace, matches, version, timeout, flag(query, "allowWatchBookmarks"), initial)
+        timeout = parse_number(query, "timeoutSeconds") or random.randint(*_DEFAULT_TIMEOUT)
+        version = parse_resource_version(query)
+        initial = parse_flag(query, "sendInitialEvents")
+        return cls(resource, namespace, matches, version, timeout, parse_flag(query, "allowWatchBookmarks"), initial)
 
 
 class Watch:
     """One open watch; iterates over chunks of event lines."""
 
     def __init__(
-        self, storage: Storage, wish: WatchRequest, writer: Writer, *, bookmark_every: float = _BOOKMARK_EVERY
+        self, storage: Storage, wish: WatchRequest, writer: ObjectEncoder, *, bookmark_every: float = _BOOKMARK_EVERY
     ) -> None:
         self._storage = storage
-        self._wish = wish
+        self._request = wish
         self._writer = writer
         self._bookmark_every = bookmark_every
         self._pending: deque[Event] = deque()
-        self._woken = asyncio.Event()
+        self._event_arrived = asyncio.Event()
         self._ended: ApiError | None = None
         self._closing = False
 
     def close(self) -> None:
         """End the watch after pending events, as at shutdown or timeout."""
         self._closing = True
-        self._woken.set()
+        self._event_arrived.set()
 
     def expire(self) -> None:
         """End the watch with an ERROR event, code 410."""
-        self._ended = expired(self._wish.version, self._storage.version)
-        self._woken.set()
+        self._ended = expired(self._request.version, self._storage.version)
+        self._event_arrived.set()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def stream_chunks(self) -> AsyncIterator[bytes]:
         """Yield bytes until the timeout, until the watch is closed, or its version has expired."""
-        unsubscribe = self._storage.subscribe(self._hear, first=True)
+        unsubscribe = self._storage.subscribe(self._on_event, first=True)
         try:
             try:
-                first = b"".join(self._beginning())
+                first = b"".join(self._initial_lines())
             except ApiError as refusal:
                 yield _error_line(refusal)
                 return
             yield first
-            async for chunk in self._following():
+            async for chunk in self._follow_events():
                 yield chunk
         finally:
             unsubscribe()
 
-    async def _following(self) -> AsyncIterator[bytes]:
-        end = time.monotonic() + self._wish.timeout
+    async def _follow_events(self) -> AsyncIterator[bytes]:
+        end = time.monotonic() + self._request.timeout
         marks = self._bookmark_times(end)
         due = next(marks)
         while True:
             if self._pending:
-                yield b"".join(self._drain())
+                yield b"".join(self._encode_pending())
             if self._ended:
                 yield _error_line(self._ended)
                 return
@@ -105,16 +105,16 @@ class Watch:
                 break
             try:
                 async with asyncio.timeout(max(due - now, 0)):
-                    await self._woken.wait()
+                    await self._event_arrived.wait()
             except TimeoutError:
                 if due < end:
-                    yield self._writer.bookmark(self._storage.version)
+                    yield self._writer.encode_bookmark(self._storage.version)
                 due = next(marks)
-            self._woken.clear()
+            self._event_arrived.clear()
 
     def _bookmark_times(self, end: float) -> Iterator[float]:
         """Yield when bookmarks are due: at intervals, and shortly before the timeout."""
-        if self._wish.bookmarks:
+        if self._request.bookmarks:
             due = time.monotonic() + self._bookmark_every
             while due < end - _LAST_BOOKMARK:
                 yield due
@@ -124,50 +124,54 @@ class Watch:
         while True:
             yield end
 
-    def _hear(self, event: Event) -> None:
-        if event.resource is self._wish.resource:
+    def _on_event(self, event: Event) -> None:
+        if event.resource is self._request.resource:
             self._pending.append(event)
-            self._woken.set()
+            self._event_arrived.set()
 
-    def _beginning(self) -> list[bytes]:
-        wish = self._wish
+    def _initial_lines(self) -> list[bytes]:
+        wish = self._request
         if wish.version and not wish.initial_events:
             self._pending.extendleft(reversed(self._storage.events_since(wish.resource, wish.version)))
-            return list(self._drain())
+            return list(self._encode_pending())
         if wish.version > self._storage.version:
             self._storage.events_since(wish.resource, wish.version)
         objects = self._storage.list(wish.resource, wish.namespace)
-        lines = [self._writer.event("ADDED", obj) for obj in objects if wish.matches is None or wish.matches(obj)]
+        lines = [
+            self._writer.encode_event("ADDED", obj) for obj in objects if wish.matches is None or wish.matches(obj)
+        ]
         if wish.initial_events and wish.bookmarks:
-            lines.append(self._writer.bookmark(self._storage.version, initial_end=True))
+            lines.append(self._writer.encode_bookmark(self._storage.version, initial_end=True))
         return lines
 
-    def _drain(self) -> list[bytes]:
+    def _encode_pending(self) -> list[bytes]:
         lines = []
         while self._pending:
-            line = self._line(self._pending.popleft())
+            line = self._encode_event(self._pending.popleft())
             if line:
                 lines.append(line)
         return lines
 
-    def _line(self, event: Event) -> bytes:
+    def _encode_event(self, event: Event) -> bytes:
         """Encode an event as the selector sees it: an object that stops matching is deleted, a new match added."""
-        wish = self._wish
+        wish = self._request
         if wish.namespace and event.object["metadata"].get("namespace") != wish.namespace:
             return b""
         if wish.matches is None:
-            return self._writer.event(event.type, event.object)
+            return self._writer.encode_event(event.type, event.object)
         before = event.previous is not None and wish.matches(event.previous)
         after = event.type != "DELETED" and wish.matches(event.object)
         if before and not after:
-            gone: Object = event.object if event.type == "DELETED" else _at(event.previous or {}, event.version)
-            return self._writer.event("DELETED", gone)
+            gone: Object = (
+                event.object if event.type == "DELETED" else _with_version(event.previous or {}, event.version)
+            )
+            return self._writer.encode_event("DELETED", gone)
         if not after:
             return b""
-        return self._writer.event("MODIFIED" if before else "ADDED", event.object)
+        return self._writer.encode_event("MODIFIED" if before else "ADDED", event.object)
 
 
-def _at(obj: Object, version: int) -> Object:
+def _with_version(obj: Object, version: int) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
 
 

@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from practice.api import managed_fields, schema
-from practice.api.bodies import decode, media_type, read_object
-from practice.api.listing import selection
+from practice.api.bodies import check_object, decode, media_type
+from practice.api.listing import parse_selectors
 from practice.api.required import missing_fields
-from practice.api.serving import SERVED, Served, Target, dry_run, flag, number
+from practice.api.serving import SERVED, ServedKind, Target, parse_dry_run, parse_flag, parse_number
 from practice.objects import patch, validation
+from practice.objects.api_error import ApiError, Object, bad_request, conflict, invalid, not_found
 from practice.objects.lifecycle import copy_of
-from practice.objects.refusal import ApiError, Object, bad_request, conflict, invalid, not_found
 from practice.objects.resources import PODS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WriteRequest:
     """One write request: target, query, body and user agent."""
 
     target: Target
@@ -35,7 +35,7 @@ class Change:
     """What the client should be told although its request is carried out."""
 
     @property
-    def served(self) -> Served:
+    def served(self) -> ServedKind:
         """How the kind is served."""
         return self.target.served
 
@@ -46,72 +46,72 @@ class Change:
 
     @property
     def dry_run(self) -> bool:
-        return dry_run(self.query)
+        return parse_dry_run(self.query)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class WriteResult:
     """The result of a write: the object, and whether it is new."""
 
     object: Object
     created: bool = False
-    gone: bool = False
+    deleted: bool = False
 
 
-class Changes:
+class ObjectWriter:
     """Executes write requests on the storage."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def create(self, change: Change) -> Result:
+    def create(self, change: WriteRequest) -> WriteResult:
         """POST of a new object, or of a pod's binding or eviction."""
         target, resource = change.target, change.served.resource
         if target.name:
-            return self._act(change)
-        obj = self._read(change, decode(change.body, change.content_type))
-        return Result(self._create(change, resource, obj, managed_fields.UPDATE), created=True)
+            return self._bind_or_evict(change)
+        obj = self._decode_object(change, decode(change.body, change.content_type))
+        return WriteResult(self._create(change, resource, obj, managed_fields.UPDATE), created=True)
 
-    def replace(self, change: Change) -> Result:
+    def replace(self, change: WriteRequest) -> WriteResult:
         """PUT of a whole object."""
         target, resource = change.target, change.served.resource
-        obj = self._read(change, decode(change.body, change.content_type))
+        obj = self._decode_object(change, decode(change.body, change.content_type))
         old = self._storage.find(resource, target.namespace, target.name)
         if old is None:
             raise not_found(resource, target.name)
-        return Result(self._update(change, obj, old))
+        return WriteResult(self._update(change, obj, old))
 
-    def patch(self, change: Change) -> Result:
+    def patch(self, change: WriteRequest) -> WriteResult:
         """PATCH in the dialect its content type names; server-side apply creates what is not there."""
         target, resource = change.target, change.served.resource
         media = media_type(change.content_type)
-        patch.check_media(media, resource)
+        patch.check_media_type(media, resource)
         body = decode(change.body, change.content_type)
         old = self._storage.find(resource, target.namespace, target.name)
         if media == patch.APPLY:
             return self._apply(change, body, old)
         if old is None:
             raise not_found(resource, target.name)
-        seen = change.served.outward(old)
-        patched = patch.apply(media, copy_of(seen), body, resource)
+        seen = change.served.from_storage(old)
+        patched = patch.apply_patch(media, copy_of(seen), body, resource)
         given = patched.get("metadata", {}).get("resourceVersion")
         if given and given != old["metadata"]["resourceVersion"]:
             raise conflict(resource, target.name)
-        new = self._read(change, patched)
-        return Result(self._update(change, new, old))
+        new = self._decode_object(change, patched)
+        return WriteResult(self._update(change, new, old))
 
-    def delete(self, change: Change) -> Result:
+    def delete(self, change: WriteRequest) -> WriteResult:
         target, resource = change.target, change.served.resource
-        options = self._options(change)
+        options = self._parse_delete_options(change)
         gone = self._storage.delete(resource, target.namespace, target.name, **options)
         held = self._storage.find(resource, target.namespace, target.name) is not None
-        return Result(gone, gone=not held)
+        return WriteResult(gone, deleted=not held)
 
-    def delete_collection(self, change: Change) -> list[Object]:
+    def delete_collection(self, change: WriteRequest) -> list[Object]:
         """DELETE of all objects that match the selectors."""
         target, resource = change.target, change.served.resource
-        matches = selection(change.query, resource)
-        options = self._options(change)
+        matches = parse_selectors(change.query, resource)
+        options = self._parse_delete_options(change)
         deleted = []
         for obj in self._storage.list(resource, target.namespace):
             if matches is None or matches(obj):
@@ -119,11 +119,11 @@ class Changes:
                 deleted.append(self._storage.delete(resource, meta.get("namespace"), meta["name"], **options))
         return deleted
 
-    def _read(self, change: Change, body: Any) -> Object:
+    def _decode_object(self, change: WriteRequest, body: Any) -> Object:
         """Return the object of a body as it is stored; unknown fields are dropped with a warning, or refused."""
         served = change.served
-        obj = read_object(body, served, change.target)
-        unknown = [f'unknown field "{path}"' for path in schema.conform(served, obj)]
+        obj = check_object(body, served, change.target)
+        unknown = [f'unknown field "{path}"' for path in schema.normalize_object(served, obj)]
         directive = change.query.get("fieldValidation", "Warn")
         if unknown and directive == "Strict":
             kind = served.resource.kind
@@ -131,10 +131,10 @@ class Changes:
             raise bad_request(text + ", ".join(unknown))
         if directive == "Warn":
             change.warnings.extend(unknown)
-        _check_whole(served, obj, change.target)
-        return served.inward(obj)
+        _check_required_fields(served, obj, change.target)
+        return served.to_storage(obj)
 
-    def _create(self, change: Change, resource: Any, obj: Object, operation: str) -> Object:
+    def _create(self, change: WriteRequest, resource: Any, obj: Object, operation: str) -> Object:
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
@@ -143,44 +143,44 @@ class Changes:
             obj = managed_fields.record_update(None, obj, change.manager, change.target)
         return self._storage.create(resource, obj, dry_run=change.dry_run)
 
-    def _update(self, change: Change, new: Object, old: Object) -> Object:
+    def _update(self, change: WriteRequest, new: Object, old: Object) -> Object:
         target, resource = change.target, change.served.resource
         validation.check_update(resource, new, old, target.subresource)
         new = managed_fields.record_update(old, new, change.manager, target)
         subresource = target.subresource if target.subresource == "status" else ""
         return self._storage.update(resource, new, subresource=subresource, dry_run=change.dry_run)
 
-    def _apply(self, change: Change, body: Any, old: Object | None) -> Result:
+    def _apply(self, change: WriteRequest, body: Any, old: Object | None) -> WriteResult:
         target, resource = change.target, change.served.resource
         if not change.query.get("fieldManager"):
             text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
             cause = {"reason": "FieldValueRequired", "message": "Required value: is required for apply patch"}
             details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [{**cause, "field": "fieldManager"}]}
             raise ApiError(422, "Invalid", text, details)
-        applied = read_object(body, change.served, target)
-        unknown = schema.conform(change.served, applied, keep_empty=True)
+        applied = check_object(body, change.served, target)
+        unknown = schema.normalize_object(change.served, applied, keep_empty=True)
         if unknown:
             place = f"{target.namespace}/{target.name}; {change.served.api_version}, Kind={resource.kind}"
             text = f"failed to create typed patch object ({place}): .{unknown[0]}: field not declared in schema"
             raise ApiError(500, "", text)
-        applied = change.served.inward(applied)
+        applied = change.served.to_storage(applied)
         if applied["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         applied["metadata"].pop("creationTimestamp", None)
-        force = flag(change.query, "force")
+        force = parse_flag(change.query, "force")
         if old is None and (target.subresource or applied["metadata"].get("uid")):
             raise not_found(resource, target.name)
-        merged = managed_fields.apply(old, applied, change.manager, target, force=force)
-        _check_whole(SERVED[target.group, resource.version, target.plural], merged, target)
+        merged = managed_fields.server_side_apply(old, applied, change.manager, target, force=force)
+        _check_required_fields(SERVED[target.group, resource.version, target.plural], merged, target)
         if old is None:
-            return Result(self._create(change, resource, merged, managed_fields.APPLY), created=True)
+            return WriteResult(self._create(change, resource, merged, managed_fields.APPLY), created=True)
         validation.check_update(resource, merged, old, target.subresource)
         subresource = target.subresource if target.subresource == "status" else ""
-        return Result(self._storage.update(resource, merged, subresource=subresource, dry_run=change.dry_run))
+        return WriteResult(self._storage.update(resource, merged, subresource=subresource, dry_run=change.dry_run))
 
-    def _options(self, change: Change) -> dict[str, Any]:
+    def _parse_delete_options(self, change: WriteRequest) -> dict[str, Any]:
         body = decode(change.body, change.content_type) if change.body.strip() else {}
-        body = schema.conform_request(body, "v1", "DeleteOptions")
+        body = schema.normalize_request(body, "v1", "DeleteOptions")
         preconditions = body.get("preconditions") or {}
         grace = body.get("gracePeriodSeconds")
         orphan = body.get("orphanDependents")
@@ -189,35 +189,39 @@ class Changes:
             propagation = "Orphan" if orphan else "Background"
         return {
             "propagation": propagation or "Background",
-            "grace_seconds": number(change.query, "gracePeriodSeconds") if grace is None else int(grace),
+            "grace_seconds": parse_number(change.query, "gracePeriodSeconds") if grace is None else int(grace),
             "uid": preconditions.get("uid") or "",
             "version": preconditions.get("resourceVersion") or "",
             "dry_run": change.dry_run or body.get("dryRun") == ["All"],
         }
 
-    def _act(self, change: Change) -> Result:
+    def _bind_or_evict(self, change: WriteRequest) -> WriteResult:
         target, resource = change.target, change.served.resource
         if resource is not PODS or target.subresource not in ("binding", "eviction"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         version, kind = ("v1", "Binding") if target.subresource == "binding" else ("policy/v1", "Eviction")
-        body = schema.conform_request(decode(change.body, change.content_type), version, kind)
+        body = schema.normalize_request(decode(change.body, change.content_type), version, kind)
         pod = self._storage.get(PODS, target.namespace, target.name)
         if target.subresource == "binding":
             if pod["spec"].get("nodeName"):
                 why = f'pod {target.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
                 raise conflict(PODS, target.name, why)
             node = body.get("target", {}).get("name", "")
-            return Result(self._storage.modify(PODS, target.namespace, target.name, _bind_to(node)), created=True)
+            return WriteResult(self._storage.modify(PODS, target.namespace, target.name, _bind_to(node)), created=True)
         grace = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
         if not change.dry_run:
             self._storage.modify(
-                PODS, target.namespace, target.name, partial(_disrupt, self._storage.moment), subresource="status"
+                PODS,
+                target.namespace,
+                target.name,
+                partial(_set_disruption_target, self._storage.moment),
+                subresource="status",
             )
         gone = self._storage.delete(PODS, target.namespace, target.name, grace_seconds=grace, dry_run=change.dry_run)
-        return Result(gone, created=True, gone=True)
+        return WriteResult(gone, created=True, deleted=True)
 
 
-def _disrupt(moment: str, pod: Object) -> None:
+def _set_disruption_target(moment: str, pod: Object) -> None:
     """Set the DisruptionTarget condition, as the API server does before it deletes an evicted pod."""
     told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastProbeTime": None, "lastTransitionTime": moment}  # fmt: skip
@@ -225,7 +229,7 @@ def _disrupt(moment: str, pod: Object) -> None:
     pod["status"]["conditions"] = [*others, told]
 
 
-def _check_whole(served: Served, obj: Object, target: Target) -> None:
+def _check_required_fields(served: ServedKind, obj: Object, target: Target) -> None:
     """Raise ApiError 422 if a custom object lacks required fields."""
     missing = missing_fields(served, obj, target.subresource)
     if missing:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from practice.controllers.recorder import Recorder
-from practice.objects.refusal import ApiError
+from practice.objects.api_error import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ class Controller(ABC):
     def reconcile(self, key: Key) -> None:
         """Bring the cluster closer to the desired state of the object with this key."""
 
-    def look_again(self, key: Key, seconds: float = 0.0) -> None:
+    def requeue(self, key: Key, seconds: float = 0.0) -> None:
         """Requeue a key, now or after some seconds."""
         self.plane.enqueue(self, key, seconds)
 
@@ -60,7 +60,7 @@ class ControlPlane:
         self._pauses: dict[tuple[Controller, Key], float] = {}
         """Seconds until the next look at a key that could not be dealt with."""
         self._turning = False
-        self._unsubscribe = storage.subscribe(self._notice)
+        self._unsubscribe = storage.subscribe(self._on_event)
 
     def add(self, controller: Controller) -> None:
         for resource, keys in controller.watches().items():
@@ -74,14 +74,14 @@ class ControlPlane:
     def enqueue(self, controller: Controller, key: Key, seconds: float = 0.0) -> None:
         """Have a controller reconcile a key, now or after some seconds of practice time."""
         if seconds > 0:
-            self.clock.after(seconds, lambda: self.enqueue(controller, key))
+            self.clock.call_later(seconds, lambda: self.enqueue(controller, key))
             return
         self._queue[controller, key] = None
         if not self._turning:
             self._turning = True
-            self.clock.soon(self._reconcile_next)
+            self.clock.call_soon(self._reconcile_next)
 
-    def _notice(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         for controller, keys in self._watchers.get(event.resource, ()):
             for key in keys(event.object):
                 self.enqueue(controller, key)
@@ -105,4 +105,4 @@ class ControlPlane:
                 raise
             else:
                 self._pauses.pop((controller, key), None)
-        self.clock.soon(self._reconcile_next)
+        self.clock.call_soon(self._reconcile_next)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.clock import stamp
+from practice.clock import format_timestamp
 from practice.node.logs import Log
-from practice.programs.script import Exit, Meet, Say, Wait
+from practice.programs.steps import Exit, Pause, PrintLine, WaitForFact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from practice.clock import Clock, Timer
     from practice.controllers.objects import Object
-    from practice.programs.script import Place, Program, Step
+    from practice.programs.steps import Program, ProgramContext, Step
 
-_STEPS_AT_ONCE = 2000
+_MAX_STEPS_AT_ONCE = 2000
 
 
 class ContainerRun:
@@ -29,7 +29,7 @@ class ContainerRun:
         self.restarts = 0
         self.state: Object = {"waiting": {"reason": "ContainerCreating"}}
         self.last_state: Object = {}
-        self.place: Place | None = None
+        self.place: ProgramContext | None = None
         self.guests: set[Callable[[], None]] = set()
         """End commands that were started in it from outside; called when it ends, for they end with it."""
         self._clock = clock
@@ -51,15 +51,15 @@ class ContainerRun:
     def wait(self, reason: str, message: str = "") -> None:
         self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
 
-    def start(self, program: Program, place: Place) -> None:
+    def start(self, program: Program, place: ProgramContext) -> None:
         self._number += 1
         if self.log is not None:
             self.previous = self.log
         self.log = Log()
         self.place = place
-        self.state = {"running": {"startedAt": stamp(self._clock.now())}}
+        self.state = {"running": {"startedAt": format_timestamp(self._clock.now())}}
         self._steps = program(place)
-        self._clock.soon(self._going_on(self._number))
+        self._clock.call_soon(self._resume_callback(self._number))
 
     def end(self, code: int, reason: str = "") -> None:
         """End the program, by itself or by a signal."""
@@ -74,7 +74,7 @@ class ContainerRun:
                 "exitCode": code,
                 "reason": reason or ("Error" if code else "Completed"),
                 "startedAt": started,
-                "finishedAt": stamp(self._clock.now()),
+                "finishedAt": format_timestamp(self._clock.now()),
                 "containerID": self.identity,
             }
         }
@@ -113,30 +113,30 @@ class ContainerRun:
             status["imageID"] = image.partition(":")[0] + "@sha256:" + "0" * 64
         return status
 
-    def _going_on(self, number: int) -> Callable[[], None]:
+    def _resume_callback(self, number: int) -> Callable[[], None]:
         """Return a call that continues the program, unless another run has begun since."""
 
         def go_on() -> None:
             if number == self._number and self._steps is not None:
-                self._advance(number)
+                self._run_steps(number)
 
         return go_on
 
-    def _advance(self, number: int) -> None:
-        for _ in range(_STEPS_AT_ONCE):
+    def _run_steps(self, number: int) -> None:
+        for _ in range(_MAX_STEPS_AT_ONCE):
             steps = self._steps
             if steps is None or self.log is None or self.place is None:
                 return
             step = next(steps, Exit(0))
-            if isinstance(step, Say):
+            if isinstance(step, PrintLine):
                 self.log.add(self._clock.now(), step.text)
             elif isinstance(step, Exit):
                 self.end(step.code, step.reason)
                 return
-            elif isinstance(step, Wait):
-                self._timer = self._clock.after(step.seconds, self._going_on(number))
+            elif isinstance(step, Pause):
+                self._timer = self._clock.call_later(step.seconds, self._resume_callback(number))
                 return
-            elif isinstance(step, Meet):
-                self.place.room.when(step.fact, self._going_on(number))
+            elif isinstance(step, WaitForFact):
+                self.place.room.call_when(step.fact, self._resume_callback(number))
                 return
-        self._clock.soon(self._going_on(number))
+        self._clock.call_soon(self._resume_callback(number))

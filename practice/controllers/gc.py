@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from practice.controllers.base import Controller
-from practice.controllers.objects import deleting, drop_finalizer, key_of
-from practice.objects.refusal import ApiError
+from practice.controllers.objects import drop_finalizer, is_being_deleted, key_of
+from practice.objects.api_error import ApiError
 from practice.objects.resources import BY_KIND, EVENTS, NAMESPACES, RESOURCES, SERVICEACCOUNTS
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ class GarbageCollector(Controller):
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow all objects, as owners and as dependents."""
-        return {resource: self._concerns for resource in RESOURCES if resource is not EVENTS}
+        return {resource: self._affected_owners for resource in RESOURCES if resource is not EVENTS}
 
-    def _concerns(self, obj: Object) -> Iterator[Key]:
+    def _affected_owners(self, obj: Object) -> Iterator[Key]:
         for owner in obj["metadata"].get("ownerReferences") or ():
-            if self._owner(obj, owner) is None or deleting(obj):
+            if self._find_owner(obj, owner) is None or is_being_deleted(obj):
                 yield owner["uid"], ""
-        if deleting(obj) or (
-            (resource := _resource(obj)) is not None and self.storage.find(resource, *key_of(obj)) is None
+        if is_being_deleted(obj) or (
+            (resource := _resource_of(obj)) is not None and self.storage.find(resource, *key_of(obj)) is None
         ):
             yield obj["metadata"]["uid"], ""
 
@@ -49,37 +49,39 @@ class GarbageCollector(Controller):
                     dependents.append((resource, obj))
         if owner is None:
             for resource, obj in dependents:
-                self._delete(resource, obj, "Background")
+                self._delete_object(resource, obj, "Background")
             return
-        if deleting(owner[1]):
-            self._finish(owner, dependents)
+        if is_being_deleted(owner[1]):
+            self._remove_deletion_finalizers(owner, dependents)
 
-    def _finish(self, owner: tuple[Resource, Object], dependents: list[tuple[Resource, Object]]) -> None:
+    def _remove_deletion_finalizers(
+        self, owner: tuple[Resource, Object], dependents: list[tuple[Resource, Object]]
+    ) -> None:
         resource, obj = owner
         finalizers = obj["metadata"].get("finalizers") or ()
         uid = obj["metadata"]["uid"]
         if _ORPHAN in finalizers:
             for kind, item in dependents:
-                self.storage.modify(kind, *key_of(item), lambda draft: _disown(draft, uid))
-            self._let_go(resource, obj, _ORPHAN)
+                self.storage.modify(kind, *key_of(item), lambda draft: _remove_owner_reference(draft, uid))
+            self._remove_finalizer(resource, obj, _ORPHAN)
         elif _FOREGROUND in finalizers:
-            holding = [pair for pair in dependents if _blocks(pair[1], uid)]
+            holding = [pair for pair in dependents if _blocks_owner_deletion(pair[1], uid)]
             for kind, item in dependents:
-                self._delete(kind, item, "Foreground" if _has_dependents(kind) else "Background")
+                self._delete_object(kind, item, "Foreground" if _has_dependents(kind) else "Background")
             if not any(self.storage.find(kind, *key_of(item)) for kind, item in holding):
-                self._let_go(resource, obj, _FOREGROUND)
+                self._remove_finalizer(resource, obj, _FOREGROUND)
 
-    def _let_go(self, resource: Resource, obj: Object, finalizer: str) -> None:
+    def _remove_finalizer(self, resource: Resource, obj: Object, finalizer: str) -> None:
         with suppress(ApiError):  # gone in the meantime
             self.storage.modify(resource, *key_of(obj), lambda draft: drop_finalizer(draft, finalizer))
 
-    def _delete(self, resource: Resource, obj: Object, propagation: str) -> None:
-        if deleting(obj) or self.storage.find(resource, *key_of(obj)) is None:
+    def _delete_object(self, resource: Resource, obj: Object, propagation: str) -> None:
+        if is_being_deleted(obj) or self.storage.find(resource, *key_of(obj)) is None:
             return
         with suppress(ApiError):  # gone in the meantime
             self.storage.delete(resource, *key_of(obj), propagation=propagation)
 
-    def _owner(self, obj: Object, owner: Object) -> Object | None:
+    def _find_owner(self, obj: Object, owner: Object) -> Object | None:
         group, _, _ = owner["apiVersion"].rpartition("/")
         resource = BY_KIND.get((group, owner["kind"]))
         if resource is None:
@@ -97,13 +99,13 @@ class Namespaces(Controller):
 
     def _parent(self, obj: Object) -> list[Key]:
         found = self.storage.find(NAMESPACES, "", obj["metadata"]["namespace"])
-        return [key_of(found)] if found is not None and deleting(found) else []
+        return [key_of(found)] if found is not None and is_being_deleted(found) else []
 
     def reconcile(self, key: Key) -> None:
         namespace = self.storage.find(NAMESPACES, *key)
         if namespace is None:
             return
-        if not deleting(namespace):
+        if not is_being_deleted(namespace):
             if self.storage.find(SERVICEACCOUNTS, key[1], "default") is None:
                 self.storage.create(SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": key[1]}})
             return
@@ -112,7 +114,7 @@ class Namespaces(Controller):
             if not resource.namespaced:
                 continue
             for obj in self.storage.list(resource, key[1]):
-                if not deleting(obj):
+                if not is_being_deleted(obj):
                     self.storage.delete(resource, *key_of(obj))
                 left += self.storage.find(resource, *key_of(obj)) is not None
         if not left:
@@ -123,17 +125,17 @@ def _namespace_of(obj: Object) -> list[Key]:
     return [("", obj["metadata"]["namespace"])]
 
 
-def _resource(obj: Object) -> Resource | None:
+def _resource_of(obj: Object) -> Resource | None:
     group, _, _ = obj["apiVersion"].rpartition("/")
     return BY_KIND.get((group, obj["kind"]))
 
 
-def _blocks(obj: Object, uid: str) -> bool:
+def _blocks_owner_deletion(obj: Object, uid: str) -> bool:
     owners = obj["metadata"].get("ownerReferences") or ()
     return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
 
 
-def _disown(obj: Object, uid: str) -> None:
+def _remove_owner_reference(obj: Object, uid: str) -> None:
     owners = [owner for owner in obj["metadata"].get("ownerReferences") or () if owner["uid"] != uid]
     if owners:
         obj["metadata"]["ownerReferences"] = owners

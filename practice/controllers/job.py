@@ -6,7 +6,7 @@ import copy
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from practice.clock import seconds_of, stamp
+from practice.clock import format_timestamp, parse_timestamp
 from practice.controllers.base import Controller
 from practice.controllers.job_failure import matching_failure
 from practice.controllers.job_pods import (
@@ -23,8 +23,16 @@ from practice.controllers.job_pods import (
     restart_counts,
     wait_after_failure,
 )
-from practice.controllers.objects import condition, controlled, deleting, drop_finalizer, is_true, key_of, owner_key
-from practice.objects.refusal import ApiError
+from practice.controllers.objects import (
+    controlled_by,
+    drop_finalizer,
+    find_condition,
+    is_being_deleted,
+    is_true,
+    key_of,
+    owner_keys,
+)
+from practice.objects.api_error import ApiError
 from practice.objects.resources import JOBS, PODS
 
 if TYPE_CHECKING:
@@ -46,57 +54,57 @@ class Jobs(Controller):
         """Jobs whose pod was refused: the last pause, in seconds, and when they may try again."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        return {JOBS: lambda obj: [key_of(obj)], PODS: lambda obj: owner_key(obj, JOBS)}
+        return {JOBS: lambda obj: [key_of(obj)], PODS: lambda obj: owner_keys(obj, JOBS)}
 
     def reconcile(self, key: Key) -> None:
         job = self.storage.find(JOBS, *key)
         if job is None:
             self._refused.pop(key, None)
-            self._release_orphans(key)
+            self._untrack_orphans(key)
             return
-        pods = controlled(self.storage.list(PODS, key[0]), job)
+        pods = controlled_by(self.storage.list(PODS, key[0]), job)
         if is_true(job, "Complete") or is_true(job, "Failed"):
-            self._release(pods)
-            self._expire(job)
+            self._untrack_pods(pods)
+            self._delete_when_expired(job)
             return
         draft = copy.deepcopy(job)
         draft.setdefault("status", {})
-        counted = _count(draft, JobPods.of(draft, pods))
-        self._progress(draft, JobPods.of(draft, pods))
+        counted = _count_ended_pods(draft, JobPods.group_by_state(draft, pods))
+        self._update_job(draft, JobPods.group_by_state(draft, pods))
         if draft["status"] != job.get("status"):
             self.storage.update(JOBS, draft, subresource="status")
-        self._release(counted)
-        self._tell(draft, job)
+        self._untrack_pods(counted)
+        self._record_changes(draft, job)
 
-    def _progress(self, job: Object, pods: JobPods) -> None:
+    def _update_job(self, job: Object, pods: JobPods) -> None:
         """Create and delete pods, and write the status that follows."""
         spec, status = job["spec"], job["status"]
         if not status.get("startTime") and not spec.get("suspend"):
-            status["startTime"] = stamp(self.clock.now())
+            status["startTime"] = format_timestamp(self.clock.now())
         active = len(pods.active)
-        if not (condition(job, "FailureTarget") or condition(job, "SuccessCriteriaMet")):
-            self._decide(job, pods)
-        if condition(job, "FailureTarget") or condition(job, "SuccessCriteriaMet"):
+        if not (find_condition(job, "FailureTarget") or find_condition(job, "SuccessCriteriaMet")):
+            self._set_verdict_conditions(job, pods)
+        if find_condition(job, "FailureTarget") or find_condition(job, "SuccessCriteriaMet"):
             for pod in pods.active:
                 self._delete_pod(job, pod)
             gone, pods.ready = active, 0
             active = 0
         elif spec.get("suspend"):
-            gone = self._remove(job, pods.active)
+            gone = self._delete_pods(job, pods.active)
             active, pods.ready = 0, 0
-            self._note_suspension(job, suspended=True)
+            self._set_suspended_condition(job, suspended=True)
         else:
-            gone, active = self._fill(job, pods)
-            self._note_suspension(job, suspended=False)
+            gone, active = self._scale_pods(job, pods)
+            self._set_suspended_condition(job, suspended=False)
         terminating = pods.terminating + gone
         status.update(active=active, ready=pods.ready, terminating=terminating)
         status["uncountedTerminatedPods"] = {}
         for name in ("active", "failed", "succeeded"):
             if not status.get(name):
                 status.pop(name, None)
-        self._finish(job, active + terminating)
+        self._finish_job(job, active + terminating)
 
-    def _decide(self, job: Object, pods: JobPods) -> None:
+    def _set_verdict_conditions(self, job: Object, pods: JobPods) -> None:
         """Set FailureTarget or SuccessCriteriaMet when the conditions for it are met."""
         spec, status, now = job["spec"], job["status"], self.clock.now()
         limit = spec.get("backoffLimit", 6)
@@ -104,24 +112,26 @@ class Jobs(Controller):
         restarted = restart_counts(pods.active) if on_failure else 0
         text = matching_failure(spec.get("podFailurePolicy"), pods.failed)
         if text:
-            self._set(job, "FailureTarget", "PodFailurePolicy", text)
+            self._set_condition(job, "FailureTarget", "PodFailurePolicy", text)
         elif status.get("failed", 0) > limit or (restarted > 0 and restarted >= limit):
-            self._set(job, "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+            self._set_condition(
+                job, "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+            )
         elif spec.get("activeDeadlineSeconds") is not None and not spec.get("suspend"):
-            left = seconds_of(status["startTime"]) + spec["activeDeadlineSeconds"] - now
+            left = parse_timestamp(status["startTime"]) + spec["activeDeadlineSeconds"] - now
             if left > 0:
-                self.look_again(key_of(job), left)
+                self.requeue(key_of(job), left)
             else:
                 text = "Job was active longer than specified deadline"
-                self._set(job, "FailureTarget", "DeadlineExceeded", text)
+                self._set_condition(job, "FailureTarget", "DeadlineExceeded", text)
         completions = spec.get("completions")
         succeeded = status.get("succeeded", 0)
         done = succeeded >= completions if completions is not None else succeeded > 0
-        if done and not pods.active and not condition(job, "FailureTarget"):
+        if done and not pods.active and not find_condition(job, "FailureTarget"):
             text = "Reached expected number of succeeded pods"
-            self._set(job, "SuccessCriteriaMet", "CompletionsReached", text)
+            self._set_condition(job, "SuccessCriteriaMet", "CompletionsReached", text)
 
-    def _fill(self, job: Object, pods: JobPods) -> tuple[int, int]:
+    def _scale_pods(self, job: Object, pods: JobPods) -> tuple[int, int]:
         """Create missing pods or delete surplus ones; return how many are deleted and how many are active."""
         spec, status = job["spec"], job["status"]
         wanted = spec.get("parallelism", 1)
@@ -131,27 +141,27 @@ class Jobs(Controller):
         if surplus > 0:
             extra = sorted(pods.active, key=index_of)[-surplus:]
             pods.ready -= sum(is_ready(pod) for pod in extra)
-            return self._remove(job, extra), len(pods.active) - surplus
+            return self._delete_pods(job, extra), len(pods.active) - surplus
         missing = -surplus
         if counts_only_failed(job):
             missing -= pods.terminating
-        wait = wait_after_failure(*self._failures(job), self.clock.now()) if missing > 0 else 0.0
+        wait = wait_after_failure(*self._count_failures(job), self.clock.now()) if missing > 0 else 0.0
         if wait > 0:
-            self.look_again(key_of(job), wait)
-        if wait > 0 or missing <= 0 or deleting(job):
+            self.requeue(key_of(job), wait)
+        if wait > 0 or missing <= 0 or is_being_deleted(job):
             return 0, len(pods.active)
         indexes: list[int | None] = [None] * missing
         if spec.get("completionMode") == "Indexed":
             done = parse_indexes(status.get("completedIndexes", ""))
             indexes = [*missing_indexes(job, pods, done)[:missing]]
-        return 0, len(pods.active) + self._create(job, indexes)
+        return 0, len(pods.active) + self._create_pods(job, indexes)
 
-    def _create(self, job: Object, indexes: list[int | None]) -> int:
+    def _create_pods(self, job: Object, indexes: list[int | None]) -> int:
         """Create these pods and return their number; after a refusal retry with growing delays."""
         key = key_of(job)
         left = self._refused.get(key, (0.0, 0.0))[1] - self.clock.now()
         if left > 0:
-            self.look_again(key, left)
+            self.requeue(key, left)
             return 0
         for made, index in enumerate(indexes):
             try:
@@ -161,15 +171,15 @@ class Jobs(Controller):
                 self.record(job, "Warning", "FailedCreate", text, source="job-controller")
                 pause = min(2 * self._refused.get(key, (_RETRY_SECONDS / 2, 0.0))[0], _RETRY_MOST)
                 self._refused[key] = pause, self.clock.now() + pause
-                self.look_again(key, pause)
+                self.requeue(key, pause)
                 return made
             self._record_event(job, "SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
         self._refused.pop(key, None)
         return len(indexes)
 
-    def _failures(self, job: Object) -> tuple[int, float]:
+    def _count_failures(self, job: Object) -> tuple[int, float]:
         """Return the failures in a row since the last success, and the time of the last one."""
-        pods = controlled(self.storage.list(PODS, job["metadata"]["namespace"]), job)
+        pods = controlled_by(self.storage.list(PODS, job["metadata"]["namespace"]), job)
         ended = sorted((finished_at(pod), pod["status"]["phase"]) for pod in pods if finished_at(pod))
         row = 0
         for _, phase in reversed(ended):
@@ -178,10 +188,10 @@ class Jobs(Controller):
             row += 1
         return row, ended[-1][0] if ended else 0.0
 
-    def _remove(self, job: Object, pods: list[Object]) -> int:
+    def _delete_pods(self, job: Object, pods: list[Object]) -> int:
         """Delete pods without counting them as failures."""
         for pod in pods:
-            self._release([pod])
+            self._untrack_pods([pod])
             self._delete_pod(job, pod)
         return len(pods)
 
@@ -190,32 +200,32 @@ class Jobs(Controller):
             self.storage.delete(PODS, *key_of(pod))
             self._record_event(job, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
 
-    def _note_suspension(self, job: Object, *, suspended: bool) -> None:
-        found = condition(job, "Suspended")
+    def _set_suspended_condition(self, job: Object, *, suspended: bool) -> None:
+        found = find_condition(job, "Suspended")
         if (found is not None and found["status"] == ("True" if suspended else "False")) or (
             found is None and not suspended
         ):
             return
         reason = "JobSuspended" if suspended else "JobResumed"
-        self._set(job, "Suspended", reason, "Job suspended" if suspended else "Job resumed", status=suspended)
+        self._set_condition(job, "Suspended", reason, "Job suspended" if suspended else "Job resumed", status=suspended)
         if suspended:
             job["status"].pop("startTime", None)
         else:
-            job["status"]["startTime"] = stamp(self.clock.now())
+            job["status"]["startTime"] = format_timestamp(self.clock.now())
 
-    def _finish(self, job: Object, left: int) -> None:
+    def _finish_job(self, job: Object, left: int) -> None:
         """Set Complete or Failed once no pod is left."""
         if left:
             return
         for target, final in (("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")):
-            found = condition(job, target)
-            if found is not None and condition(job, final) is None:
-                self._set(job, final, found["reason"], found["message"])
+            found = find_condition(job, target)
+            if found is not None and find_condition(job, final) is None:
+                self._set_condition(job, final, found["reason"], found["message"])
                 if final == "Complete":
-                    job["status"]["completionTime"] = stamp(self.clock.now())
+                    job["status"]["completionTime"] = format_timestamp(self.clock.now())
 
-    def _set(self, job: Object, kind: str, reason: str, message: str, *, status: bool = True) -> None:
-        moment = stamp(self.clock.now())
+    def _set_condition(self, job: Object, kind: str, reason: str, message: str, *, status: bool = True) -> None:
+        moment = format_timestamp(self.clock.now())
         new = {
             "type": kind,
             "status": "True" if status else "False",
@@ -227,43 +237,43 @@ class Jobs(Controller):
         conditions = job["status"].setdefault("conditions", [])
         job["status"]["conditions"] = [item for item in conditions if item.get("type") != kind] + [new]
 
-    def _tell(self, new: Object, old: Object) -> None:
-        before, after = condition(old, "Suspended"), condition(new, "Suspended")
+    def _record_changes(self, new: Object, old: Object) -> None:
+        before, after = find_condition(old, "Suspended"), find_condition(new, "Suspended")
         if after is not None and (before is None or before["status"] != after["status"]):
             self._record_event(new, "Suspended" if after["status"] == "True" else "Resumed", after["message"])
         if is_true(new, "Complete"):
             self._record_event(new, "Completed", "Job completed")
-        failure = condition(new, "Failed")
+        failure = find_condition(new, "Failed")
         if failure is not None:
             self.record(new, "Warning", failure["reason"], failure["message"], source="job-controller")
 
     def _record_event(self, job: Object, reason: str, message: str) -> None:
         self.record(job, "Normal", reason, message, source="job-controller")
 
-    def _release(self, pods: list[Object]) -> None:
+    def _untrack_pods(self, pods: list[Object]) -> None:
         """Remove the tracking finalizer from counted pods."""
         for pod in pods:
             if TRACKING in (pod["metadata"].get("finalizers") or ()):
                 self.storage.modify(PODS, *key_of(pod), lambda obj: drop_finalizer(obj, TRACKING))
 
-    def _release_orphans(self, key: Key) -> None:
+    def _untrack_orphans(self, key: Key) -> None:
         for pod in self.storage.list(PODS, key[0]):
-            if key in owner_key(pod, JOBS) and self.storage.find(JOBS, *key) is None:
-                self._release([pod])
+            if key in owner_keys(pod, JOBS) and self.storage.find(JOBS, *key) is None:
+                self._untrack_pods([pod])
 
-    def _expire(self, job: Object) -> None:
+    def _delete_when_expired(self, job: Object) -> None:
         keep = job["spec"].get("ttlSecondsAfterFinished")
-        if keep is None or deleting(job):
+        if keep is None or is_being_deleted(job):
             return
-        ended = condition(job, "Complete") or condition(job, "Failed")
-        left = seconds_of(ended["lastTransitionTime"]) + keep - self.clock.now() if ended else 0.0
+        ended = find_condition(job, "Complete") or find_condition(job, "Failed")
+        left = parse_timestamp(ended["lastTransitionTime"]) + keep - self.clock.now() if ended else 0.0
         if left > 0:
-            self.look_again(key_of(job), left)
+            self.requeue(key_of(job), left)
         else:
             self.storage.delete(JOBS, *key_of(job))
 
 
-def _count(job: Object, pods: JobPods) -> list[Object]:
+def _count_ended_pods(job: Object, pods: JobPods) -> list[Object]:
     """Add newly ended pods to the counters of a draft, and return them."""
     status = job["status"]
     if job["spec"].get("completionMode") == "Indexed":

@@ -14,7 +14,7 @@ def matching_failure(policy: Object | None, failed: list[Object]) -> str:
     """Return why a failed pod fails its whole Job, empty if none does."""
     for pod in failed:
         for number, rule in enumerate((policy or {}).get("rules") or ()):
-            text = _exit_code(rule, pod, number) or _pod_condition(rule, pod, number)
+            text = _match_exit_code(rule, pod, number) or _match_pod_condition(rule, pod, number)
             if text:
                 if rule["action"] == "FailJob":
                     return text
@@ -22,7 +22,7 @@ def matching_failure(policy: Object | None, failed: list[Object]) -> str:
     return ""
 
 
-def _exit_code(rule: Object, pod: Object, number: int) -> str:
+def _match_exit_code(rule: Object, pod: Object, number: int) -> str:
     wanted = rule.get("onExitCodes")
     if not wanted:
         return ""
@@ -39,7 +39,7 @@ def _exit_code(rule: Object, pod: Object, number: int) -> str:
     return ""
 
 
-def _pod_condition(rule: Object, pod: Object, number: int) -> str:
+def _match_pod_condition(rule: Object, pod: Object, number: int) -> str:
     for pattern in rule.get("onPodConditions") or ():
         for found in pod["status"].get("conditions") or ():
             if found["type"] == pattern["type"] and found["status"] == pattern.get("status", "True"):

@@ -6,8 +6,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from practice.clock import seconds_of
-from practice.controllers.objects import annotations_of, deleting, reference
+from practice.clock import parse_timestamp
+from practice.controllers.objects import annotations_of, is_being_deleted, owner_reference
 
 if TYPE_CHECKING:
     from practice.controllers.objects import Object
@@ -16,7 +16,7 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 _LONGEST_STEM = 58
 _BACKOFF_SECONDS = 10.0
-_BACKOFF_MOST = 600.0
+_MAX_BACKOFF_SECONDS = 600.0
 
 
 @dataclass
@@ -31,7 +31,7 @@ class JobPods:
     ready: int = 0
 
     @classmethod
-    def of(cls, job: Object, pods: list[Object]) -> JobPods:
+    def group_by_state(cls, job: Object, pods: list[Object]) -> JobPods:
         found = cls()
         waits = counts_only_failed(job)
         for pod in pods:
@@ -40,7 +40,7 @@ class JobPods:
             if phase == "Succeeded":
                 if tracked:
                     found.succeeded.append(pod)
-            elif phase == "Failed" or deleting(pod):
+            elif phase == "Failed" or is_being_deleted(pod):
                 if tracked and not (waits and phase != "Failed"):
                     found.failed.append(pod)
                 if phase != "Failed":
@@ -77,7 +77,7 @@ def build_pod(job: Object, index: int | None) -> Object:
         "labels": dict(given.get("labels") or {}),
         "annotations": dict(given.get("annotations") or {}),
         "finalizers": [*(given.get("finalizers") or ()), TRACKING],
-        "ownerReferences": [reference(job)],
+        "ownerReferences": [owner_reference(job)],
     }
     if index is not None:
         ending = f"-{index}-"
@@ -137,7 +137,7 @@ def wait_after_failure(failures: int, last: float, now: float) -> float:
     """Return the seconds until a Job may create a pod again after ``failures`` in a row."""
     if not failures:
         return 0.0
-    return float(last + min(_BACKOFF_SECONDS * 2 ** (failures - 1), _BACKOFF_MOST) - now)
+    return float(last + min(_BACKOFF_SECONDS * 2 ** (failures - 1), _MAX_BACKOFF_SECONDS) - now)
 
 
 def finished_at(pod: Object) -> float:
@@ -148,7 +148,7 @@ def finished_at(pod: Object) -> float:
         if status.get("state", {}).get("terminated", {}).get("finishedAt")
     ]
     stopped = pod["metadata"].get("deletionTimestamp")
-    return max((seconds_of(moment) for moment in moments), default=seconds_of(stopped) if stopped else 0.0)
+    return max((parse_timestamp(moment) for moment in moments), default=parse_timestamp(stopped) if stopped else 0.0)
 
 
 def _add_index_variable(container: Object) -> None:

@@ -5,12 +5,27 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from practice.clock import seconds_of
+from practice.clock import parse_timestamp
 from practice.controllers.base import Controller
-from practice.controllers.jobset_children import REPLICATED_JOB, build_job, build_service, job_name, restarts, subdomain
+from practice.controllers.jobset_children import (
+    REPLICATED_JOB,
+    build_job,
+    build_service,
+    job_name,
+    restart_count,
+    subdomain,
+)
 from practice.controllers.jobset_status import ChildJobs, StatusDraft
-from practice.controllers.objects import condition, controlled, deleting, is_true, key_of, labels_of, owner_key
-from practice.objects.refusal import ApiError
+from practice.controllers.objects import (
+    controlled_by,
+    find_condition,
+    is_being_deleted,
+    is_true,
+    key_of,
+    labels_of,
+    owner_keys,
+)
+from practice.objects.api_error import ApiError
 from practice.objects.resources import JOBS, JOBSETS, SERVICES
 
 if TYPE_CHECKING:
@@ -26,13 +41,13 @@ class JobSets(Controller):
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         return {
             JOBSETS: lambda obj: [key_of(obj)],
-            JOBS: lambda obj: owner_key(obj, JOBSETS),
-            SERVICES: lambda obj: owner_key(obj, JOBSETS),
+            JOBS: lambda obj: owner_keys(obj, JOBSETS),
+            SERVICES: lambda obj: owner_keys(obj, JOBSETS),
         }
 
     def reconcile(self, key: Key) -> None:
         jobset = self.storage.find(JOBSETS, *key)
-        if jobset is None or deleting(jobset):
+        if jobset is None or is_being_deleted(jobset):
             return
         if (
             jobset["spec"].get("managedBy", "jobset.sigs.k8s.io/jobset-controller")
@@ -40,52 +55,54 @@ class JobSets(Controller):
         ):
             return
         draft = StatusDraft(jobset, self.clock.now())
-        self._steps(draft)
+        self._update_jobset(draft)
         if not draft.changed:
             return
         self.storage.update(JOBSETS, draft.jobset, subresource="status")
         for kind, reason, message in draft.events:
             self.record(jobset, kind, reason, message, source="jobset", action="Reconciling")
 
-    def _steps(self, draft: StatusDraft) -> None:
+    def _update_jobset(self, draft: StatusDraft) -> None:
         jobset = draft.jobset
-        jobs = ChildJobs.of(jobset, controlled(self.storage.list(JOBS, jobset["metadata"]["namespace"]), jobset))
-        counts = draft.count(jobs)
+        jobs = ChildJobs.group_by_state(
+            jobset, controlled_by(self.storage.list(JOBS, jobset["metadata"]["namespace"]), jobset)
+        )
+        counts = draft.count_replicated_jobs(jobs)
         if is_true(jobset, "Completed") or is_true(jobset, "Failed"):
-            self._delete(jobs.active)
-            self._expire(jobset)
+            self._delete_jobs(jobs.active)
+            self._delete_when_expired(jobset)
             return
-        self._delete(jobs.previous)
+        self._delete_jobs(jobs.previous)
         suspended = bool(jobset["spec"].get("suspend"))
         total = sum(job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"])
         if not suspended and total == sum(row["ready"] + row["succeeded"] for row in counts):
-            draft.set("RestartingJobSet", False, "JobsReady", "all jobs are ready")
+            draft.set_condition("RestartingJobSet", False, "JobsReady", "all jobs are ready")
         if jobs.failed:
             apply_failure_policy(draft, jobs.failed)
             return
-        if jobs.successful and _succeeded(jobset, jobs.successful):
+        if jobs.successful and _success_policy_met(jobset, jobs.successful):
             draft.finish("Completed", "AllJobsCompleted", "jobset completed successfully")
             return
         self._create_service(jobset)
         self._create_jobs(draft, jobs, counts)
         if suspended:
-            self._suspend(draft, jobs.active)
+            self._suspend_jobs(draft, jobs.active)
         else:
-            self._resume(draft, jobs.active, counts)
+            self._resume_jobs(draft, jobs.active, counts)
 
-    def _delete(self, jobs: list[Object]) -> None:
+    def _delete_jobs(self, jobs: list[Object]) -> None:
         for job in jobs:
-            if not deleting(job):
+            if not is_being_deleted(job):
                 self.storage.delete(JOBS, *key_of(job), propagation="Foreground")
 
-    def _expire(self, jobset: Object) -> None:
+    def _delete_when_expired(self, jobset: Object) -> None:
         keep = jobset["spec"].get("ttlSecondsAfterFinished")
         if keep is None:
             return
-        finished = condition(jobset, "Completed") or condition(jobset, "Failed")
-        left = seconds_of(finished["lastTransitionTime"]) + keep - self.clock.now() if finished else 0.0
+        finished = find_condition(jobset, "Completed") or find_condition(jobset, "Failed")
+        left = parse_timestamp(finished["lastTransitionTime"]) + keep - self.clock.now() if finished else 0.0
         if left > 0:
-            self.look_again(key_of(jobset), left)
+            self.requeue(key_of(jobset), left)
         else:
             self.storage.delete(JOBSETS, *key_of(jobset), propagation="Foreground")
 
@@ -97,12 +114,12 @@ class JobSets(Controller):
 
     def _create_jobs(self, draft: StatusDraft, jobs: ChildJobs, counts: list[Object]) -> None:
         jobset, spec = draft.jobset, draft.jobset["spec"]
-        in_order = _in_order(jobset) and not spec.get("suspend")
+        in_order = _starts_in_order(jobset) and not spec.get("suspend")
         policy = (spec.get("failurePolicy") or {}).get("restartStrategy")
         waits = policy == "BlockingRecreate" and bool(jobs.previous)
         taken = jobs.names()
         for replicated in spec["replicatedJobs"]:
-            if not _may_start(jobset, replicated, counts):
+            if not _can_start_next(jobset, replicated, counts):
                 continue
             if in_order and _started(replicated, counts):
                 continue
@@ -110,11 +127,11 @@ class JobSets(Controller):
                 if job_name(jobset, replicated, index) not in taken:
                     self._create_job(jobset, build_job(jobset, replicated, index))
             if in_order:
-                _in_progress(draft)
+                _set_startup_in_progress(draft)
                 return
         if in_order:
             text = "in order startup policy has completed"
-            draft.set("StartupPolicyCompleted", True, "InOrderStartupPolicyCompleted", text)
+            draft.set_condition("StartupPolicyCompleted", True, "InOrderStartupPolicyCompleted", text)
 
     def _create_job(self, jobset: Object, job: Object) -> None:
         try:
@@ -124,27 +141,27 @@ class JobSets(Controller):
             self.record(jobset, "Warning", "JobCreationFailed", text, source="jobset", action="Reconciling")
             raise
 
-    def _suspend(self, draft: StatusDraft, active: list[Object]) -> None:
+    def _suspend_jobs(self, draft: StatusDraft, active: list[Object]) -> None:
         for job in active:
             if not job["spec"].get("suspend"):
                 self.storage.modify(JOBS, *key_of(job), lambda obj: obj["spec"].update(suspend=True))
-        draft.set("Suspended", True, "SuspendedJobs", "jobset is suspended")
-        draft.set("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
+        draft.set_condition("Suspended", True, "SuspendedJobs", "jobset is suspended")
+        draft.set_condition("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
 
-    def _resume(self, draft: StatusDraft, active: list[Object], counts: list[Object]) -> None:
+    def _resume_jobs(self, draft: StatusDraft, active: list[Object], counts: list[Object]) -> None:
         jobset = draft.jobset
         for replicated in jobset["spec"]["replicatedJobs"]:
-            if not _may_start(jobset, replicated, counts):
+            if not _can_start_next(jobset, replicated, counts):
                 continue
-            if _in_order(jobset) and _started(replicated, counts):
+            if _starts_in_order(jobset) and _started(replicated, counts):
                 continue
             for job in active:
                 if labels_of(job).get(REPLICATED_JOB) == replicated["name"] and job["spec"].get("suspend"):
                     self._resume_job(job, replicated["template"]["spec"]["template"])
-            if _in_order(jobset):
-                _in_progress(draft)
+            if _starts_in_order(jobset):
+                _set_startup_in_progress(draft)
                 return
-        draft.set("Suspended", False, "ResumeJobs", "jobset is resumed")
+        draft.set_condition("Suspended", False, "ResumeJobs", "jobset is resumed")
 
     def _resume_job(self, job: Object, template: Object) -> None:
         if job.get("status", {}).get("startTime"):
@@ -176,47 +193,47 @@ def apply_failure_policy(draft: StatusDraft, failed: list[Object]) -> None:
     policy = draft.jobset["spec"].get("failurePolicy")
     if policy is None:
         first = _first_failed(failed)
-        draft.finish("Failed", "FailedJobs", _naming("jobset failed due to one or more job failures", first))
+        draft.finish("Failed", "FailedJobs", _with_failed_job("jobset failed due to one or more job failures", first))
         return
     rule, job = _matching_rule(policy.get("rules") or (), failed)
     action = rule["action"] if rule else "RestartJobSet"
     counted = draft.status.get("restartsCountTowardsMax", 0)
     if action == "FailJobSet":
-        text = _naming("applying FailJobSet failure policy action", job)
+        text = _with_failed_job("applying FailJobSet failure policy action", job)
         draft.finish("Failed", "FailJobSetFailurePolicyAction", text)
         return
     if action == "RestartJobSet" and counted >= policy.get("maxRestarts", 0):
-        text = _naming("jobset failed due to reaching max number of restarts", job)
+        text = _with_failed_job("jobset failed due to reaching max number of restarts", job)
         draft.finish("Failed", "ReachedMaxRestarts", text)
         return
-    text = _naming(f"applying {action} failure policy action", job)
-    draft.status["restarts"] = restarts(draft.jobset) + 1
+    text = _with_failed_job(f"applying {action} failure policy action", job)
+    draft.status["restarts"] = restart_count(draft.jobset) + 1
     if action == "RestartJobSet":
         draft.status["restartsCountTowardsMax"] = counted + 1
     draft.changed = True
     reason = f"FailurePolicy_{rule['name']}" if rule else "DefaultFailurePolicy"
-    draft.set("RestartingJobSet", True, reason, text, event="Warning")
+    draft.set_condition("RestartingJobSet", True, reason, text, event="Warning")
     draft.events.append(("Warning", f"{action}FailurePolicyAction", text))
 
 
-def _naming(text: str, job: Object) -> str:
+def _with_failed_job(text: str, job: Object) -> str:
     return f"{text} (first failed job: {job['metadata']['name']})"
 
 
 def _first_failed(failed: list[Object]) -> Object:
-    return min(failed, key=lambda job: (condition(job, "Failed") or {}).get("lastTransitionTime", ""))
+    return min(failed, key=lambda job: (find_condition(job, "Failed") or {}).get("lastTransitionTime", ""))
 
 
 def _matching_rule(rules: Iterable[Object], failed: list[Object]) -> tuple[Object | None, Object]:
     for rule in rules:
-        matching = [job for job in failed if _applies(rule, job)]
+        matching = [job for job in failed if _rule_matches(rule, job)]
         if matching:
             return rule, _first_failed(matching)
     return None, _first_failed(failed)
 
 
-def _applies(rule: Object, job: Object) -> bool:
-    failure = condition(job, "Failed") or {}
+def _rule_matches(rule: Object, job: Object) -> bool:
+    failure = find_condition(job, "Failed") or {}
     reasons, patterns = rule.get("onJobFailureReasons"), rule.get("onJobFailureMessagePatterns")
     targets = rule.get("targetReplicatedJobs")
     if reasons and failure.get("reason") not in reasons:
@@ -226,7 +243,7 @@ def _applies(rule: Object, job: Object) -> bool:
     return not targets or labels_of(job).get(REPLICATED_JOB) in targets
 
 
-def _succeeded(jobset: Object, successful: list[Object]) -> bool:
+def _success_policy_met(jobset: Object, successful: list[Object]) -> bool:
     policy = jobset["spec"].get("successPolicy") or {}
     targets = policy.get("targetReplicatedJobs") or [job["name"] for job in jobset["spec"]["replicatedJobs"]]
     done: int = sum(labels_of(job).get(REPLICATED_JOB) in targets for job in successful)
@@ -236,13 +253,13 @@ def _succeeded(jobset: Object, successful: list[Object]) -> bool:
     return done >= wanted
 
 
-def _in_order(jobset: Object) -> bool:
+def _starts_in_order(jobset: Object) -> bool:
     return (jobset["spec"].get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
 
 
-def _in_progress(draft: StatusDraft) -> None:
+def _set_startup_in_progress(draft: StatusDraft) -> None:
     text = "in order startup policy is in progress"
-    draft.set("StartupPolicyInProgress", True, "InOrderStartupPolicyInProgress", text)
+    draft.set_condition("StartupPolicyInProgress", True, "InOrderStartupPolicyInProgress", text)
 
 
 def _started(replicated: Object, counts: list[Object]) -> bool:
@@ -250,7 +267,7 @@ def _started(replicated: Object, counts: list[Object]) -> bool:
     return bool(replicated.get("replicas", 1) == row["failed"] + row["ready"] + row["succeeded"])
 
 
-def _may_start(jobset: Object, replicated: Object, counts: list[Object]) -> bool:
+def _can_start_next(jobset: Object, replicated: Object, counts: list[Object]) -> bool:
     rows = {row["name"]: row for row in counts}
     replicas = {job["name"]: job.get("replicas", 1) for job in jobset["spec"]["replicatedJobs"]}
     for before in replicated.get("dependsOn") or ():

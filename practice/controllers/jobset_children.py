@@ -6,7 +6,7 @@ import copy
 import hashlib
 from typing import TYPE_CHECKING
 
-from practice.controllers.objects import annotations_of, reference
+from practice.controllers.objects import annotations_of, owner_reference
 
 if TYPE_CHECKING:
     from practice.controllers.objects import Object
@@ -28,7 +28,7 @@ def subdomain(jobset: Object) -> str:
     return given
 
 
-def restarts(jobset: Object) -> int:
+def restart_count(jobset: Object) -> int:
     return int(jobset.get("status", {}).get("restarts", 0))
 
 
@@ -36,7 +36,7 @@ def build_job(jobset: Object, replicated: Object, index: int) -> Object:
     """Return one Job of a JobSet, not yet stored."""
     template = copy.deepcopy(replicated["template"])
     meta = template.get("metadata") or {}
-    marks = _marks(jobset, replicated, index)
+    marks = _child_labels(jobset, replicated, index)
     exclusive = annotations_of(jobset).get(EXCLUSIVE) or (meta.get("annotations") or {}).get(EXCLUSIVE)
     extra = {EXCLUSIVE: exclusive} if exclusive else {}
     spec = template["spec"]
@@ -55,7 +55,7 @@ def build_job(jobset: Object, replicated: Object, index: int) -> Object:
             "namespace": jobset["metadata"]["namespace"],
             "labels": {**(meta.get("labels") or {}), **marks},
             "annotations": {**(meta.get("annotations") or {}), **marks, **extra},
-            "ownerReferences": [reference(jobset)],
+            "ownerReferences": [owner_reference(jobset)],
         },
         "spec": spec,
     }
@@ -70,7 +70,7 @@ def build_service(jobset: Object) -> Object:
         "metadata": {
             "name": subdomain(jobset),
             "namespace": jobset["metadata"]["namespace"],
-            "ownerReferences": [reference(jobset)],
+            "ownerReferences": [owner_reference(jobset)],
         },
         "spec": {
             "clusterIP": "None",
@@ -83,7 +83,7 @@ def build_service(jobset: Object) -> Object:
     }
 
 
-def coordinator(jobset: Object) -> str:
+def coordinator_address(jobset: Object) -> str:
     """Return the host name of the coordinator pod, empty when the JobSet names none."""
     chosen = jobset["spec"].get("coordinator")
     if not chosen:
@@ -92,7 +92,7 @@ def coordinator(jobset: Object) -> str:
     return f"{name}-{chosen['replicatedJob']}-{job}-{pod}.{subdomain(jobset)}"
 
 
-def _marks(jobset: Object, replicated: Object, index: int) -> dict[str, str]:
+def _child_labels(jobset: Object, replicated: Object, index: int) -> dict[str, str]:
     """Return the labels, which are also annotations, of a Job and its pods."""
     meta, spec = jobset["metadata"], jobset["spec"]
     name = job_name(jobset, replicated, index)
@@ -103,22 +103,22 @@ def _marks(jobset: Object, replicated: Object, index: int) -> dict[str, str]:
         "jobset-name": meta["name"],
         "jobset-uid": meta["uid"],
         "replicatedjob-name": replicated["name"],
-        "restart-attempt": str(restarts(jobset)),
+        "restart-attempt": str(restart_count(jobset)),
         "replicatedjob-replicas": str(replicated.get("replicas", 1)),
         "global-replicas": str(sum(job.get("replicas", 1) for job in all_jobs)),
         "job-index": str(index),
         "job-key": hashlib.sha1(f"{meta['namespace']}/{name}".encode(), usedforsecurity=False).hexdigest(),
-        "job-global-index": str(_before(all_jobs, replicated) + index),
+        "job-global-index": str(_first_global_index(all_jobs, replicated) + index),
         "group-name": group,
         "group-replicas": str(sum(job.get("replicas", 1) for job in in_group)),
-        "job-group-index": str(_before(in_group, replicated) + index),
+        "job-group-index": str(_first_global_index(in_group, replicated) + index),
     }
     if spec.get("coordinator"):
-        marks["coordinator"] = coordinator(jobset)
+        marks["coordinator"] = coordinator_address(jobset)
     return {PREFIX + key: value for key, value in marks.items()}
 
 
-def _before(jobs: list[Object], replicated: Object) -> int:
+def _first_global_index(jobs: list[Object], replicated: Object) -> int:
     total = 0
     for job in jobs:
         if job["name"] == replicated["name"]:

@@ -6,8 +6,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from practice.clock import stamp
-from practice.controllers.jobset_children import REPLICATED_JOB, RESTARTS, restarts
+from practice.clock import format_timestamp
+from practice.controllers.jobset_children import REPLICATED_JOB, RESTARTS, restart_count
 from practice.controllers.objects import is_true, labels_of
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ class ChildJobs:
     previous: list[Object] = field(default_factory=list)
 
     @classmethod
-    def of(cls, jobset: Object, jobs: list[Object]) -> ChildJobs:
+    def group_by_state(cls, jobset: Object, jobs: list[Object]) -> ChildJobs:
         """Sort Jobs by attempt and outcome."""
         found = cls()
         for job in jobs:
-            if int(labels_of(job).get(RESTARTS, "0")) < restarts(jobset):
+            if int(labels_of(job).get(RESTARTS, "0")) < restart_count(jobset):
                 found.previous.append(job)
             elif is_true(job, "Failed"):
                 found.failed.append(job)
@@ -58,7 +58,7 @@ class StatusDraft:
         self.changed = False
         self._now = now
 
-    def set(self, kind: str, status: bool, reason: str, message: str, *, event: str = "Normal") -> None:
+    def set_condition(self, kind: str, status: bool, reason: str, message: str, *, event: str = "Normal") -> None:
         """Set a condition as JobSet does: False ones are not added, a True one resets its opposite."""
         conditions = self.status.setdefault("conditions", [])
         word = "True" if status else "False"
@@ -67,7 +67,7 @@ class StatusDraft:
             "status": word,
             "reason": reason,
             "message": message,
-            "lastTransitionTime": stamp(self._now),
+            "lastTransitionTime": format_timestamp(self._now),
         }
         found = changed = False
         for index, old in enumerate(conditions):
@@ -88,7 +88,7 @@ class StatusDraft:
             self.changed = True
             self.events.append((event, reason, message))
 
-    def count(self, jobs: ChildJobs) -> list[Object]:
+    def count_replicated_jobs(self, jobs: ChildJobs) -> list[Object]:
         """Write replicatedJobsStatus from the existing Jobs, and return it."""
         rows = {
             job["name"]: {"name": job["name"], "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
@@ -112,11 +112,11 @@ class StatusDraft:
     def finish(self, kind: str, reason: str, message: str) -> None:
         """Set the JobSet Completed or Failed."""
         failed = kind == "Failed"
-        self.set(kind, True, reason, message, event="Warning" if failed else "Normal")
+        self.set_condition(kind, True, reason, message, event="Warning" if failed else "Normal")
         if failed:
-            self.set("RestartingJobSet", False, "JobSetFailed", "jobset failed")
+            self.set_condition("RestartingJobSet", False, "JobSetFailed", "jobset failed")
         else:
-            self.set("RestartingJobSet", False, "JobSetCompleted", message)
+            self.set_condition("RestartingJobSet", False, "JobSetCompleted", message)
         self.status["terminalState"] = kind
         self.changed = True
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.clock import seconds_of
+from practice.clock import parse_timestamp
 from practice.controllers.base import Controller
-from practice.controllers.objects import annotations_of, deleting, key_of
+from practice.controllers.objects import annotations_of, is_being_deleted, key_of
 from practice.controllers.pod_host import PodHost
 from practice.controllers.pod_run import PodRun
 from practice.node.buckets import Buckets
 from practice.node.registries import Registries
-from practice.objects.refusal import bad_request
+from practice.objects.api_error import bad_request
 from practice.objects.resources import NODES, PODS
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from practice.node.logs import Log
     from practice.objects.resources import Resource
 
-_CLEAR_SECONDS = 1.0
+_CLEANUP_SECONDS = 1.0
 """Between the last word about a deleted pod and its end: volumes are unmounted, its cgroup is taken away."""
-DRIVE = "a4-lab/"
+TEST_ANNOTATION_PREFIX = "a4-lab/"
 """Annotations by which a test drives a pod, the same as on the real control plane of the lab:
 outcome, exit-code, reason, and log (the lines its container prints)."""
 
@@ -53,40 +53,40 @@ class Kubelets(Controller):
             return
         uid = pod["metadata"]["uid"]
         run = self._runs.get(uid)
-        if deleting(pod):
-            self._stop(pod, run)
+        if is_being_deleted(pod):
+            self._stop_pod(pod, run)
         elif run is None and pod["status"].get("phase") not in ("Succeeded", "Failed"):
             if self.storage.find(NODES, "", pod["spec"]["nodeName"]) is not None:
                 self._runs[uid] = run = PodRun(self._host, pod, self._finish_deleted_pod)
                 run.begin()
         elif run is not None:
-            self._drive(pod, run)
+            self._apply_test_annotations(pod, run)
 
-    def _stop(self, pod: Object, run: PodRun | None) -> None:
+    def _stop_pod(self, pod: Object, run: PodRun | None) -> None:
         if run is not None and run.stopping:
             return  # it is removed once it has ended
         if run is None or pod["status"].get("phase") in ("Succeeded", "Failed"):
-            self._remove(pod)
+            self._remove_pod(pod)
             return
-        left = seconds_of(pod["metadata"]["deletionTimestamp"]) - self.clock.now()
+        left = parse_timestamp(pod["metadata"]["deletionTimestamp"]) - self.clock.now()
         run.stop(left if pod["metadata"].get("deletionGracePeriodSeconds") else 0.0)
 
     def _finish_deleted_pod(self, run: PodRun) -> None:
         """Record the end of a deleted pod's containers, and remove the pod shortly after."""
-        if self._of(run) is not None:
-            run.report()
-            self.clock.after(_CLEAR_SECONDS, lambda: self._let_go(run))
+        if self._find_pod(run) is not None:
+            run.write_status()
+            self.clock.call_later(_CLEANUP_SECONDS, lambda: self._remove_pod_of_run(run))
 
-    def _of(self, run: PodRun) -> Object | None:
+    def _find_pod(self, run: PodRun) -> Object | None:
         pod = self.storage.find(PODS, *run.key)
         return pod if pod is not None and pod["metadata"]["uid"] == run.pod["metadata"]["uid"] else None
 
-    def _let_go(self, run: PodRun) -> None:
-        pod = self._of(run)
+    def _remove_pod_of_run(self, run: PodRun) -> None:
+        pod = self._find_pod(run)
         if pod is not None:
-            self._remove(pod)
+            self._remove_pod(pod)
 
-    def _remove(self, pod: Object) -> None:
+    def _remove_pod(self, pod: Object) -> None:
         meta = pod["metadata"]
         if meta.get("finalizers") and meta.get("deletionGracePeriodSeconds") == 0:
             return
@@ -94,10 +94,10 @@ class Kubelets(Controller):
         if self.storage.find(PODS, *key_of(pod)) is None:
             self._runs.pop(meta["uid"], None)
 
-    def _drive(self, pod: Object, run: PodRun) -> None:
+    def _apply_test_annotations(self, pod: Object, run: PodRun) -> None:
         """Apply the annotations by which tests control a pod."""
         notes = annotations_of(pod)
-        text = notes.get(f"{DRIVE}log", "")
+        text = notes.get(f"{TEST_ANNOTATION_PREFIX}log", "")
         seen = self._printed.get(pod["metadata"]["uid"], 0)
         log = run.main[0].log
         if log is not None and len(text) > seen:
@@ -105,15 +105,19 @@ class Kubelets(Controller):
             for line in lines:
                 log.add(self.clock.now(), line)
             if part:
-                log.draw(self.clock.now(), part)
+                log.add_partial(self.clock.now(), part)
             self._printed[pod["metadata"]["uid"]] = len(text)
-        outcome = notes.get(f"{DRIVE}outcome")
+        outcome = notes.get(f"{TEST_ANNOTATION_PREFIX}outcome")
         if outcome in ("Succeeded", "Failed") and not run.forced_phase and run.phase() == "Running":
-            run.force(outcome, int(notes.get(f"{DRIVE}exit-code", "0")), notes.get(f"{DRIVE}reason", ""))
+            run.end_containers(
+                outcome,
+                int(notes.get(f"{TEST_ANNOTATION_PREFIX}exit-code", "0")),
+                notes.get(f"{TEST_ANNOTATION_PREFIX}reason", ""),
+            )
 
     # what the API server asks of the kubelets
 
-    def container(self, namespace: str, pod: str, container: str) -> ContainerRun:
+    def find_container(self, namespace: str, pod: str, container: str) -> ContainerRun:
         """Return a container of a pod; ApiError when there is none of that name."""
         found = self.storage.get(PODS, namespace, pod)
         run = self._runs.get(found["metadata"]["uid"])
@@ -128,9 +132,9 @@ class Kubelets(Controller):
             raise bad_request(f"container {container} is not valid for pod {pod}")
         return one
 
-    def log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
+    def find_log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
         """Return the log of a container, or of its previous run."""
-        run = self.container(namespace, pod, container)
+        run = self.find_container(namespace, pod, container)
         found = run.previous if previous else run.log
         if found is not None:
             return found

@@ -6,13 +6,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from practice.clock import stamp
+from practice.clock import format_timestamp
 from practice.controllers.base import Controller
-from practice.controllers.objects import deleting, key_of
-from practice.objects.refusal import ApiError
+from practice.controllers.objects import is_being_deleted, key_of
+from practice.objects.api_error import ApiError
 from practice.objects.resources import NODES, PODS, PROVISIONINGREQUESTS
-from practice.scene.gke import count_agents, start_exporters
-from practice.scene.machines import FLEX_POOL, another_node, make_ready
+from practice.scene.gke import start_exporters, update_agent_status
+from practice.scene.machines import FLEX_POOL, make_ready, new_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 _FAULT, _STATUS = "cloud.google.com/fault-behavior", "cloud.google.com/report-and-replace-status"
 _POOL, _RESERVED = "cloud.google.com/gke-nodepool", "cloud.google.com/reservation-name"
-_STEPS = ((30.0, "PodsEvicted"), (60.0, "OperationRUNNING"))
+_REPAIR_STEPS = ((30.0, "PodsEvicted"), (60.0, "OperationRUNNING"))
 """Practice seconds after the one before, and what the label says from then on."""
-_REPLACED = 540.0
-_READY = 60.0
+_REPLACEMENT_SECONDS = 540.0
+_READY_SECONDS = 60.0
 _ACCEPTED, _PROVISIONED = 5.0, 90.0
-_CLASS = "queued-provisioning.gke.io"
-_FLEX_MOST = 8
+_PROVISIONING_CLASS = "queued-provisioning.gke.io"
+_FLEX_MAX_NODES = 8
 
 
-class Replacements(Controller):
+class NodeReplacements(Controller):
     """Replaces hosts that are reported as faulty while the cluster is live."""
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -54,13 +54,13 @@ class Replacements(Controller):
         if not self.clock.live:
             return
         if not labels.get(_RESERVED):
-            self.clock.after(_STEPS[0][0], lambda: self._record_event(key, "Error"))
+            self.clock.call_later(_REPAIR_STEPS[0][0], lambda: self._record_event(key, "Error"))
             return
         after = 0.0
-        for seconds, word in _STEPS:
+        for seconds, word in _REPAIR_STEPS:
             after += seconds
-            self.clock.after(after, partial(self._record_event, key, word))
-        self.clock.after(after + _REPLACED, lambda: self._replace(key))
+            self.clock.call_later(after, partial(self._record_event, key, word))
+        self.clock.call_later(after + _REPLACEMENT_SECONDS, lambda: self._replace_node(key))
 
     def _record_event(self, key: Key, word: str) -> None:
         def say(node: Object) -> None:
@@ -73,7 +73,7 @@ class Replacements(Controller):
         if word == "PodsEvicted":
             evict(self, key[1])
 
-    def _replace(self, key: Key) -> None:
+    def _replace_node(self, key: Key) -> None:
         """Delete the node and create another with the same name."""
         old = self.storage.find(NODES, *key)
         if old is None:
@@ -99,36 +99,38 @@ class FlexStart(Controller):
     def reconcile(self, key: Key) -> None:
         """Accept or refuse a new request."""
         request = self.storage.find(PROVISIONINGREQUESTS, *key)
-        if request is None or key in self._seen or request["spec"].get("provisioningClassName") != _CLASS:
+        if request is None or key in self._seen or request["spec"].get("provisioningClassName") != _PROVISIONING_CLASS:
             return
         self._seen.add(key)
-        self.clock.after(_ACCEPTED, lambda: self._accept(key))
+        self.clock.call_later(_ACCEPTED, lambda: self._accept_request(key))
 
-    def _accept(self, key: Key) -> None:
+    def _accept_request(self, key: Key) -> None:
         request = self.storage.find(PROVISIONINGREQUESTS, *key)
         if request is None:
             return
         wanted = sum(int(each.get("count") or 0) for each in request["spec"].get("podSets") or ())
-        if wanted > _FLEX_MOST:
-            words = f"The pools of this cluster can have {_FLEX_MOST} machines of this kind, not {wanted}."
-            self._set(key, "Failed", "True", "NoMatchingNodePool", words)
+        if wanted > _FLEX_MAX_NODES:
+            words = f"The pools of this cluster can have {_FLEX_MAX_NODES} machines of this kind, not {wanted}."
+            self._set_condition(key, "Failed", "True", "NoMatchingNodePool", words)
             return
-        self._set(key, "Accepted", "True", "Accepted", "Provisioning Request was successfully queued.")
+        self._set_condition(key, "Accepted", "True", "Accepted", "Provisioning Request was successfully queued.")
         words = "Waiting for resources. Currently there are not enough resources available to fulfill the request."
-        self._set(key, "Provisioned", "False", "ResourcesUnavailable", words)
+        self._set_condition(key, "Provisioned", "False", "ResourcesUnavailable", words)
         waits = float((request["metadata"].get("annotations") or {}).get("a4-practice/waits", _PROVISIONED))
-        self.clock.after(waits, lambda: self._provision(key, wanted))
+        self.clock.call_later(waits, lambda: self._provision_nodes(key, wanted))
 
-    def _provision(self, key: Key, wanted: int) -> None:
+    def _provision_nodes(self, key: Key, wanted: int) -> None:
         if self.storage.find(PROVISIONINGREQUESTS, *key) is None:
             return
         for _ in range(wanted):
             add_machine(self, FLEX_POOL)
-        self._set(key, "Provisioned", "True", "Provisioned", "Provisioning Request was successfully provisioned.")
+        self._set_condition(
+            key, "Provisioned", "True", "Provisioned", "Provisioning Request was successfully provisioned."
+        )
 
-    def _set(self, key: Key, kind: str, status: str, reason: str, words: str) -> None:
+    def _set_condition(self, key: Key, kind: str, status: str, reason: str, words: str) -> None:
         new = {"type": kind, "status": status, "reason": reason, "message": words,
-               "lastTransitionTime": stamp(self.clock.now())}  # fmt: skip
+               "lastTransitionTime": format_timestamp(self.clock.now())}  # fmt: skip
 
         def put(request: Object) -> None:
             conditions = request.setdefault("status", {}).setdefault("conditions", [])
@@ -138,7 +140,7 @@ class FlexStart(Controller):
             self.storage.modify(PROVISIONINGREQUESTS, *key, put, subresource="status")
 
 
-class Agents(Controller):
+class NodeAgents(Controller):
     """Runs GKE's DaemonSets on ready nodes, and the exporter's pods in the scene."""
 
     def __init__(self, plane: ControlPlane, *, scene: bool) -> None:
@@ -151,13 +153,13 @@ class Agents(Controller):
     def reconcile(self, key: Key) -> None:
         if self._scene:
             start_exporters(self.storage)
-        count_agents(self.storage)
+        update_agent_status(self.storage)
 
 
 def evict(controller: Controller, node: str) -> None:
     """Delete the pods of a node with their grace period."""
     for pod in controller.storage.list(PODS):
-        if pod["spec"].get("nodeName") == node and not deleting(pod):
+        if pod["spec"].get("nodeName") == node and not is_being_deleted(pod):
             with suppress(ApiError):  # gone in the meantime
                 controller.storage.delete(PODS, *key_of(pod))
 
@@ -167,7 +169,7 @@ def add_machine(controller: Controller, pool: str) -> None:
     storage, clock = controller.storage, controller.clock
     nodes = (node["metadata"] for node in storage.list(NODES))
     names = sorted(meta["name"] for meta in nodes if meta.get("labels", {}).get(_POOL) == pool)
-    node = another_node(pool, names, clock.now())
+    node = new_node(pool, names, clock.now())
     key = ("", node["metadata"]["name"])
     storage.create(NODES, node, keep_status=True)
 
@@ -175,4 +177,4 @@ def add_machine(controller: Controller, pool: str) -> None:
         with suppress(ApiError):  # it may be gone again
             storage.modify(NODES, *key, lambda draft: make_ready(draft, clock.now()), subresource="status")
 
-    clock.after(_READY, get_ready)
+    clock.call_later(_READY_SECONDS, get_ready)

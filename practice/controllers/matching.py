@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from practice.controllers.objects import Object
 
-_SCHEDULING = ("NoSchedule", "NoExecute")
+_SCHEDULING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
-def tolerates(tolerations: Iterable[Object], taint: Object) -> bool:
+def is_tolerated(tolerations: Iterable[Object], taint: Object) -> bool:
     """Whether one of the tolerations matches the taint."""
     for toleration in tolerations:
         if toleration.get("effect") and toleration["effect"] != taint["effect"]:
@@ -28,22 +28,22 @@ def tolerates(tolerations: Iterable[Object], taint: Object) -> bool:
     return False
 
 
-def untolerated(taints: Iterable[Object] | None, tolerations: Iterable[Object] | None) -> Object | None:
+def first_untolerated_taint(taints: Iterable[Object] | None, tolerations: Iterable[Object] | None) -> Object | None:
     """Return the first taint that no toleration matches."""
     kept = list(tolerations or ())
     for taint in taints or ():
-        if taint["effect"] in _SCHEDULING and not tolerates(kept, taint):
+        if taint["effect"] in _SCHEDULING_EFFECTS and not is_tolerated(kept, taint):
             return taint
     return None
 
 
-def taint_words(taint: Object) -> str:
+def format_taint(taint: Object) -> str:
     """Return a taint as logs write it: ``key=value:NoSchedule``."""
     value = f"={taint['value']}" if taint.get("value") else ""
     return f"{taint['key']}{value}:{taint['effect']}"
 
 
-def selects(spec: Object, node: Object) -> bool:
+def node_matches_spec(spec: Object, node: Object) -> bool:
     """Whether the node selector and the required node affinity of a pod spec allow a node."""
     marks = labels_of(node)
     if any(marks.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
@@ -53,10 +53,10 @@ def selects(spec: Object, node: Object) -> bool:
     )
     if not required:
         return True
-    return any(_term(term, node) for term in required.get("nodeSelectorTerms") or ())
+    return any(_term_matches(term, node) for term in required.get("nodeSelectorTerms") or ())
 
 
-def requirement_holds(requirement: Object, marks: dict[str, str]) -> bool:
+def requirement_matches(requirement: Object, marks: dict[str, str]) -> bool:
     """Whether one match expression (In, NotIn, Exists, DoesNotExist, Gt, Lt) holds for labels."""
     key, operator, values = requirement["key"], requirement["operator"], requirement.get("values") or []
     value = marks.get(key)
@@ -73,17 +73,17 @@ def requirement_holds(requirement: Object, marks: dict[str, str]) -> bool:
     return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
 
 
-def selector_holds(selector: Object | None, marks: dict[str, str]) -> bool:
+def selector_matches(selector: Object | None, marks: dict[str, str]) -> bool:
     """Whether a label selector matches labels; None matches nothing, an empty one everything."""
     if selector is None:
         return False
     if any(marks.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(requirement_holds(item, marks) for item in selector.get("matchExpressions") or ())
+    return all(requirement_matches(item, marks) for item in selector.get("matchExpressions") or ())
 
 
-def _term(term: Object, node: Object) -> bool:
+def _term_matches(term: Object, node: Object) -> bool:
     fields = {"metadata.name": node["metadata"]["name"]}
-    return all(requirement_holds(item, labels_of(node)) for item in term.get("matchExpressions") or ()) and all(
-        requirement_holds(item, fields) for item in term.get("matchFields") or ()
+    return all(requirement_matches(item, labels_of(node)) for item in term.get("matchExpressions") or ()) and all(
+        requirement_matches(item, fields) for item in term.get("matchFields") or ()
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.clock import stamp
+from practice.clock import format_timestamp
 from practice.controllers.base import Controller
-from practice.controllers.matching import tolerates
-from practice.controllers.objects import condition, deleting, key_of
+from practice.controllers.matching import is_tolerated
+from practice.controllers.objects import find_condition, is_being_deleted, key_of
 from practice.objects.resources import NODES, PODS
 
 if TYPE_CHECKING:
@@ -25,50 +25,52 @@ class Nodes(Controller):
     """Keeps taints in step with cordoning and readiness, and evicts pods that do not tolerate them."""
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
-        return {NODES: lambda obj: [key_of(obj)], PODS: self._home}
+        return {NODES: lambda obj: [key_of(obj)], PODS: self._node_of_pod}
 
-    def _home(self, pod: Object) -> list[Key]:
+    def _node_of_pod(self, pod: Object) -> list[Key]:
         node = self.storage.find(NODES, "", pod["spec"].get("nodeName") or "")
-        return [key_of(node)] if node is not None and _evicting(node) else []
+        return [key_of(node)] if node is not None and _no_execute_taints(node) else []
 
     def reconcile(self, key: Key) -> None:
         node = self.storage.find(NODES, *key)
         if node is None:
             return
-        wanted = _wanted_taints(node, stamp(self.clock.now()))
+        wanted = _wanted_taints(node, format_timestamp(self.clock.now()))
         if wanted != (node["spec"].get("taints") or []):
             node = self.storage.modify(NODES, *key, lambda obj: _set_taints(obj, wanted))
-        for pod in self.storage.list(PODS) if _evicting(node) else ():
-            if pod["spec"].get("nodeName") == key[1] and not deleting(pod):
-                self._evict(pod, _evicting(node))
+        for pod in self.storage.list(PODS) if _no_execute_taints(node) else ():
+            if pod["spec"].get("nodeName") == key[1] and not is_being_deleted(pod):
+                self._evict(pod, _no_execute_taints(node))
 
     def _evict(self, pod: Object, taints: list[Object]) -> None:
         tolerations = pod["spec"].get("tolerations") or []
         for taint in taints:
-            matching = [item for item in tolerations if tolerates([item], taint)]
+            matching = [item for item in tolerations if is_tolerated([item], taint)]
             if not matching:
                 text = f"Marking for deletion Pod {'/'.join(key_of(pod))}"
                 self.record(pod, "Normal", "TaintManagerEviction", text, source="taint-eviction-controller")
                 self.storage.delete(PODS, *key_of(pod))
                 return
 
-    def beat(self) -> None:
+    def renew_heartbeats(self) -> None:
         """Renew the heartbeats of ready nodes at intervals."""
-        moment = stamp(self.clock.now())
+        moment = format_timestamp(self.clock.now())
         for node in self.storage.list(NODES):
-            ready = condition(node, "Ready")
+            ready = find_condition(node, "Ready")
             if ready is not None and ready["status"] == "True":
-                self.storage.modify(NODES, *key_of(node), lambda obj: _heartbeat(obj, moment), subresource="status")
-        self.clock.after(_HEARTBEAT_SECONDS * self.clock.speed, self.beat)
+                self.storage.modify(
+                    NODES, *key_of(node), lambda obj: _renew_heartbeat(obj, moment), subresource="status"
+                )
+        self.clock.call_later(_HEARTBEAT_SECONDS * self.clock.speed, self.renew_heartbeats)
 
 
-def _evicting(node: Object) -> list[Object]:
+def _no_execute_taints(node: Object) -> list[Object]:
     return [taint for taint in node["spec"].get("taints") or () if taint["effect"] == "NoExecute"]
 
 
 def _wanted_taints(node: Object, moment: str) -> list[Object]:
     taints = list(node["spec"].get("taints") or ())
-    ready = condition(node, "Ready")
+    ready = find_condition(node, "Ready")
     marks = {
         (_CORDON, "NoSchedule"): bool(node["spec"].get("unschedulable")),
         (_NOT_READY, "NoSchedule"): ready is not None and ready["status"] == "False",
@@ -89,6 +91,6 @@ def _set_taints(node: Object, taints: list[Object]) -> None:
         node["spec"].pop("taints", None)
 
 
-def _heartbeat(node: Object, moment: str) -> None:
+def _renew_heartbeat(node: Object, moment: str) -> None:
     for found in node["status"]["conditions"]:
         found["lastHeartbeatTime"] = moment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from practice.clock import stamp
+from practice.clock import format_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,7 @@ def annotations_of(obj: Object) -> dict[str, str]:
     return found
 
 
-def reference(owner: Object) -> Object:
+def owner_reference(owner: Object) -> Object:
     """Return the owner reference that makes ``owner`` the controller of an object."""
     return {
         "apiVersion": owner["apiVersion"],
@@ -51,18 +51,18 @@ def controller_of(obj: Object) -> Object | None:
     return None
 
 
-def owned_by(obj: Object, owner: Object) -> bool:
+def is_controlled_by(obj: Object, owner: Object) -> bool:
     """Whether ``owner`` controls ``obj``."""
     found = controller_of(obj)
     return found is not None and found["uid"] == owner["metadata"]["uid"]
 
 
-def controlled(items: Iterable[Object], owner: Object) -> list[Object]:
+def controlled_by(items: Iterable[Object], owner: Object) -> list[Object]:
     """Return the items that ``owner`` controls."""
-    return [item for item in items if owned_by(item, owner)]
+    return [item for item in items if is_controlled_by(item, owner)]
 
 
-def owner_key(obj: Object, resource: Resource) -> list[Key]:
+def owner_keys(obj: Object, resource: Resource) -> list[Key]:
     """Return the key of the controlling owner if it is of that kind, as a list."""
     owner = controller_of(obj)
     if owner is None or owner["kind"] != resource.kind:
@@ -70,11 +70,11 @@ def owner_key(obj: Object, resource: Resource) -> list[Key]:
     return [(obj["metadata"].get("namespace", ""), owner["name"])]
 
 
-def deleting(obj: Object) -> bool:
+def is_being_deleted(obj: Object) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
-def condition(obj: Object, kind: str) -> Object | None:
+def find_condition(obj: Object, kind: str) -> Object | None:
     """Return the condition of that type, None if there is none."""
     for found in obj.get("status", {}).get("conditions") or ():
         if found.get("type") == kind and "status" in found:
@@ -85,7 +85,7 @@ def condition(obj: Object, kind: str) -> Object | None:
 
 def is_true(obj: Object, kind: str) -> bool:
     """Whether the condition of that type is True."""
-    found = condition(obj, kind)
+    found = find_condition(obj, kind)
     return found is not None and found["status"] == "True"
 
 
@@ -98,10 +98,16 @@ def set_condition(
     """
     conditions = obj.setdefault("status", {}).setdefault("conditions", [])
     word = "True" if status else "False"
-    new: Object = {"type": kind, "status": word, "lastTransitionTime": stamp(now), "reason": reason, "message": message}
+    new: Object = {
+        "type": kind,
+        "status": word,
+        "lastTransitionTime": format_timestamp(now),
+        "reason": reason,
+        "message": message,
+    }
     if generation is not None:
         new["observedGeneration"] = generation
-    old = condition(obj, kind)
+    old = find_condition(obj, kind)
     if old is None:
         conditions.append(new)
         return True

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from practice.controllers.objects import key_of, labels_of
-from practice.objects.refusal import ApiError
+from practice.objects.api_error import ApiError
 from practice.objects.resources import NODES, PODS
-from practice.programs.script import Room
+from practice.programs.steps import SharedFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +32,11 @@ class PodHost:
         self.buckets = buckets
         self._recorder = plane.recorder
         self._seed = seed
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, SharedFacts] = {}
         self._pulled: set[tuple[str, str]] = set()
         self._addresses = 10
 
-    def newest(self, pod: Object) -> Object:
+    def stored_pod(self, pod: Object) -> Object:
         """Return a pod as it is stored now, or as it last was."""
         return self.storage.find(PODS, *key_of(pod)) or pod
 
@@ -48,28 +48,28 @@ class PodHost:
         self._addresses += 1
         return f"10.60.{self._addresses // 250}.{self._addresses % 250 + 2}"
 
-    def has(self, node: str, image: str) -> bool:
+    def has_image(self, node: str, image: str) -> bool:
         return (node, image) in self._pulled
 
     def pull_seconds(self, node: str, image: str) -> float:
         """Return how long pulling an image takes, 0 if the node has it; marks it as pulled."""
-        if self.has(node, image):
+        if self.has_image(node, image):
             return 0.0
         self._pulled.add((node, image))
         return _FIRST_PULL_SECONDS + len(image) % 7 / 2
 
-    def room(self, pod: Object) -> Room:
+    def facts_of_attempt(self, pod: Object) -> SharedFacts:
         """Return the shared room of the pods of the same attempt."""
         marks = labels_of(pod)
         parts = [marks.get(f"jobset.sigs.k8s.io/{name}", "") for name in ("jobset-uid", "restart-attempt")]
         parts.append(marks.get("batch.kubernetes.io/controller-uid", "") or pod["metadata"]["uid"])
-        return self._rooms.setdefault("/".join(parts), Room())
+        return self._rooms.setdefault("/".join(parts), SharedFacts())
 
     def random_of(self, pod: Object, attempt: int) -> random.Random:
         """Return a generator that is equal for the same rank of the same job, whatever its uid."""
         return random.Random(f"{self._seed} {pod['metadata'].get('generateName', pod['metadata']['name'])} {attempt}")
 
-    def say(self, pod: Object, kind: str, reason: str, message: str, field: str) -> None:
+    def record_event(self, pod: Object, kind: str, reason: str, message: str, field: str) -> None:
         host = pod["spec"]["nodeName"]
         self._recorder.record(pod, kind, reason, message, source="kubelet", host=host, field=field)
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.clock import stamp
+from practice.clock import format_timestamp
 from practice.controllers.container_run import ContainerRun
 from practice.controllers.objects import key_of
-from practice.programs.catalogue import choose
-from practice.programs.environment import MissingReferenceError, arguments, environment, missing_volume
-from practice.programs.script import Place
+from practice.programs.choice import choose_program
+from practice.programs.environment import (
+    MissingReferenceError,
+    build_environment,
+    expand_arguments,
+    find_missing_volume,
+)
+from practice.programs.steps import ProgramContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +25,10 @@ if TYPE_CHECKING:
 _SANDBOX_SECONDS = 0.9
 _CACHED_PULL_SECONDS = 0.4
 _REFUSED_SECONDS = 1.2
-_NEXT_LOOK_SECONDS = 2.0
+_MOUNT_RETRY_SECONDS = 2.0
 _RETRY_SECONDS = 2.0
 _BACKOFF_SECONDS = 10.0
-_BACKOFF_MOST = 300.0
+_MAX_BACKOFF_SECONDS = 300.0
 _STOP_SECONDS = 0.8
 _TERMINATED, _KILLED = 143, 137
 
@@ -35,15 +40,19 @@ class PodRun:
         """`gone` is called when all containers of a deleted pod have ended."""
         self.key = key_of(pod)
         self.pod = pod
-        self.init = [ContainerRun(spec, host.clock, self._init_ended) for spec in self._specs("initContainers")]
-        self.main = [ContainerRun(spec, host.clock, self._main_ended) for spec in self._specs("containers")]
+        self.init = [
+            ContainerRun(spec, host.clock, self._on_init_ended) for spec in self._container_specs("initContainers")
+        ]
+        self.main = [
+            ContainerRun(spec, host.clock, self._on_main_ended) for spec in self._container_specs("containers")
+        ]
         self.address = host.new_address()
         self.stopping = False
         self.forced_phase = ""
         self._host = host
         self._gone = gone
         self._clock = host.clock
-        self._started = stamp(self._clock.now())
+        self._started = format_timestamp(self._clock.now())
         self._sandbox = False
         self._changed: dict[str, tuple[str, str]] = {}
         self._pauses: dict[str, float] = {}
@@ -55,8 +64,8 @@ class PodRun:
 
     def begin(self) -> None:
         """Start the pod."""
-        self.report()
-        self._clock.after(_SANDBOX_SECONDS, self._mount)
+        self.write_status()
+        self._clock.call_later(_SANDBOX_SECONDS, self._mount_volumes)
 
     def container(self, name: str) -> ContainerRun | None:
         """Return one container, or the only main one when no name is given."""
@@ -79,18 +88,18 @@ class PodRun:
                 run.end(code)
             self._gone(self)
 
-        self._clock.after(delay, kill)
+        self._clock.call_later(delay, kill)
 
-    def force(self, phase: str, code: int, reason: str) -> None:
+    def end_containers(self, phase: str, code: int, reason: str) -> None:
         """End all main containers from outside, for a test or a fault of the scene."""
         self.forced_phase = phase
         for run in self.main:
             run.end(code, reason)
 
-    def report(self) -> None:
-        self._host.write_status(self.key, self._status)
+    def write_status(self) -> None:
+        self._host.write_status(self.key, self._fill_status)
 
-    def _specs(self, kind: str) -> list[Object]:
+    def _container_specs(self, kind: str) -> list[Object]:
         return [dict(spec) for spec in self.pod["spec"].get(kind) or ()]
 
     def _record_event(
@@ -99,34 +108,34 @@ class PodRun:
         field = ""
         if run is not None:
             field = f"spec.{'initContainers' if run in self.init else 'containers'}{{{run.name}}}"
-        self._host.say(self.pod, kind, reason, message, field)
+        self._host.record_event(self.pod, kind, reason, message, field)
 
-    def _mount(self) -> None:
+    def _mount_volumes(self) -> None:
         if self.stopping:
             return
         storage = self._host.storage
-        why = missing_volume(self.pod, storage) or self._host.buckets.why_not(self.pod, storage)
+        why = find_missing_volume(self.pod, storage) or self._host.buckets.mount_error(self.pod, storage)
         if why:
             self._record_event("FailedMount", why, kind="Warning")
-            self._clock.after(_RETRY_SECONDS, self._mount)
+            self._clock.call_later(_RETRY_SECONDS, self._mount_volumes)
             return
         self._sandbox = True
         for run in self.init[:1] or self.main:
-            self._pull(run)
-        self.report()
+            self._pull_image(run)
+        self.write_status()
 
-    def _pull(self, run: ContainerRun) -> None:
+    def _pull_image(self, run: ContainerRun) -> None:
         image, policy = str(run.spec.get("image", "")), run.spec.get("imagePullPolicy")
         node = self.pod["spec"]["nodeName"]
-        if policy != "Always" and self._host.has(node, image):
+        if policy != "Always" and self._host.has_image(node, image):
             self._record_event(
                 "Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod', run
             )
-            self._clock.after(0.1, lambda: self._create(run))
+            self._clock.call_later(0.1, lambda: self._create_container(run))
             return
         self._record_event("Pulling", f'Pulling image "{image}"', run)
-        if why := self._host.registries.why_not(image):
-            self._clock.after(_REFUSED_SECONDS, lambda: self._not_pulled(run, image, why))
+        if why := self._host.registries.pull_error(image):
+            self._clock.call_later(_REFUSED_SECONDS, lambda: self._back_off_pull(run, image, why))
             return
         seconds = self._host.pull_seconds(node, image)
 
@@ -138,19 +147,19 @@ class PodRun:
             )
             if not self.stopping:
                 self._record_event("Pulled", text, run)
-                self._create(run)
+                self._create_container(run)
 
-        self._clock.after(seconds or _CACHED_PULL_SECONDS, pulled)
+        self._clock.call_later(seconds or _CACHED_PULL_SECONDS, pulled)
 
-    def _not_pulled(self, run: ContainerRun, image: str, why: str) -> None:
+    def _back_off_pull(self, run: ContainerRun, image: str, why: str) -> None:
         """Record a failed image pull, and retry with growing delays."""
         if self.stopping:
             return
-        pause = self._pauses[run.name] = min(2 * self._pauses.get(run.name, _BACKOFF_SECONDS / 2), _BACKOFF_MOST)
+        pause = self._pauses[run.name] = min(2 * self._pauses.get(run.name, _BACKOFF_SECONDS / 2), _MAX_BACKOFF_SECONDS)
         self._record_event("Failed", f'Failed to pull image "{image}": {why}', run, kind="Warning")
         self._record_event("Failed", "Error: ErrImagePull", run, kind="Warning")
         run.wait("ErrImagePull", why)
-        self.report()
+        self.write_status()
 
         def back_off() -> None:
             if self.stopping:
@@ -159,62 +168,64 @@ class PodRun:
             self._record_event("BackOff", text, run)
             self._record_event("Failed", "Error: ImagePullBackOff", run, kind="Warning")
             run.wait("ImagePullBackOff", f"{text}: ErrImagePull: {why}")
-            self.report()
-            self._clock.after(pause - _NEXT_LOOK_SECONDS, lambda: None if self.stopping else self._pull(run))
+            self.write_status()
+            self._clock.call_later(
+                pause - _MOUNT_RETRY_SECONDS, lambda: None if self.stopping else self._pull_image(run)
+            )
 
-        self._clock.after(_NEXT_LOOK_SECONDS, back_off)
+        self._clock.call_later(_MOUNT_RETRY_SECONDS, back_off)
 
-    def _create(self, run: ContainerRun) -> None:
+    def _create_container(self, run: ContainerRun) -> None:
         if self.stopping:
             return
-        pod = self._host.newest(self.pod)
+        pod = self._host.stored_pod(self.pod)
         try:
-            env = environment(pod, run.spec, self._host.storage)
+            env = build_environment(pod, run.spec, self._host.storage)
         except MissingReferenceError as error:
             run.wait("CreateContainerConfigError", str(error))
             self._record_event("Failed", f"Error: {error}", run, kind="Warning")
-            self.report()
-            self._clock.after(_RETRY_SECONDS, lambda: self._create(run))
+            self.write_status()
+            self._clock.call_later(_RETRY_SECONDS, lambda: self._create_container(run))
             return
-        argv = arguments(run.spec, env)
+        argv = expand_arguments(run.spec, env)
         notes = self.pod["metadata"].get("annotations") or {}
-        place = Place(
-            argv, env, pod, self._host.room(self.pod), self._host.random_of(self.pod, run.restarts),
+        place = ProgramContext(
+            argv, env, pod, self._host.facts_of_attempt(self.pod), self._host.random_of(self.pod, run.restarts),
             self._clock.now, run.restarts, notes,
         )  # fmt: skip
         self._record_event("Created", "Container created", run)
         self._record_event("Started", "Container started", run)
-        run.start(choose(argv, env, init=run in self.init), place)
-        self.report()
+        run.start(choose_program(argv, env, init=run in self.init), place)
+        self.write_status()
 
-    def _init_ended(self, run: ContainerRun) -> None:
+    def _on_init_ended(self, run: ContainerRun) -> None:
         if self.stopping:
             return
         at = self.init.index(run)
         if run.exit_code == 0:
             if at + 1 < len(self.init):
-                self._pull(self.init[at + 1])
+                self._pull_image(self.init[at + 1])
             else:
                 for main in self.main:
                     main.wait("PodInitializing")
-                    self._pull(main)
+                    self._pull_image(main)
         elif self.pod["spec"].get("restartPolicy") != "Never":
             self._restart_later(run)
-        self.report()
+        self.write_status()
 
-    def _main_ended(self, run: ContainerRun) -> None:
+    def _on_main_ended(self, run: ContainerRun) -> None:
         if self.stopping:
             return
         if self._is_restarted(run):
             self._restart_later(run)
-        self.report()
+        self.write_status()
 
     def _restart_later(self, run: ContainerRun) -> None:
         """Restart a container, from the second time on with growing delays."""
-        delay = min(_BACKOFF_SECONDS * 2 ** (run.restarts - 1), _BACKOFF_MOST) if run.restarts else 0.0
+        delay = min(_BACKOFF_SECONDS * 2 ** (run.restarts - 1), _MAX_BACKOFF_SECONDS) if run.restarts else 0.0
         run.restart()
         if not delay:
-            self._pull(run)
+            self._pull_image(run)
             return
         where = f"{self.key[1]}_{self.key[0]}({self.pod['metadata']['uid']})"
         text = f"back-off {delay:.0f}s restarting failed container={run.name} pod={where}"
@@ -222,9 +233,9 @@ class PodRun:
         self._record_event(
             "BackOff", f"Back-off restarting failed container {run.name} in pod {where}", run, kind="Warning"
         )
-        self._clock.after(delay, lambda: self._pull(run))
+        self._clock.call_later(delay, lambda: self._pull_image(run))
 
-    def _status(self, status: Object) -> None:
+    def _fill_status(self, status: Object) -> None:
         """Fill in the status of the pod, a draft."""
         node = self._host.node_of(self.pod)
         addresses = {item["type"]: item["address"] for item in node.get("status", {}).get("addresses") or ()}
@@ -236,14 +247,14 @@ class PodRun:
             address = host if self.pod["spec"].get("hostNetwork") else self.address
             status["podIP"], status["podIPs"] = address, [{"ip": address}]
         if self.init:
-            status["initContainerStatuses"] = [_done_is_ready(run) for run in self.init]
+            status["initContainerStatuses"] = [_init_container_status(run) for run in self.init]
         status["containerStatuses"] = [run.status() for run in self.main]
         kept = [item for item in status.get("conditions") or () if item.get("type") not in self._conditions()]
         status["conditions"] = [self._condition(*item) for item in self._conditions().items()] + kept
 
     def phase(self) -> str:
         codes = [None if self._is_restarted(run) else run.exit_code for run in self.main]
-        if any(code for code in [run.exit_code for run in self.init]) and self._never():
+        if any(code for code in [run.exit_code for run in self.init]) and self._never_restarts():
             return "Failed"
         if all(code is not None for code in codes):
             return self.forced_phase or ("Failed" if any(codes) else "Succeeded")
@@ -257,7 +268,7 @@ class PodRun:
             return False
         return bool(policy == "Always" or (policy == "OnFailure" and run.exit_code))
 
-    def _never(self) -> bool:
+    def _never_restarts(self) -> bool:
         return bool(self.pod["spec"].get("restartPolicy") == "Never")
 
     def _conditions(self) -> dict[str, tuple[str, str]]:
@@ -268,20 +279,20 @@ class PodRun:
         over = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
         initialized = ("True", "PodCompleted" if phase == "Succeeded" else "")
         return {
-            "PodReadyToStartContainers": ("True" if self._sandbox and not self._over(phase) else "False", ""),
+            "PodReadyToStartContainers": ("True" if self._sandbox and not self._is_terminal(phase) else "False", ""),
             "Initialized": ("False", "ContainersNotInitialized") if waiting else initialized,
             "Ready": ("True", "") if ready else ("False", over),
             "ContainersReady": ("True", "") if ready else ("False", over),
         }
 
-    def _over(self, phase: str) -> bool:
+    def _is_terminal(self, phase: str) -> bool:
         return phase in ("Succeeded", "Failed")
 
     def _condition(self, kind: str, value: tuple[str, str]) -> Object:
         status, reason = value
         known = self._changed.get(kind)
         if known is None or known[0] != status:
-            self._changed[kind] = known = (status, stamp(self._clock.now()))
+            self._changed[kind] = known = (status, format_timestamp(self._clock.now()))
         found: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": known[1]}
         if reason:
             found["reason"] = reason
@@ -294,5 +305,5 @@ class PodRun:
         return found
 
 
-def _done_is_ready(run: ContainerRun) -> Object:
+def _init_container_status(run: ContainerRun) -> Object:
     return {**run.status(), "ready": run.exit_code == 0, "started": run.running}

@@ -14,7 +14,7 @@ Amounts = dict[str, int]  # resource name -> milli-units
 
 
 @lru_cache(maxsize=4096)
-def milli(text: str) -> int:
+def parse_milli(text: str) -> int:
     """Return a quantity in milli-units: ``"500m"`` -> 500, ``"8"`` -> 8000; ValueError for anything else."""
     digits = text.rstrip("kKMGTPim")
     suffix = text[len(digits) :]
@@ -23,11 +23,11 @@ def milli(text: str) -> int:
     return round(float(digits) * _SUFFIXES[suffix])
 
 
-def amounts(listed: dict[str, Any] | None) -> Amounts:
-    return {name: milli(str(value)) for name, value in (listed or {}).items()}
+def parse_amounts(listed: dict[str, Any] | None) -> Amounts:
+    return {name: parse_milli(str(value)) for name, value in (listed or {}).items()}
 
 
-def words(value: int) -> str:
+def format_quantity(value: int) -> str:
     """Format milli-units as the shortest exact quantity: 8000 -> ``8``, 1500 -> ``1500m``, 2**30*1000 -> ``1Gi``."""
     if value % 1000:
         return f"{value}m"
@@ -38,7 +38,7 @@ def words(value: int) -> str:
     return str(whole)
 
 
-def add(into: Amounts, more: Amounts, times: int = 1) -> None:
+def add_amounts(into: Amounts, more: Amounts, times: int = 1) -> None:
     """Add ``more`` to ``into``, ``times`` over."""
     for name, value in more.items():
         into[name] = into.get(name, 0) + value * times
@@ -48,7 +48,7 @@ def pod_requests(spec: dict[str, Any]) -> Amounts:
     """Return the requests of one pod: the sum of its containers, or its largest init container."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        add(total, _container(container))
+        add_amounts(total, _container(container))
     for container in spec.get("initContainers") or ():
         for name, value in _container(container).items():
             total[name] = max(total.get(name, 0), value)
@@ -57,4 +57,4 @@ def pod_requests(spec: dict[str, Any]) -> Amounts:
 
 def _container(container: dict[str, Any]) -> Amounts:
     resources = container.get("resources") or {}
-    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    return parse_amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})

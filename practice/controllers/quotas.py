@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.admission.quotas import usage, written
+from practice.admission.quotas import compute_usage, format_amounts
 from practice.controllers.base import Controller
 from practice.controllers.objects import key_of
-from practice.controllers.quantity import amounts
+from practice.controllers.quantity import parse_amounts
 from practice.objects.resources import EVENTS, RESOURCEQUOTAS, RESOURCES
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class Quotas(Controller):
         quota = self.storage.find(RESOURCEQUOTAS, *key)
         if quota is None:
             return
-        hard = amounts(quota["spec"].get("hard"))
-        status = {"hard": written(hard), "used": written(usage(self.storage, key[0], hard))}
+        hard = parse_amounts(quota["spec"].get("hard"))
+        status = {"hard": format_amounts(hard), "used": format_amounts(compute_usage(self.storage, key[0], hard))}
         if quota.get("status") != status:
 
             def write(draft: Object) -> None:

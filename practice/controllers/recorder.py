@@ -6,8 +6,8 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from practice.clock import micro_stamp, stamp
-from practice.objects.refusal import ApiError
+from practice.clock import format_micro_timestamp, format_timestamp
+from practice.objects.api_error import ApiError
 from practice.objects.resources import EVENTS
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from practice.controllers.objects import Object
     from practice.objects.storage import Storage
 
-_KEPT_SECONDS = 3600.0  # an API server forgets events after an hour
+_EVENT_TTL_SECONDS = 3600.0  # an API server forgets events after an hour
 _SERIES = {"default-scheduler", "jobset", "kueue-admission", "kueue-workload-controller"}
 
 
-def _is_series(source: str) -> bool:
+def _reports_series(source: str) -> bool:
     return source in _SERIES or source.endswith("-kueue-controller")
 
 
@@ -47,51 +47,55 @@ class Recorder:
     ) -> None:
         """Record one event (``kind`` Normal or Warning); ``source`` is the reporting component."""
         now = self._clock.now()
-        if now < self._clock.live_from - _KEPT_SECONDS:
+        if now < self._clock.live_from - _EVENT_TTL_SECONDS:
             return
-        self._forget(now)
+        self._delete_old_events(now)
         same: tuple[str, ...] = (about["metadata"]["uid"], kind, reason, message, source, field)
-        if _is_series(source):  # these count a repeat only while the object is as it was
+        if _reports_series(source):  # these count a repeat only while the object is as it was
             same += (str(about["metadata"].get("resourceVersion")),)
         namespace = about["metadata"].get("namespace") or "default"
         if same in self._known:
-            self._repeat(namespace, self._known[same], now)
+            self._count_again(namespace, self._known[same], now)
             return
         self._count += 1
         name = f"{about['metadata']['name']}.{int(now * 1e6) * 1000 + self._count % 1000:x}"
         event = _new_event(about, namespace, name, kind, reason, message)
         if field:
             event["involvedObject"]["fieldPath"] = field
-        event |= _series(source, action or reason, now) if _is_series(source) else _counted(source, host, now)
+        event |= (
+            _series_fields(source, action or reason, now)
+            if _reports_series(source)
+            else _count_fields(source, host, now)
+        )
         with suppress(ApiError):  # the namespace is being deleted: the real recorder gives up on that, too
             self._storage.create(EVENTS, event)
             self._known[same] = name
             self._ages.append((now, namespace, name, same))
 
-    def _repeat(self, namespace: str, name: str, now: float) -> None:
+    def _count_again(self, namespace: str, name: str, now: float) -> None:
         def count(event: Object) -> None:
             if "count" in event:
                 event["count"] += 1
-                event["lastTimestamp"] = stamp(now)
+                event["lastTimestamp"] = format_timestamp(now)
                 return
             series = event.setdefault("series", {"count": 1})
             series["count"] += 1
-            series["lastObservedTime"] = micro_stamp(now)
+            series["lastObservedTime"] = format_micro_timestamp(now)
 
         if self._storage.find(EVENTS, namespace, name) is not None:
             self._storage.modify(EVENTS, namespace, name, count)
 
-    def _forget(self, now: float) -> None:
-        while self._ages and self._ages[0][0] < now - _KEPT_SECONDS:
+    def _delete_old_events(self, now: float) -> None:
+        while self._ages and self._ages[0][0] < now - _EVENT_TTL_SECONDS:
             _, namespace, name, same = self._ages.popleft()
             self._known.pop(same, None)
             if self._storage.find(EVENTS, namespace, name) is not None:
                 self._storage.delete(EVENTS, namespace, name)
 
 
-def _series(source: str, action: str, now: float) -> Object:
+def _series_fields(source: str, action: str, now: float) -> Object:
     return {
-        "eventTime": micro_stamp(now),
+        "eventTime": format_micro_timestamp(now),
         "reportingComponent": source,
         "reportingInstance": f"{source}-practice",
         "action": action,
@@ -101,11 +105,11 @@ def _series(source: str, action: str, now: float) -> Object:
     }
 
 
-def _counted(source: str, host: str, now: float) -> Object:
+def _count_fields(source: str, host: str, now: float) -> Object:
     return {
         "source": {"component": source} | ({"host": host} if host else {}),
-        "firstTimestamp": stamp(now),
-        "lastTimestamp": stamp(now),
+        "firstTimestamp": format_timestamp(now),
+        "lastTimestamp": format_timestamp(now),
         "count": 1,
         "eventTime": None,
         "reportingComponent": source,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from practice.clock import stamp
+from practice.clock import format_timestamp
 from practice.controllers.base import Controller
-from practice.controllers.matching import selector_holds, selects, untolerated
-from practice.controllers.objects import condition, deleting, key_of, labels_of
-from practice.controllers.quantity import Amounts, add, amounts, pod_requests
+from practice.controllers.matching import first_untolerated_taint, node_matches_spec, selector_matches
+from practice.controllers.objects import find_condition, is_being_deleted, key_of, labels_of
+from practice.controllers.quantity import Amounts, add_amounts, parse_amounts, pod_requests
 from practice.objects.resources import NODES, PERSISTENTVOLUMECLAIMS, PODS
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _UNRESOLVABLE = (
 )
 """Reasons that evicting other pods would not change."""
 _PORTS = "node(s) didn't have free ports for the requested pod ports"
-_BEYOND = "\0"  # behind "Insufficient X" where the machine would have too little even if it were empty
-_PLACES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+_BEYOND_CAPACITY = "\0"  # behind "Insufficient X" where the machine would have too little even if it were empty
+_TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 """Labels of its node that a pod gets when it is bound."""
 
 
@@ -37,54 +37,54 @@ class Scheduler(Controller):
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow pending pods, and everything that may free capacity."""
         return {
-            PODS: self._waiting,
-            NODES: lambda _: self._all_waiting(),
-            PERSISTENTVOLUMECLAIMS: lambda _: self._all_waiting(),
+            PODS: self._pods_to_schedule,
+            NODES: lambda _: self._all_pending_pods(),
+            PERSISTENTVOLUMECLAIMS: lambda _: self._all_pending_pods(),
         }
 
-    def _waiting(self, pod: Object) -> list[Key]:
+    def _pods_to_schedule(self, pod: Object) -> list[Key]:
         if pod["spec"].get("nodeName"):
-            gone = deleting(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")
-            return self._all_waiting() if gone else []
+            gone = is_being_deleted(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")
+            return self._all_pending_pods() if gone else []
         return [key_of(pod)]
 
-    def _all_waiting(self) -> list[Key]:
-        return [key_of(pod) for pod in self.storage.list(PODS) if _may_be_placed(pod)]
+    def _all_pending_pods(self) -> list[Key]:
+        return [key_of(pod) for pod in self.storage.list(PODS) if _is_schedulable(pod)]
 
     def reconcile(self, key: Key) -> None:
         """Place one pod, or record why it does not fit."""
         pod = self.storage.find(PODS, *key)
-        if pod is None or not _may_be_placed(pod):
+        if pod is None or not _is_schedulable(pod):
             return
         nodes = self.storage.list(NODES)
-        why = self._claims_missing(pod)
+        why = self._missing_claim(pod)
         if why:
             none = f"0/{len(nodes)} nodes are available:"
             unhelpful = f"preemption: {none} {len(nodes)} Preemption is not helpful for scheduling."
-            self._refuse(pod, f"{none} {why}. {_after(unhelpful)}")
+            self._set_unschedulable(pod, f"{none} {why}. {_format_preemption(unhelpful)}")
             return
-        used, taken = self._used(), self._ports() if _host_ports(pod) else {}
+        used, taken = self._requested_per_node(), self._host_ports_per_node() if _host_ports(pod) else {}
         reasons = {
-            node["metadata"]["name"]: self._reasons(pod, node, used, taken.get(node["metadata"]["name"], set()))
+            node["metadata"]["name"]: self._node_refusals(pod, node, used, taken.get(node["metadata"]["name"], set()))
             for node in nodes
         }
         fitting = [node for node in nodes if not reasons[node["metadata"]["name"]]]
         if not fitting:
-            self._refuse(pod, _no_node(list(reasons.values())))
+            self._set_unschedulable(pod, _format_no_node(list(reasons.values())))
             return
-        self._bind(pod, max(fitting, key=lambda node: (_gpus(used, node), node["metadata"]["name"])))
+        self._bind(pod, max(fitting, key=lambda node: (_free_gpus(used, node), node["metadata"]["name"])))
 
-    def _used(self) -> dict[str, Amounts]:
+    def _requested_per_node(self) -> dict[str, Amounts]:
         used: dict[str, Amounts] = {}
         for pod in self.storage.list(PODS):
             node = pod["spec"].get("nodeName")
             if node and pod["status"].get("phase") not in ("Succeeded", "Failed"):
                 total = used.setdefault(node, {})
-                add(total, pod_requests(pod["spec"]))
-                add(total, {"pods": 1000})
+                add_amounts(total, pod_requests(pod["spec"]))
+                add_amounts(total, {"pods": 1000})
         return used
 
-    def _ports(self) -> dict[str, set[tuple[str, int]]]:
+    def _host_ports_per_node(self) -> dict[str, set[tuple[str, int]]]:
         """Return the host ports in use per node."""
         taken: dict[str, set[tuple[str, int]]] = {}
         for pod in self.storage.list(PODS):
@@ -93,24 +93,26 @@ class Scheduler(Controller):
                 taken.setdefault(node, set()).update(_host_ports(pod))
         return taken
 
-    def _reasons(self, pod: Object, node: Object, used: dict[str, Amounts], ports: set[tuple[str, int]]) -> list[str]:
+    def _node_refusals(
+        self, pod: Object, node: Object, used: dict[str, Amounts], ports: set[tuple[str, int]]
+    ) -> list[str]:
         spec = node.get("spec") or {}
         tolerations = pod["spec"].get("tolerations") or []
         if spec.get("unschedulable") and not _tolerates_cordon(tolerations):
             return [_UNRESOLVABLE[0]]
-        if untolerated(spec.get("taints"), tolerations):
+        if first_untolerated_taint(spec.get("taints"), tolerations):
             return [_UNRESOLVABLE[1]]
-        if not selects(pod["spec"], node):
+        if not node_matches_spec(pod["spec"], node):
             return [_UNRESOLVABLE[2]]
         if ports & _host_ports(pod):
             return [_PORTS]
-        room = amounts(node["status"].get("allocatable"))
+        room = parse_amounts(node["status"].get("allocatable"))
         taken = used.get(node["metadata"]["name"], {})
         wanted = {**pod_requests(pod["spec"]), "pods": 1000}
         short = [name for name, value in wanted.items() if value > room.get(name, 0) - taken.get(name, 0)]
         if short:
             beyond = {name for name in short if wanted[name] > room.get(name, 0)}
-            marked = ((name, _BEYOND if name in beyond else "") for name in sorted(short))
+            marked = ((name, _BEYOND_CAPACITY if name in beyond else "") for name in sorted(short))
             return [(f"Insufficient {name}" if name != "pods" else "Too many pods") + mark for name, mark in marked]
         return [] if self._affinity_holds(pod, node) else [_UNRESOLVABLE[3]]
 
@@ -121,21 +123,23 @@ class Scheduler(Controller):
         apart = (affinity.get("podAntiAffinity") or {}).get(rule) or ()
         if not near and not apart:
             return True
-        others = [item for item in self.storage.list(PODS) if item["spec"].get("nodeName") and not deleting(item)]
+        others = [
+            item for item in self.storage.list(PODS) if item["spec"].get("nodeName") and not is_being_deleted(item)
+        ]
         places = {item["metadata"]["name"]: labels_of(item) for item in self.storage.list(NODES)}
         here = labels_of(node)
 
         def beside(term: Object) -> list[bool]:
-            matching = [item for item in others if selector_holds(term.get("labelSelector"), labels_of(item))]
+            matching = [item for item in others if selector_matches(term.get("labelSelector"), labels_of(item))]
             top = term["topologyKey"]
             return [places.get(item["spec"]["nodeName"], {}).get(top) == here.get(top) for item in matching]
 
-        first = all(selector_holds(term.get("labelSelector"), labels_of(pod)) for term in near)
+        first = all(selector_matches(term.get("labelSelector"), labels_of(pod)) for term in near)
         return all(any(found := beside(term)) or (not found and first) for term in near) and not any(
             any(beside(term)) for term in apart
         )
 
-    def _claims_missing(self, pod: Object) -> str:
+    def _missing_claim(self, pod: Object) -> str:
         for volume in pod["spec"].get("volumes") or ():
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if not claim:
@@ -147,46 +151,49 @@ class Scheduler(Controller):
                 return "pod has unbound immediate PersistentVolumeClaims"
         return ""
 
-    def _refuse(self, pod: Object, message: str) -> None:
-        found = condition(pod, "PodScheduled")
+    def _set_unschedulable(self, pod: Object, message: str) -> None:
+        found = find_condition(pod, "PodScheduled")
         if found is None or found.get("message") != message:
             self.storage.modify(
-                PODS, *key_of(pod), lambda obj: self._note(obj, "False", "Unschedulable", message), subresource="status"
+                PODS,
+                *key_of(pod),
+                lambda obj: self._set_scheduled_condition(obj, "False", "Unschedulable", message),
+                subresource="status",
             )
             self.record(pod, "Warning", "FailedScheduling", message, source="default-scheduler", action="Scheduling")
 
     def _bind(self, pod: Object, node: Object) -> None:
         name = node["metadata"]["name"]
         key = key_of(pod)
-        places = {label: labels_of(node)[label] for label in _PLACES if label in labels_of(node)}
+        places = {label: labels_of(node)[label] for label in _TOPOLOGY_LABELS if label in labels_of(node)}
 
         def bind(obj: Object) -> None:
             obj["spec"]["nodeName"] = name
             obj["metadata"].setdefault("labels", {}).update(places)
 
         self.storage.modify(PODS, *key, bind, subresource="binding")
-        self.storage.modify(PODS, *key, lambda obj: self._note(obj, "True"), subresource="status")
+        self.storage.modify(PODS, *key, lambda obj: self._set_scheduled_condition(obj, "True"), subresource="status")
         text = f"Successfully assigned {key[0]}/{key[1]} to {name}"
         self.record(pod, "Normal", "Scheduled", text, source="default-scheduler", action="Binding")
 
-    def _note(self, pod: Object, status: str, reason: str = "", message: str = "") -> None:
+    def _set_scheduled_condition(self, pod: Object, status: str, reason: str = "", message: str = "") -> None:
         conditions = pod["status"].setdefault("conditions", [])
         new = {"type": "PodScheduled", "status": status, "lastProbeTime": None, "reason": reason, "message": message}
         new = {name: value for name, value in new.items() if value != ""}
-        new["lastTransitionTime"] = stamp(self.clock.now())
+        new["lastTransitionTime"] = format_timestamp(self.clock.now())
         pod["status"]["conditions"] = [item for item in conditions if item.get("type") != "PodScheduled"] + [new]
 
 
-def _may_be_placed(pod: Object) -> bool:
+def _is_schedulable(pod: Object) -> bool:
     spec = pod["spec"]
-    return not (spec.get("nodeName") or spec.get("schedulingGates") or deleting(pod)) and (
+    return not (spec.get("nodeName") or spec.get("schedulingGates") or is_being_deleted(pod)) and (
         spec.get("schedulerName", "default-scheduler") == "default-scheduler"
     )
 
 
 def _tolerates_cordon(tolerations: list[Object]) -> bool:
     taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-    return untolerated([taint], tolerations) is None
+    return first_untolerated_taint([taint], tolerations) is None
 
 
 def _host_ports(pod: Object) -> set[tuple[str, int]]:
@@ -195,26 +202,28 @@ def _host_ports(pod: Object) -> set[tuple[str, int]]:
     return {(port.get("protocol", "TCP"), port["hostPort"]) for port in ports if port.get("hostPort")}
 
 
-def _gpus(used: dict[str, Amounts], node: Object) -> int:
+def _free_gpus(used: dict[str, Amounts], node: Object) -> int:
     return used.get(node["metadata"]["name"], {}).get("nvidia.com/gpu", 0)
 
 
-def _after(preemption: str) -> str:
+def _format_preemption(preemption: str) -> str:
     return f"no new claims to deallocate, {preemption}"
 
 
-def _no_node(reasons: list[list[str]]) -> str:
+def _format_no_node(reasons: list[list[str]]) -> str:
     """Return the scheduler's message for the reasons of all nodes."""
     total = len(reasons)
     if not total:
         return "no nodes available to schedule pods"
-    histogram = Counter(reason.removesuffix(_BEYOND) for node in reasons for reason in node)
-    hopeless = sum(any(reason in _UNRESOLVABLE or reason.endswith(_BEYOND) for reason in node) for node in reasons)
+    histogram = Counter(reason.removesuffix(_BEYOND_CAPACITY) for node in reasons for reason in node)
+    hopeless = sum(
+        any(reason in _UNRESOLVABLE or reason.endswith(_BEYOND_CAPACITY) for reason in node) for node in reasons
+    )
     helped = Counter({"Preemption is not helpful for scheduling": hopeless})
     helped["No preemption victims found for incoming pod"] = total - hopeless
-    preemption = f"preemption: 0/{total} nodes are available: {_histogram(helped)}."
-    return f"0/{total} nodes are available: {_histogram(histogram)}. {_after(preemption)}"
+    preemption = f"preemption: 0/{total} nodes are available: {_format_histogram(helped)}."
+    return f"0/{total} nodes are available: {_format_histogram(histogram)}. {_format_preemption(preemption)}"
 
 
-def _histogram(reasons: Counter[str]) -> str:
+def _format_histogram(reasons: Counter[str]) -> str:
     return ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items() if count))

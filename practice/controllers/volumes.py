@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from practice.controllers.base import Controller
-from practice.controllers.objects import deleting, key_of
-from practice.objects.refusal import ApiError
+from practice.controllers.objects import is_being_deleted, key_of
+from practice.objects.api_error import ApiError
 from practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, STORAGECLASSES
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from practice.controllers.objects import Key, Object
     from practice.objects.resources import Resource
 
-_MAKING_SECONDS = 4.0
+_PROVISIONING_SECONDS = 4.0
 _SOURCE = "persistentvolume-controller"
-_NONE = "no persistent volumes available for this claim and no storage class is set"
+_NO_VOLUME = "no persistent volumes available for this claim and no storage class is set"
 
 
 class Volumes(Controller):
@@ -26,41 +26,41 @@ class Volumes(Controller):
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow claims, and volumes by the claim they are reserved for."""
-        return {PERSISTENTVOLUMECLAIMS: lambda obj: [key_of(obj)], PERSISTENTVOLUMES: self._kept_for}
+        return {PERSISTENTVOLUMECLAIMS: lambda obj: [key_of(obj)], PERSISTENTVOLUMES: self._volume_and_claim_keys}
 
     def reconcile(self, key: Key) -> None:
         """Bind one claim, or for keys without namespace update one volume."""
         if not key[0]:
-            self._volume(key)
+            self._update_volume(key)
             return
         claim = self.storage.find(PERSISTENTVOLUMECLAIMS, *key)
-        if claim is None or deleting(claim) or claim.get("status", {}).get("phase") == "Bound":
+        if claim is None or is_being_deleted(claim) or claim.get("status", {}).get("phase") == "Bound":
             return
-        self._phase(PERSISTENTVOLUMECLAIMS, claim, "Pending")
-        volume = self._volume_for(claim)
+        self._set_phase(PERSISTENTVOLUMECLAIMS, claim, "Pending")
+        volume = self._find_volume(claim)
         if volume is not None:
             self._bind(claim, volume)
         elif not claim["spec"].get("volumeName"):
-            self._make(claim)
+            self._provision_volume(claim)
 
-    def _kept_for(self, volume: Object) -> list[Key]:
+    def _volume_and_claim_keys(self, volume: Object) -> list[Key]:
         kept = volume["spec"].get("claimRef") or {}
         return [key_of(volume), (kept.get("namespace", ""), kept.get("name", ""))] if kept else [key_of(volume)]
 
-    def _volume(self, key: Key) -> None:
+    def _update_volume(self, key: Key) -> None:
         """Set whether a volume is Available, Bound or Released."""
         volume = self.storage.find(PERSISTENTVOLUMES, *key)
         if volume is None:
             return
         kept = volume["spec"].get("claimRef") or {}
         if not kept.get("uid"):
-            self._phase(PERSISTENTVOLUMES, volume, "Available")
+            self._set_phase(PERSISTENTVOLUMES, volume, "Available")
             return
         claim = self.storage.find(PERSISTENTVOLUMECLAIMS, kept["namespace"], kept["name"])
         taken = claim is not None and claim["metadata"]["uid"] == kept["uid"]
-        self._phase(PERSISTENTVOLUMES, volume, "Bound" if taken else "Released")
+        self._set_phase(PERSISTENTVOLUMES, volume, "Bound" if taken else "Released")
 
-    def _volume_for(self, claim: Object) -> Object | None:
+    def _find_volume(self, claim: Object) -> Object | None:
         key = key_of(claim)
         for volume in self.storage.list(PERSISTENTVOLUMES):
             kept = volume["spec"].get("claimRef") or {}
@@ -69,10 +69,10 @@ class Volumes(Controller):
                 return volume
         return None
 
-    def _make(self, claim: Object) -> None:
+    def _provision_volume(self, claim: Object) -> None:
         name = claim["spec"].get("storageClassName")
         if not name:
-            self.record(claim, "Normal", "FailedBinding", _NONE, source=_SOURCE)
+            self.record(claim, "Normal", "FailedBinding", _NO_VOLUME, source=_SOURCE)
             return
         if self.storage.find(STORAGECLASSES, "", name) is None:
             text = f'storageclass.storage.k8s.io "{name}" not found'
@@ -84,11 +84,11 @@ class Volumes(Controller):
 
         def made() -> None:
             with suppress(ApiError):  # made in the meantime
-                self.storage.create(PERSISTENTVOLUMES, _volume(volume, claim))
+                self.storage.create(PERSISTENTVOLUMES, _new_volume(volume, claim))
                 text = f"Successfully provisioned volume {volume}"
                 self.record(claim, "Normal", "ProvisioningSucceeded", text, source=_SOURCE)
 
-        self.clock.after(_MAKING_SECONDS, made)
+        self.clock.call_later(_PROVISIONING_SECONDS, made)
 
     def _bind(self, claim: Object, volume: Object) -> None:
         spec, meta = volume["spec"], claim["metadata"]
@@ -112,7 +112,7 @@ class Volumes(Controller):
         self.storage.modify(PERSISTENTVOLUMECLAIMS, *key_of(claim), name_volume)
         self.storage.modify(PERSISTENTVOLUMECLAIMS, *key_of(claim), bound, subresource="status")
 
-    def _phase(self, resource: Resource, obj: Object, phase: str) -> None:
+    def _set_phase(self, resource: Resource, obj: Object, phase: str) -> None:
         if obj.get("status", {}).get("phase") != phase:
 
             def change(draft: Object) -> None:
@@ -121,7 +121,7 @@ class Volumes(Controller):
             self.storage.modify(resource, *key_of(obj), change, subresource="status")
 
 
-def _volume(name: str, claim: Object) -> Object:
+def _new_volume(name: str, claim: Object) -> Object:
     spec, meta = claim["spec"], claim["metadata"]
     asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
     return {

@@ -28,7 +28,7 @@ CONTAINER, USAGE, PROJECTS = (
     "serviceusage.googleapis.com",
     "cloudresourcemanager.googleapis.com",
 )
-_USUAL = (CONTAINER, USAGE, PROJECTS, "compute.googleapis.com", "cloudbuild.googleapis.com",
+_ENABLED_SERVICES = (CONTAINER, USAGE, PROJECTS, "compute.googleapis.com", "cloudbuild.googleapis.com",
           "artifactregistry.googleapis.com", "storage.googleapis.com", "file.googleapis.com",
           "logging.googleapis.com", "monitoring.googleapis.com")  # fmt: skip
 _PACKAGES = {
@@ -42,9 +42,9 @@ _PACKAGES = {
     "google.logging.v2": "logging.googleapis.com",
     "google.storage.v1": "storage.googleapis.com",
 }
-PartT = TypeVar("PartT")
+StateT = TypeVar("StateT")
 _NEVER_DISABLED = (USAGE, PROJECTS)
-_NAMED = re.compile(r"\bprojects/([^/]+)")
+_PROJECT_IN_NAME = re.compile(r"\bprojects/([^/]+)")
 
 
 @dataclass(slots=True)
@@ -66,9 +66,9 @@ class PracticeProject:
     id: str
     name: str
     number: str
-    enabled: set[str] = field(default_factory=lambda: set(_USUAL))
-    readable: bool = True
-    lacking: set[str] = field(default_factory=lambda: {"resourcemanager.projects.setIamPolicy"})
+    enabled: set[str] = field(default_factory=lambda: set(_ENABLED_SERVICES))
+    is_readable: bool = True
+    denied_permissions: set[str] = field(default_factory=lambda: {"resourcemanager.projects.setIamPolicy"})
     """Permissions that whoever asks does not have in it."""
     bindings: dict[str, tuple[str, ...]] = field(
         default_factory=lambda: {
@@ -80,7 +80,7 @@ class PracticeProject:
 
 
 @dataclass(slots=True)
-class LongWork:
+class LongOperation:
     """A running long operation (google.longrunning) and its result."""
 
     name: str
@@ -117,31 +117,31 @@ class PracticeGoogle:
         self.projects = {
             each.id: each
             for each in (
-                PracticeProject(PROJECT, "Practice", "1001", enabled={*_USUAL, "lustre.googleapis.com"}),
+                PracticeProject(PROJECT, "Practice", "1001", enabled={*_ENABLED_SERVICES, "lustre.googleapis.com"}),
                 PracticeProject(SHARED, "Practice, shared by others", "1002"),
-                PracticeProject(LOCKED, "Practice, not yours", "1003", readable=False),
+                PracticeProject(LOCKED, "Practice, not yours", "1003", is_readable=False),
                 PracticeProject(DISABLED, "Practice, just made", "1004", enabled={USAGE, PROJECTS}),
             )
         }
-        self.works: dict[str, LongWork] = {}
+        self.operations: dict[str, LongOperation] = {}
         self.count_group: Callable[[str], tuple[int, int, int] | None] | None = None
         """Of a pool's machines: how many there should be, are being repaired, are being made."""
         self._parts: dict[object, Any] = {}
         self._counted = 0
 
-    def part(self, kind: Callable[[PracticeGoogle], PartT]) -> PartT:
+    def service_state(self, kind: Callable[[PracticeGoogle], StateT]) -> StateT:
         """The state of one service, created on first use."""
         if kind not in self._parts:
             self._parts[kind] = kind(self)
-        found: PartT = self._parts[kind]
+        found: StateT = self._parts[kind]
         return found
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         """A new unique number."""
         self._counted += 1
         return self._counted
 
-    async def first(self, method: str, request: Any) -> None:
+    async def check_call(self, method: str, request: Any) -> None:
         """Check every call for injected faults, closed projects and disabled services."""
         self.calls = [*self.calls[-199:], (method, request)]
         project = project_of(request)
@@ -153,12 +153,12 @@ class PracticeGoogle:
                     raise RefusalError(fault.code, fault.message)
         package = method.strip("/").rpartition("/")[0].rpartition(".")[0]
         if project:
-            self.admit(project, _PACKAGES.get(package, ""))
+            self.require_service(project, _PACKAGES.get(package, ""))
 
-    def admit(self, project: str, service: str) -> PracticeProject:
+    def require_service(self, project: str, service: str) -> PracticeProject:
         """The project, by id or number; an error as Google's if it may not be used."""
         found = next((each for each in self.projects.values() if project in (each.id, each.number)), None)
-        if found is None or not found.readable:
+        if found is None or not found.is_readable:
             words = f"Permission denied on resource project {project} (or it may not exist)."
             raise RefusalError(grpc.StatusCode.PERMISSION_DENIED, words)
         if service and service not in found.enabled and service not in _NEVER_DISABLED:
@@ -166,16 +166,18 @@ class PracticeGoogle:
             raise RefusalError(grpc.StatusCode.PERMISSION_DENIED, words, service=service)
         return found
 
-    def paged(self, found: list[Any], size: int, token: str) -> tuple[list[Any], str]:
+    def paginate(self, found: list[Any], size: int, token: str) -> tuple[list[Any], str]:
         """One page of a list and the next page's token."""
         start = int(token or 0)
         end = start + min(size or self.page, self.page)
         return found[start:end], str(end) if end < len(found) else ""
 
-    def work(self, kind: str, prefix: str, seconds: float, result: Callable[[], Any], metadata: Any = None) -> LongWork:
+    def start_operation(
+        self, kind: str, prefix: str, seconds: float, result: Callable[[], Any], metadata: Any = None
+    ) -> LongOperation:
         """Start a long operation; after `seconds` of practice time `result` gives its answer."""
-        begun = LongWork(f"{prefix}operations/{kind.lower()}-{self.number()}", metadata)
-        self.works[begun.name] = begun
+        begun = LongOperation(f"{prefix}operations/{kind.lower()}-{self.next_number()}", metadata)
+        self.operations[begun.name] = begun
 
         def end() -> None:
             if kind in self.failing:
@@ -184,7 +186,7 @@ class PracticeGoogle:
                 begun.result = result()
             begun.done = True
 
-        self.clock.after(seconds, end)
+        self.clock.call_later(seconds, end)
         return begun
 
 
@@ -193,11 +195,11 @@ def project_of(request: Any) -> str:
     for field_name in ("parent", "name", "project_id", "project"):
         text = getattr(request, field_name, None)
         if isinstance(text, str) and text:
-            found = _NAMED.search(text)
+            found = _PROJECT_IN_NAME.search(text)
             return found[1] if found else text if field_name.startswith("project") and "/" not in text else ""
     return ""
 
 
-def missing(what: str) -> RefusalError:
+def not_found_error(what: str) -> RefusalError:
     """The error for an object that does not exist."""
     return RefusalError(grpc.StatusCode.NOT_FOUND, f"Not found: {what}.")

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.cloud import container_v1 as api
 
-from practice.google.cloud import REGION, SHARED, missing
+from practice.google.cloud import REGION, SHARED, not_found_error
 from practice.google.pool_work import PoolWork
 from practice.google.serving import Method, RefusalError
 
 if TYPE_CHECKING:
     from practice.google.cloud import PracticeGoogle
 
-SPOKEN = "/google.container.v1.ClusterManager"
+SERVICE_PATH = "/google.container.v1.ClusterManager"
 _PATH = re.compile(
     r"projects/([^/]+)/(?:locations|zones)/([^/]+)(?:/(clusters|operations)/([^/]+))?(?:/nodePools/([^/]+))?$"
 )
 
 
-class _Manager:
+class _ClusterManager:
     """The methods of the service."""
 
     def __init__(self, world: PracticeGoogle) -> None:
         self.world = world
-        self.work = world.part(PoolWork)
+        self.work = world.service_state(PoolWork)
 
     async def list_clusters(self, request: api.ListClustersRequest) -> api.ListClustersResponse:
-        project, location, *_ = _parts(request.parent)
+        project, location, *_ = _split_pool_path(request.parent)
         found = [
             each
             for (owner, where, _), each in self.work.clusters.items()
@@ -40,16 +40,18 @@ class _Manager:
         return api.ListClustersResponse(clusters=found)
 
     async def get_cluster(self, request: api.GetClusterRequest) -> api.Cluster:
-        return self.work.cluster(*_split_path(request.name))
+        return self.work.find_cluster(*_split_path(request.name))
 
     async def list_pools(self, request: api.ListNodePoolsRequest) -> api.ListNodePoolsResponse:
-        return api.ListNodePoolsResponse(node_pools=self.work.cluster(*_split_path(request.parent)).node_pools)
+        return api.ListNodePoolsResponse(node_pools=self.work.find_cluster(*_split_path(request.parent)).node_pools)
 
     async def get_pool(self, request: api.GetNodePoolRequest) -> api.NodePool:
-        return self.work.pool(self.work.cluster(*_split_path(request.name)), _parts(request.name)[4])
+        return self.work.find_pool(
+            self.work.find_cluster(*_split_path(request.name)), _split_pool_path(request.name)[4]
+        )
 
     async def list_operations(self, request: api.ListOperationsRequest) -> api.ListOperationsResponse:
-        project, location, *_ = _parts(request.parent)
+        project, location, *_ = _split_pool_path(request.parent)
         found = [
             each
             for (owner, _), each in self.work.operations.items()
@@ -58,55 +60,55 @@ class _Manager:
         return api.ListOperationsResponse(operations=found)
 
     async def get_operation(self, request: api.GetOperationRequest) -> api.Operation:
-        project, _, _, name, _ = _parts(request.name)
+        project, _, _, name, _ = _split_pool_path(request.name)
         try:
             return self.work.operations[project, name]
         except KeyError:
-            raise missing(request.name) from None
+            raise not_found_error(request.name) from None
 
     async def resize(self, request: api.SetNodePoolSizeRequest) -> api.Operation:
-        cluster, pool = self._free(request)
-        return self.work.resize(_parts(request.name)[0], cluster, pool, request.node_count)
+        cluster, pool = self._require_idle_pool(request)
+        return self.work.start_resize(_split_pool_path(request.name)[0], cluster, pool, request.node_count)
 
     async def scale(self, request: api.SetNodePoolAutoscalingRequest) -> api.Operation:
-        cluster, pool = self._free(request)
+        cluster, pool = self._require_idle_pool(request)
         wish = request.autoscaling
         if wish.total_min_node_count > wish.total_max_node_count:
             words = "Autoscaling: total_min_node_count cannot be larger than total_max_node_count."
             raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, words)
-        return self.work.scale(_parts(request.name)[0], cluster, pool, wish)
+        return self.work.start_scaling(_split_pool_path(request.name)[0], cluster, pool, wish)
 
     async def update(self, request: api.UpdateClusterRequest) -> api.Operation:
         project, location, name = _split_path(request.name)
-        cluster = self.work.cluster(project, location, name)
-        self.work.check_free(project, cluster)
-        return self.work.update(project, cluster, request.update)
+        cluster = self.work.find_cluster(project, location, name)
+        self.work.check_idle(project, cluster)
+        return self.work.start_update(project, cluster, request.update)
 
-    def _free(self, request: Any) -> tuple[api.Cluster, api.NodePool]:
+    def _require_idle_pool(self, request: Any) -> tuple[api.Cluster, api.NodePool]:
         """The request's cluster and pool; an error while another operation is running."""
         project, location, name = _split_path(request.name)
-        cluster = self.work.cluster(project, location, name)
-        pool = self.work.pool(cluster, _parts(request.name)[4])
-        self.work.check_free(project, cluster)
+        cluster = self.work.find_cluster(project, location, name)
+        pool = self.work.find_pool(cluster, _split_pool_path(request.name)[4])
+        self.work.check_idle(project, cluster)
         return cluster, pool
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    manager = _Manager(world)
+    manager = _ClusterManager(world)
     return {
-        f"{SPOKEN}/ListClusters": Method(api.ListClustersRequest, manager.list_clusters),
-        f"{SPOKEN}/GetCluster": Method(api.GetClusterRequest, manager.get_cluster),
-        f"{SPOKEN}/ListNodePools": Method(api.ListNodePoolsRequest, manager.list_pools),
-        f"{SPOKEN}/GetNodePool": Method(api.GetNodePoolRequest, manager.get_pool),
-        f"{SPOKEN}/ListOperations": Method(api.ListOperationsRequest, manager.list_operations),
-        f"{SPOKEN}/GetOperation": Method(api.GetOperationRequest, manager.get_operation),
-        f"{SPOKEN}/SetNodePoolSize": Method(api.SetNodePoolSizeRequest, manager.resize),
-        f"{SPOKEN}/SetNodePoolAutoscaling": Method(api.SetNodePoolAutoscalingRequest, manager.scale),
-        f"{SPOKEN}/UpdateCluster": Method(api.UpdateClusterRequest, manager.update),
+        f"{SERVICE_PATH}/ListClusters": Method(api.ListClustersRequest, manager.list_clusters),
+        f"{SERVICE_PATH}/GetCluster": Method(api.GetClusterRequest, manager.get_cluster),
+        f"{SERVICE_PATH}/ListNodePools": Method(api.ListNodePoolsRequest, manager.list_pools),
+        f"{SERVICE_PATH}/GetNodePool": Method(api.GetNodePoolRequest, manager.get_pool),
+        f"{SERVICE_PATH}/ListOperations": Method(api.ListOperationsRequest, manager.list_operations),
+        f"{SERVICE_PATH}/GetOperation": Method(api.GetOperationRequest, manager.get_operation),
+        f"{SERVICE_PATH}/SetNodePoolSize": Method(api.SetNodePoolSizeRequest, manager.resize),
+        f"{SERVICE_PATH}/SetNodePoolAutoscaling": Method(api.SetNodePoolAutoscalingRequest, manager.scale),
+        f"{SERVICE_PATH}/UpdateCluster": Method(api.UpdateClusterRequest, manager.update),
     }
 
 
-def _parts(path: str) -> tuple[str, str, str, str, str]:
+def _split_pool_path(path: str) -> tuple[str, str, str, str, str]:
     found = _PATH.search(path)
     if found is None:
         raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, f"Invalid resource name {path!r}.")
@@ -115,5 +117,5 @@ def _parts(path: str) -> tuple[str, str, str, str, str]:
 
 
 def _split_path(path: str) -> tuple[str, str, str]:
-    project, location, _, name, _ = _parts(path)
+    project, location, _, name, _ = _split_pool_path(path)
     return project, location, name

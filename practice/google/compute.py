@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    async def group(request: web.Request) -> web.Response:
+    async def get_instance_group(request: web.Request) -> web.Response:
         name = request.match_info["name"]
         pool = name.removeprefix(f"gke-{CLUSTER}-").removesuffix("-grp")
         counted = world.count_group(pool) if world.count_group else None
@@ -23,4 +23,4 @@ def routes(world: PracticeGoogle) -> list[web.RouteDef]:
         doing = {"none": target - repairing - creating, "recreating": repairing, "creating": creating}
         return web.json_response({"name": name, "targetSize": target, "currentActions": doing})
 
-    return [web.get("/compute/v1/projects/{project}/zones/{zone}/instanceGroupManagers/{name}", group)]
+    return [web.get("/compute/v1/projects/{project}/zones/{zone}/instanceGroupManagers/{name}", get_instance_group)]

@@ -11,22 +11,22 @@ import tarfile
 from dataclasses import dataclass
 
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
-_TAKES = {"FROM": 6.0, "RUN": 5.0, "COPY": 1.0, "ADD": 1.0}
+_STEP_SECONDS = {"FROM": 6.0, "RUN": 5.0, "COPY": 1.0, "ADD": 1.0}
 """Practice seconds of an instruction; others take half of one."""
-_FAILS = re.compile(r"(?:^|&&|;|\|\|)\s*(?:false|exit ([1-9]\d*))\b")
+_FAILING_COMMANDS = re.compile(r"(?:^|&&|;|\|\|)\s*(?:false|exit ([1-9]\d*))\b")
 """Commands that end in an error whatever else there is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class OutputLine:
     """An output line, and the seconds before it."""
 
     text: str
     seconds: float = 0.05
-    fails: str = ""  # why the build ends here
+    failure: str = ""  # why the build ends here
 
 
-def printed(archive: bytes, args: list[str], tag: str) -> list[Printed]:
+def docker_build_output(archive: bytes, args: list[str], tag: str) -> list[OutputLine]:
     """The lines of `docker build ARGS`; the last one fails if the build does."""
     try:
         with tarfile.open(fileobj=io.BytesIO(gzip.decompress(archive))) as packed:
@@ -34,28 +34,28 @@ def printed(archive: bytes, args: list[str], tag: str) -> list[Printed]:
             wanted = _option(args, "--file", "-f") or "Dockerfile"
             if wanted not in names:
                 words = f"unable to prepare context: lstat {wanted}: no such file or directory"
-                return [Printed(words, 0.5, words)]
+                return [OutputLine(words, 0.5, words)]
             member = packed.extractfile(packed.getmembers()[names.index(wanted)])
             text = member.read().decode(errors="replace") if member else ""
     except (OSError, tarfile.TarError, EOFError):
-        return [Printed("error: the source is no gzipped tar archive", 0.5, "the source could not be unpacked")]
+        return [OutputLine("error: the source is no gzipped tar archive", 0.5, "the source could not be unpacked")]
     given = dict(each.split("=", 1) for each in _options(args, "--build-arg") if "=" in each)
-    lines = [Printed(f"Sending build context to Docker daemon  {len(archive) / 1000:.2f}kB", 0.5)]
+    lines = [OutputLine(f"Sending build context to Docker daemon  {len(archive) / 1000:.2f}kB", 0.5)]
     steps = _instructions(text)
     for number, step in enumerate(steps, 1):
-        lines += _step(f"Step {number}/{len(steps)} : {step}", step, given, names)
-        if lines[-1].fails:
+        lines += _step_output(f"Step {number}/{len(steps)} : {step}", step, given, names)
+        if lines[-1].failure:
             return lines
     made = hashlib.sha256(archive).hexdigest()[:12]
-    return [*lines, Printed(f"Successfully built {made}"), Printed(f"Successfully tagged {tag}")]
+    return [*lines, OutputLine(f"Successfully built {made}"), OutputLine(f"Successfully tagged {tag}")]
 
 
-def _step(head: str, step: str, given: dict[str, str], names: list[str]) -> list[Printed]:
+def _step_output(head: str, step: str, given: dict[str, str], names: list[str]) -> list[OutputLine]:
     word, _, rest = step.partition(" ")
     word = word.upper()
     layer = hashlib.sha256(step.encode()).hexdigest()[:12]
-    seconds = _TAKES.get(word, 0.5)
-    lines = [Printed(head, 0.2)]
+    seconds = _STEP_SECONDS.get(word, 0.5)
+    lines = [OutputLine(head, 0.2)]
     if word == "ARG" and "=" in rest:
         name, _, value = rest.partition("=")
         given.setdefault(name, value)
@@ -63,13 +63,13 @@ def _step(head: str, step: str, given: dict[str, str], names: list[str]) -> list
         image = _VARIABLE.sub(lambda found: given.get(found[1], ""), rest).split(" ")[0]
         if "missing" in image or not image:
             why = f"manifest for {image} not found: manifest unknown"
-            return [*lines, Printed(f"Error response from daemon: {why}", 1.0, why)]
+            return [*lines, OutputLine(f"Error response from daemon: {why}", 1.0, why)]
         lines += [
-            Printed(f"{image.rpartition(':')[2]}: Pulling from {image.partition('/')[2].rpartition(':')[0]}", 0.3)
+            OutputLine(f"{image.rpartition(':')[2]}: Pulling from {image.partition('/')[2].rpartition(':')[0]}", 0.3)
         ]
         lines += [
-            Printed(f"{layer[:12]}: Pull complete", seconds / 2),
-            Printed(f"Status: Downloaded newer image for {image}", seconds / 2),
+            OutputLine(f"{layer[:12]}: Pull complete", seconds / 2),
+            OutputLine(f"Status: Downloaded newer image for {image}", seconds / 2),
         ]
     elif word in {"COPY", "ADD"}:
         sources = [each for each in rest.split()[:-1] if not each.startswith("--")]
@@ -78,15 +78,15 @@ def _step(head: str, step: str, given: dict[str, str], names: list[str]) -> list
                 fnmatch.fnmatch(name, source.rstrip("/")) or name.startswith(f"{source.rstrip('/')}/") for name in names
             ):
                 why = f"COPY failed: file not found in build context: stat {source}: file does not exist"
-                return [*lines, Printed(why, 0.5, why)]
+                return [*lines, OutputLine(why, 0.5, why)]
     elif word == "RUN":
-        lines.append(Printed(f" ---> Running in {layer}", 0.3))
-        if found := _FAILS.search(rest):
+        lines.append(OutputLine(f" ---> Running in {layer}", 0.3))
+        if found := _FAILING_COMMANDS.search(rest):
             why = f"The command '/bin/sh -c {rest}' returned a non-zero code: {found[1] or 1}"
-            return [*lines, Printed(why, seconds, why)]
-        for package in _installed(rest)[:6]:
-            lines.append(Printed(f"Setting up {package} ...", seconds / 8))
-    return [*lines, Printed(f" ---> {layer}", seconds / 4)]
+            return [*lines, OutputLine(why, seconds, why)]
+        for package in _installed_packages(rest)[:6]:
+            lines.append(OutputLine(f"Setting up {package} ...", seconds / 8))
+    return [*lines, OutputLine(f" ---> {layer}", seconds / 4)]
 
 
 def _instructions(text: str) -> list[str]:
@@ -117,7 +117,7 @@ def _option(args: list[str], *names: str) -> str:
     return next(iter(_options(args, *names)), "")
 
 
-def _installed(command: str) -> list[str]:
+def _installed_packages(command: str) -> list[str]:
     """The packages that a shell command installs by apt or pip."""
     found: list[str] = []
     for part in re.split(r"&&|\|\||[;|]", command):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from practice.google.cloud import PracticeGoogle
     from practice.google.serving import Method
 
-SPOKEN = "/google.cloud.filestore.v1.CloudFilestoreManager"
+SERVICE_PATH = "/google.cloud.filestore.v1.CloudFilestoreManager"
 
 
 class FilestoreInstances:
@@ -22,13 +22,13 @@ class FilestoreInstances:
     def __init__(self, world: PracticeGoogle) -> None:
         kinds, states = api.Instance.Tier, api.Instance.State
         found = (
-            _server("us-central1", "shared", kinds.REGIONAL, states.READY, "share", 10240, "10.128.15.200"),
-            _server("us-central1-b", "zonal-old", kinds.ZONAL, states.ERROR, "nfslarge", 1024, ""),
+            _new_instance("us-central1", "shared", kinds.REGIONAL, states.READY, "share", 10240, "10.128.15.200"),
+            _new_instance("us-central1-b", "zonal-old", kinds.ZONAL, states.ERROR, "nfslarge", 1024, ""),
         )
         self.servers = {each.name: each for each in found}
 
 
-def _server(place: str, name: str, tier: Any, state: Any, share: str, gib: int, address: str) -> api.Instance:
+def _new_instance(place: str, name: str, tier: Any, state: Any, share: str, gib: int, address: str) -> api.Instance:
     return api.Instance(
         name=f"projects/{PROJECT}/locations/{place}/instances/{name}",
         tier=tier,
@@ -40,4 +40,4 @@ def _server(place: str, name: str, tier: Any, state: Any, share: str, gib: int, 
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    return instances.methods(world, SPOKEN, api, world.part(FilestoreInstances).servers)
+    return instances.methods(world, SERVICE_PATH, api, world.service_state(FilestoreInstances).servers)

@@ -18,9 +18,9 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:
     images = world.registries
 
-    def config_of(request: web.Request, tag: str) -> bytes | None:
+    def read_config(request: web.Request, tag: str) -> bytes | None:
         name = f"{request.match_info['host']}/{request.match_info['path']}"
-        cuda = images.cuda(f"{name}{'@' if tag.startswith('sha256:') else ':'}{tag}")
+        cuda = images.cuda_version(f"{name}{'@' if tag.startswith('sha256:') else ':'}{tag}")
         if cuda is None:
             return None
         env = ["PATH=/usr/local/bin:/usr/bin:/bin", "OPENMPI_VERSION=4.1.7", "PYTORCH_VERSION=2.8.0a0"]
@@ -33,7 +33,7 @@ def routes(world: PracticeGoogle) -> list[web.RouteDef]:
     async def manifest(request: web.Request) -> web.Response:
         if f"{request.match_info['host']}/{request.match_info['path']}" in images.hidden:
             return web.json_response({"errors": [{"code": "DENIED"}]}, status=403)
-        config = config_of(request, request.match_info["tag"])
+        config = read_config(request, request.match_info["tag"])
         if config is None:
             return web.json_response({"errors": [{"code": "MANIFEST_UNKNOWN"}]}, status=404)
         digest = f"sha256:{hashlib.sha256(config).hexdigest()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from practice.google.cloud import missing
+from practice.google.cloud import not_found_error
 from practice.google.serving import Method
 
 if TYPE_CHECKING:
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 def methods(world: PracticeGoogle, service: str, api: ModuleType, known: Mapping[str, Any]) -> dict[str, Method]:
     """ListInstances and GetInstance of a service; `api` has its messages, `known` its instances."""
 
-    async def listed(request: Any) -> Any:
+    async def list_instances(request: Any) -> Any:
         _, project, _, location = request.parent.split("/")
         prefix = f"projects/{project}/locations/" + ("" if location == "-" else f"{location}/")
         found = [each for name, each in known.items() if name.startswith(prefix)]
-        page, token = world.paged(found, request.page_size, request.page_token)
+        page, token = world.paginate(found, request.page_size, request.page_token)
         return api.ListInstancesResponse(instances=page, next_page_token=token)
 
-    async def one(request: Any) -> Any:
+    async def get_instance(request: Any) -> Any:
         if request.name not in known:
-            raise missing(request.name)
+            raise not_found_error(request.name)
         return known[request.name]
 
     return {
-        f"{service}/ListInstances": Method(api.ListInstancesRequest, listed),
-        f"{service}/GetInstance": Method(api.GetInstanceRequest, one),
+        f"{service}/ListInstances": Method(api.ListInstancesRequest, list_instances),
+        f"{service}/GetInstance": Method(api.GetInstanceRequest, get_instance),
     }

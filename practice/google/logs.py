@@ -31,7 +31,7 @@ class LogEntries:
         """Add a line of a build."""
         entry = LogEntry(
             log_name=f"projects/{project}/logs/cloudbuild",
-            insert_id=f"{build}-{self.world.number()}",
+            insert_id=f"{build}-{self.world.next_number()}",
             timestamp=datetime.fromtimestamp(moment, UTC),
             text_payload=text,
             resource=MonitoredResource(type="build", labels={"build_id": build}),
@@ -40,11 +40,11 @@ class LogEntries:
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    ledger = world.part(LogEntries)
+    ledger = world.service_state(LogEntries)
 
-    async def listed(request: ListLogEntriesRequest) -> ListLogEntriesResponse:
+    async def list_entries(request: ListLogEntriesRequest) -> ListLogEntriesResponse:
         for each in request.resource_names:
-            world.admit(each.removeprefix("projects/"), LOGGING)
+            world.require_service(each.removeprefix("projects/"), LOGGING)
         build, since = _BUILD.search(request.filter), _SINCE.search(request.filter)
         found = (
             ledger.entries.get(build[1], []) if build else [each for all_ in ledger.entries.values() for each in all_]
@@ -52,7 +52,7 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
         if since:
             start = datetime.fromisoformat(since[1].replace("Z", "+00:00"))
             found = [each for each in found if each.timestamp >= start]
-        page, token = world.paged(found, request.page_size, request.page_token)
+        page, token = world.paginate(found, request.page_size, request.page_token)
         return ListLogEntriesResponse(entries=page, next_page_token=token)
 
-    return {"/google.logging.v2.LoggingServiceV2/ListLogEntries": Method(ListLogEntriesRequest, listed)}
+    return {"/google.logging.v2.LoggingServiceV2/ListLogEntries": Method(ListLogEntriesRequest, list_entries)}

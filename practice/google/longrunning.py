@@ -7,35 +7,35 @@ from typing import TYPE_CHECKING, Any
 from google.longrunning.operations_pb2 import GetOperationRequest, Operation
 from google.protobuf.empty_pb2 import Empty
 
-from practice.google.cloud import missing
+from practice.google.cloud import not_found_error
 from practice.google.serving import Method
 
 if TYPE_CHECKING:
-    from practice.google.cloud import LongWork, PracticeGoogle
+    from practice.google.cloud import LongOperation, PracticeGoogle
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    async def get(request: GetOperationRequest) -> Operation:
-        if request.name not in world.works:
-            raise missing(f"operation {request.name}")
-        return told(world.works[request.name])
+    async def get_operation(request: GetOperationRequest) -> Operation:
+        if request.name not in world.operations:
+            raise not_found_error(f"operation {request.name}")
+        return operation_message(world.operations[request.name])
 
-    return {"/google.longrunning.Operations/GetOperation": Method(GetOperationRequest, get)}
+    return {"/google.longrunning.Operations/GetOperation": Method(GetOperationRequest, get_operation)}
 
 
-def told(work: LongWork) -> Operation:
+def operation_message(work: LongOperation) -> Operation:
     """The Operation message for a long operation."""
     found = Operation(name=work.name, done=work.done)
     if work.metadata is not None:
-        found.metadata.Pack(_plain(work.metadata))
+        found.metadata.Pack(_to_protobuf(work.metadata))
     if work.error is not None and work.done:
         found.error.code, found.error.message = work.error
     elif work.done:
-        found.response.Pack(Empty() if work.result is None else _plain(work.result))
+        found.response.Pack(Empty() if work.result is None else _to_protobuf(work.result))
     return found
 
 
-def _plain(message: Any) -> Any:
+def _to_protobuf(message: Any) -> Any:
     """The protobuf message behind a proto-plus one."""
     kind = type(message)
     return kind.pb(message) if hasattr(kind, "pb") else message

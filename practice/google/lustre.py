@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from practice.google.cloud import PracticeGoogle
     from practice.google.serving import Method
 
-SPOKEN = "/google.cloud.lustre.v1.Lustre"
+SERVICE_PATH = "/google.cloud.lustre.v1.Lustre"
 NETWORK = f"projects/{PROJECT}/global/networks/practice-net"
 
 
-class Instances:
+class LustreInstances:
     """All instances by name."""
 
     def __init__(self, world: PracticeGoogle) -> None:
         states = api.Instance.State
         found = (
-            _instance("us-central1-a", "lustre", states.ACTIVE, "lustre", "10.128.15.210", 18000),
-            _instance("us-central1-b", "scratch", states.CREATING, "scratch", "", 9000),
-            _instance("europe-west4-a", "archive", states.ACTIVE, "archive", "10.164.0.9", 36000),
+            _new_instance("us-central1-a", "lustre", states.ACTIVE, "lustre", "10.128.15.210", 18000),
+            _new_instance("us-central1-b", "scratch", states.CREATING, "scratch", "", 9000),
+            _new_instance("europe-west4-a", "archive", states.ACTIVE, "archive", "10.164.0.9", 36000),
         )
         self.instances = {each.name: each for each in found}
 
 
-def _instance(zone: str, name: str, state: Any, filesystem: str, address: str, gib: int) -> api.Instance:
+def _new_instance(zone: str, name: str, state: Any, filesystem: str, address: str, gib: int) -> api.Instance:
     return api.Instance(
         name=f"projects/{PROJECT}/locations/{zone}/instances/{name}",
         filesystem=filesystem,
@@ -44,4 +44,4 @@ def _instance(zone: str, name: str, state: Any, filesystem: str, address: str, g
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    return instances.methods(world, SPOKEN, api, world.part(Instances).instances)
+    return instances.methods(world, SERVICE_PATH, api, world.service_state(LustreInstances).instances)

@@ -48,9 +48,9 @@ class NetworkResources:
         ]
 
 
-def _refusal(world: PracticeGoogle, request: web.Request) -> web.Response | None:
+def _check_access(world: PracticeGoogle, request: web.Request) -> web.Response | None:
     project = world.projects.get(request.match_info["project"])
-    if project is None or not project.readable:
+    if project is None or not project.is_readable:
         return web.json_response({"error": {"code": 403, "message": "Permission denied"}}, status=403)
     if _SERVICE not in project.enabled:
         detail = {"reason": "SERVICE_DISABLED", "metadata": {"service": _SERVICE}}
@@ -59,10 +59,10 @@ def _refusal(world: PracticeGoogle, request: web.Request) -> web.Response | None
 
 
 def routes(world: PracticeGoogle) -> list[web.RouteDef]:
-    fabric = world.part(NetworkResources)
+    fabric = world.service_state(NetworkResources)
 
-    def answer(request: web.Request, items: list[dict[str, Any]]) -> web.Response:
-        if refused := _refusal(world, request):
+    def list_response(request: web.Request, items: list[dict[str, Any]]) -> web.Response:
+        if refused := _check_access(world, request):
             return refused
         size = min(int(request.query.get("maxResults", "500")), world.page)
         start = int(request.query.get("pageToken", "0"))
@@ -71,13 +71,13 @@ def routes(world: PracticeGoogle) -> list[web.RouteDef]:
 
     async def routers(request: web.Request) -> web.Response:
         here = request.match_info["project"] == PROJECT and request.match_info["region"] == REGION
-        return answer(request, fabric.routers if here else [])
+        return list_response(request, fabric.routers if here else [])
 
     async def firewalls(request: web.Request) -> web.Response:
-        return answer(request, fabric.firewalls if request.match_info["project"] == PROJECT else [])
+        return list_response(request, fabric.firewalls if request.match_info["project"] == PROJECT else [])
 
     async def reservation(request: web.Request) -> web.Response:
-        if refused := _refusal(world, request):
+        if refused := _check_access(world, request):
             return refused
         found = fabric.reservations.get((request.match_info["zone"], request.match_info["name"]))
         if found is None or request.match_info["project"] != PROJECT:

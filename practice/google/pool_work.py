@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.cloud import container_v1 as api
 
-from practice.clock import stamp
-from practice.google.cloud import CLUSTER, PROJECT, REGION, missing
-from practice.google.pools import VERSION, clusters, nodes_of
+from practice.clock import format_timestamp
+from practice.google.cloud import CLUSTER, PROJECT, REGION, not_found_error
+from practice.google.pools import VERSION, all_clusters, nodes_of
 from practice.google.serving import RefusalError
-from practice.objects.refusal import ApiError, Object
+from practice.objects.api_error import ApiError, Object
 from practice.objects.resources import NODES, PODS
-from practice.scene.gke import FILESTORE, install
-from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL, another_node
+from practice.scene.gke import FILESTORE, install_driver
+from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL, new_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +28,9 @@ _DONE: Any = api.Operation.Status.DONE
 _RUNNING: Any = api.NodePool.Status.RUNNING
 _RECONCILING: Any = api.NodePool.Status.RECONCILING
 _WITH_ERROR: Any = api.NodePool.Status.RUNNING_WITH_ERROR
-_STEP = 8.0  # practice seconds between one machine and the next
-_STARTS = 40.0  # practice seconds until a new machine is ready
-_QUICK = 12.0  # practice seconds of an operation that touches no machine
+_STEP_SECONDS = 8.0  # practice seconds between one machine and the next
+_START_SECONDS = 40.0  # practice seconds until a new machine is ready
+_QUICK_SECONDS = 12.0  # practice seconds of an operation that touches no machine
 _CAPACITY = {
     RESERVED_POOL: (16, "Reservation practice-a4 does not have sufficient capacity for the requested resources."),
     SPOT_POOL: (8, "GCE_STOCKOUT: The zone us-central1-b does not have enough resources available."),
@@ -41,7 +41,7 @@ _UPGRADE = 240.0  # practice seconds in which one machine is upgraded
 
 
 @dataclass(slots=True)
-class _Doing:
+class _RunningResize:
     """A running resize."""
 
     cluster: api.Cluster
@@ -56,14 +56,14 @@ class PoolWork:
 
     def __init__(self, world: PracticeGoogle) -> None:
         self.world = world
-        self.clusters = clusters(world)
+        self.clusters = all_clusters(world)
         self.operations: dict[tuple[str, str], api.Operation] = {}
-        self._past()
+        self._add_past_operations()
         world.count_group = self.count_group
 
     def count_group(self, pool: str) -> tuple[int, int, int] | None:
         """(target size, repairing, creating) of a pool's machines; None if there is no such pool."""
-        own = self.cluster(PROJECT, REGION, CLUSTER)
+        own = self.find_cluster(PROJECT, REGION, CLUSTER)
         found = next((each for each in own.node_pools if each.name == pool), None)
         if found is None:
             return None
@@ -76,22 +76,22 @@ class PoolWork:
         made = max(0, found.initial_node_count - len(names)) if found.status == _RECONCILING else 0
         return found.initial_node_count, away if repairs else 0, made + (0 if repairs else away)
 
-    def cluster(self, project: str, location: str, name: str) -> api.Cluster:
+    def find_cluster(self, project: str, location: str, name: str) -> api.Cluster:
         """One cluster; refused if there is none."""
         try:
             return self.clusters[project, location, name]
         except KeyError:
-            raise missing(f"projects/{project}/locations/{location}/clusters/{name}") from None
+            raise not_found_error(f"projects/{project}/locations/{location}/clusters/{name}") from None
 
     @staticmethod
-    def pool(cluster: api.Cluster, name: str) -> api.NodePool:
+    def find_pool(cluster: api.Cluster, name: str) -> api.NodePool:
         """One pool of a cluster; refused if there is none."""
         found = next((each for each in cluster.node_pools if each.name == name), None)
         if found is None:
-            raise missing(f"node pool {name} of cluster {cluster.name}")
+            raise not_found_error(f"node pool {name} of cluster {cluster.name}")
         return found
 
-    def check_free(self, project: str, cluster: api.Cluster) -> None:
+    def check_idle(self, project: str, cluster: api.Cluster) -> None:
         """Raise an error while another requested operation is running."""
         for (owner, name), each in self.operations.items():
             mine = owner == project and f"/clusters/{cluster.name}" in each.target_link
@@ -101,51 +101,51 @@ class PoolWork:
 
     # operations
 
-    def begin(
+    def start_operation(
         self, project: str, cluster: api.Cluster, kind: str, pool: str = "", *, total: int | None = None, ago: float = 0
     ) -> api.Operation:
         target = f"https://container.googleapis.com/v1/projects/{project}/locations/{cluster.location}"
         target += f"/clusters/{cluster.name}" + (f"/nodePools/{pool}" if pool else "")
-        name = f"operation-{int(self.world.clock.now() * 1000)}-{self.world.number():08x}"
+        name = f"operation-{int(self.world.clock.now() * 1000)}-{self.world.next_number():08x}"
         begun = api.Operation(
             name=name,
             location=cluster.location,
             operation_type=getattr(api.Operation.Type, kind),
             status=api.Operation.Status.RUNNING,
             target_link=target,
-            start_time=stamp(self.world.clock.now() - ago),
+            start_time=format_timestamp(self.world.clock.now() - ago),
         )
         if total is not None:
-            self.count(begun, 0, total)
+            self.set_progress(begun, 0, total)
         self.operations[project, name] = begun
         return begun
 
     @staticmethod
-    def count(operation: api.Operation, done: int, total: int) -> None:
+    def set_progress(operation: api.Operation, done: int, total: int) -> None:
         """Update the progress of an operation: `done` of `total` nodes."""
         counted = {"NODES_DONE": done, "NODES_TOTAL": total}
         metrics = [api.OperationProgress.Metric(name=name, int_value=value) for name, value in counted.items()]
         operation.progress = api.OperationProgress(metrics=metrics)
 
-    def end(self, operation: api.Operation, error: str = "") -> None:
+    def end_operation(self, operation: api.Operation, error: str = "") -> None:
         """End an operation, with an error or without."""
         operation.status = _DONE
-        operation.end_time = stamp(self.world.clock.now())
+        operation.end_time = format_timestamp(self.world.clock.now())
         if error:
             operation.status_message = error
             operation.error = {"code": grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "message": error}
 
-    def resize(self, project: str, cluster: api.Cluster, pool: api.NodePool, target: int) -> api.Operation:
+    def start_resize(self, project: str, cluster: api.Cluster, pool: api.NodePool, target: int) -> api.Operation:
         """Resize a pool node by node; ends early if there is no capacity."""
         now = len(nodes_of(self.world.storage, pool.name))
-        doing = _Doing(cluster, pool, target, 0, abs(target - now))
-        operation = self.begin(project, cluster, "SET_NODE_POOL_SIZE", pool.name, total=doing.total)
+        doing = _RunningResize(cluster, pool, target, 0, abs(target - now))
+        operation = self.start_operation(project, cluster, "SET_NODE_POOL_SIZE", pool.name, total=doing.total)
         pool.initial_node_count = target
         pool.status, pool.status_message = _RECONCILING, ""
-        self.world.clock.after(_STEP, lambda: self._step(operation, doing))
+        self.world.clock.call_later(_STEP_SECONDS, lambda: self._resize_step(operation, doing))
         return operation
 
-    def _step(self, operation: api.Operation, doing: _Doing) -> None:
+    def _resize_step(self, operation: api.Operation, doing: _RunningResize) -> None:
         pool = doing.pool
         names = nodes_of(self.world.storage, pool.name)
         most, words = _CAPACITY.get(pool.name, (1000, ""))
@@ -154,22 +154,22 @@ class PoolWork:
             most, words = len(names), failing
         if len(names) == doing.target:
             pool.status = _RUNNING
-            self.end(operation)
+            self.end_operation(operation)
             return
         if len(names) < doing.target and len(names) >= most:
             pool.status, pool.status_message = _WITH_ERROR, words
-            self.end(operation, words)
+            self.end_operation(operation, words)
             return
         if len(names) < doing.target:
-            self._add(pool.name)
+            self._add_node(pool.name)
         else:
-            self._remove(names)
+            self._remove_nodes(names)
         doing.done += 1
         doing.cluster.current_node_count = len(self.world.storage.list(NODES))
-        self.count(operation, doing.done, doing.total)
-        self.world.clock.after(_STEP, lambda: self._step(operation, doing))
+        self.set_progress(operation, doing.done, doing.total)
+        self.world.clock.call_later(_STEP_SECONDS, lambda: self._resize_step(operation, doing))
 
-    def scale(
+    def start_scaling(
         self, project: str, cluster: api.Cluster, pool: api.NodePool, wish: api.NodePoolAutoscaling
     ) -> api.Operation:
         """Set the limits of autoscaling."""
@@ -177,42 +177,42 @@ class PoolWork:
         def done() -> None:
             pool.autoscaling = wish
 
-        return self._quick(project, cluster, "UPDATE_CLUSTER", pool.name, done)
+        return self._start_quick_operation(project, cluster, "UPDATE_CLUSTER", pool.name, done)
 
-    def update(self, project: str, cluster: api.Cluster, wish: api.ClusterUpdate) -> api.Operation:
+    def start_update(self, project: str, cluster: api.Cluster, wish: api.ClusterUpdate) -> api.Operation:
         def done() -> None:
             given = api.AddonsConfig.pb(wish.desired_addons_config)
             api.AddonsConfig.pb(cluster.addons_config).MergeFrom(given)
             if cluster.addons_config.gcp_filestore_csi_driver_config.enabled:
-                install(self.world.storage, FILESTORE)
+                install_driver(self.world.storage, FILESTORE)
 
-        return self._quick(project, cluster, "UPDATE_CLUSTER", "", done)
+        return self._start_quick_operation(project, cluster, "UPDATE_CLUSTER", "", done)
 
-    def _quick(
+    def _start_quick_operation(
         self, project: str, cluster: api.Cluster, kind: str, pool: str, done: Callable[[], None]
     ) -> api.Operation:
-        operation = self.begin(project, cluster, kind, pool)
+        operation = self.start_operation(project, cluster, kind, pool)
 
         def end() -> None:
             error = self.world.failing.get(kind, "")
             if not error:
                 done()
-            self.end(operation, error)
+            self.end_operation(operation, error)
 
-        self.world.clock.after(_QUICK, end)
+        self.world.clock.call_later(_QUICK_SECONDS, end)
         return operation
 
     # machines
 
-    def _add(self, pool: str) -> None:
+    def _add_node(self, pool: str) -> None:
         storage, clock = self.world.storage, self.world.clock
-        node = another_node(pool, nodes_of(storage, pool), clock.now())
+        node = new_node(pool, nodes_of(storage, pool), clock.now())
         name = node["metadata"]["name"]
         storage.create(NODES, node, keep_status=True)
-        clock.after(_STARTS, lambda: self._ready(name))
+        clock.call_later(_START_SECONDS, lambda: self._set_node_ready(name))
 
-    def _ready(self, name: str) -> None:
-        moment = stamp(self.world.clock.now())
+    def _set_node_ready(self, name: str) -> None:
+        moment = format_timestamp(self.world.clock.now())
 
         def ready(node: Object) -> None:
             found = next(each for each in node["status"]["conditions"] if each["type"] == "Ready")
@@ -222,7 +222,7 @@ class PoolWork:
         with suppress(ApiError):  # it may be gone again
             self.world.storage.modify(NODES, "", name, ready, subresource="status")
 
-    def _remove(self, names: list[str]) -> None:
+    def _remove_nodes(self, names: list[str]) -> None:
         """Remove an idle node, else the last one with its pods."""
         storage = self.world.storage
         busy = {
@@ -239,47 +239,49 @@ class PoolWork:
 
     # before the opening
 
-    def _past(self) -> None:
+    def _add_past_operations(self) -> None:
         """Add the operations from before the scene's opening, and the running repair."""
-        own = self.cluster(PROJECT, REGION, CLUSTER)
+        own = self.find_cluster(PROJECT, REGION, CLUSTER)
         for kind, pool, ago, lasted, error in (
             ("UPGRADE_MASTER", "", 2 * _DAY, 1500.0, ""),
             ("UPGRADE_NODES", RESERVED_POOL, 1.9 * _DAY, 9000.0, ""),
             ("SET_NODE_POOL_SIZE", SPOT_POOL, 0.8 * _DAY, 700.0, _CAPACITY[SPOT_POOL][1]),
         ):
-            old = self.begin(PROJECT, own, kind, pool, ago=ago)
-            self.end(old, error)
-            old.end_time = stamp(self.world.clock.now() - ago + lasted)
+            old = self.start_operation(PROJECT, own, kind, pool, ago=ago)
+            self.end_operation(old, error)
+            old.end_time = format_timestamp(self.world.clock.now() - ago + lasted)
         starting = [name for name in nodes_of(self.world.storage, SPOT_POOL) if not self._is_ready(name)]
         if starting:
-            repair = self.begin(PROJECT, own, "AUTO_REPAIR_NODES", SPOT_POOL, total=len(starting), ago=100)
-            self._look_after(repair, starting)
+            repair = self.start_operation(PROJECT, own, "AUTO_REPAIR_NODES", SPOT_POOL, total=len(starting), ago=100)
+            self._end_repair_when_ready(repair, starting)
 
-        system = self.pool(own, SYSTEM_POOL)
+        system = self.find_pool(own, SYSTEM_POOL)
         names = nodes_of(self.world.storage, SYSTEM_POOL)
         if system.version != VERSION and len(names) > 1:
-            upgrade = self.begin(PROJECT, own, "AUTO_UPGRADE_NODES", SYSTEM_POOL, total=len(names), ago=_UPGRADE)
+            upgrade = self.start_operation(
+                PROJECT, own, "AUTO_UPGRADE_NODES", SYSTEM_POOL, total=len(names), ago=_UPGRADE
+            )
             system.status = _RECONCILING
-            self._upgrade(upgrade, system, 1)
+            self._upgrade_step(upgrade, system, 1)
 
-    def _upgrade(self, upgrade: api.Operation, pool: api.NodePool, done: int) -> None:
+    def _upgrade_step(self, upgrade: api.Operation, pool: api.NodePool, done: int) -> None:
         """Upgrade one node after the other."""
         total = len(nodes_of(self.world.storage, pool.name))
-        self.count(upgrade, min(done, total), total)
+        self.set_progress(upgrade, min(done, total), total)
         if done >= total:
             pool.version, pool.status = VERSION, _RUNNING
-            self.end(upgrade)
+            self.end_operation(upgrade)
         else:
-            self.world.clock.after(_UPGRADE, lambda: self._upgrade(upgrade, pool, done + 1))
+            self.world.clock.call_later(_UPGRADE, lambda: self._upgrade_step(upgrade, pool, done + 1))
 
-    def _look_after(self, repair: api.Operation, names: list[str]) -> None:
+    def _end_repair_when_ready(self, repair: api.Operation, names: list[str]) -> None:
         """End a repair when its nodes are ready."""
         done = sum(self._is_ready(name) for name in names)
-        self.count(repair, done, len(names))
+        self.set_progress(repair, done, len(names))
         if done == len(names):
-            self.end(repair)
+            self.end_operation(repair)
         else:
-            self.world.clock.after(_STEP, lambda: self._look_after(repair, names))
+            self.world.clock.call_later(_STEP_SECONDS, lambda: self._end_repair_when_ready(repair, names))
 
     def _is_ready(self, name: str) -> bool:
         node = self.world.storage.find(NODES, "", name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from google.cloud import container_v1 as api
 
 from practice.api.discovery import VERSION as SERVER_VERSION
-from practice.clock import stamp
+from practice.clock import format_timestamp
 from practice.google.cloud import CLUSTER, PROJECT, REGION, SHARED, ZONE
 from practice.objects.resources import NODES
 from practice.scene.machines import FLEX_POOL, RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
@@ -33,20 +33,20 @@ def nodes_of(storage: Storage, pool: str) -> list[str]:
     return sorted(meta["name"] for meta in found if meta.get("labels", {}).get(POOL_LABEL) == pool)
 
 
-def clusters(world: PracticeGoogle) -> dict[tuple[str, str, str], api.Cluster]:
+def all_clusters(world: PracticeGoogle) -> dict[tuple[str, str, str], api.Cluster]:
     """The clusters by (project, location, name)."""
     found = [
-        (PROJECT, _own(world)),
-        (SHARED, _private(world)),
-        (SHARED, _broken(world)),
+        (PROJECT, _practice_cluster(world)),
+        (SHARED, _private_cluster(world)),
+        (SHARED, _broken_cluster(world)),
     ]
     return {(project, each.location, each.name): each for project, each in found}
 
 
-def _own(world: PracticeGoogle) -> api.Cluster:
+def _practice_cluster(world: PracticeGoogle) -> api.Cluster:
     address = world.server.removeprefix("https://")
     return api.Cluster(
-        **_base(CLUSTER, REGION, world.opening - 41 * _DAY),
+        **_common_fields(CLUSTER, REGION, world.opening - 41 * _DAY),
         status=api.Cluster.Status.RUNNING,
         endpoint=address,
         current_node_count=len(world.storage.list(NODES)),
@@ -71,31 +71,33 @@ def _own(world: PracticeGoogle) -> api.Cluster:
                                    api.MonitoringComponentConfig.Component.DCGM]
             )
         ),
-        maintenance_policy=_maintenance(world.opening),
-        node_pools=[_reserved(world), _spot(world), _flex(), _system(world)],
+        maintenance_policy=_maintenance_policy(world.opening),
+        node_pools=[_reserved_pool(world), _spot_pool(world), _flex_pool(), _system_pool(world)],
     )  # fmt: skip
 
 
-def _base(name: str, location: str, created: float) -> dict[str, object]:
+def _common_fields(name: str, location: str, created: float) -> dict[str, object]:
     return {
         "name": name,
         "location": location,
-        "create_time": stamp(created),
+        "create_time": format_timestamp(created),
         "current_master_version": MASTER,
         "release_channel": api.ReleaseChannel(channel=api.ReleaseChannel.Channel.REGULAR),
         "self_link": f"https://container.googleapis.com/v1/projects/-/locations/{location}/clusters/{name}",
     }
 
 
-def _maintenance(opening: float) -> api.MaintenancePolicy:
+def _maintenance_policy(opening: float) -> api.MaintenancePolicy:
     midnight = opening - opening % _DAY
     weekend = api.RecurringTimeWindow(
-        window=api.TimeWindow(start_time=stamp(midnight + 2 * 3600), end_time=stamp(midnight + 8 * 3600)),
+        window=api.TimeWindow(
+            start_time=format_timestamp(midnight + 2 * 3600), end_time=format_timestamp(midnight + 8 * 3600)
+        ),
         recurrence="FREQ=WEEKLY;BYDAY=SA,SU",
     )
     frozen = api.TimeWindow(
-        start_time=stamp(opening + 5 * _DAY),
-        end_time=stamp(opening + 12 * _DAY),
+        start_time=format_timestamp(opening + 5 * _DAY),
+        end_time=format_timestamp(opening + 12 * _DAY),
         maintenance_exclusion_options=api.MaintenanceExclusionOptions(
             scope=api.MaintenanceExclusionOptions.Scope.NO_MINOR_OR_NODE_UPGRADES
         ),
@@ -105,7 +107,7 @@ def _maintenance(opening: float) -> api.MaintenancePolicy:
     )
 
 
-def pool(name: str, machine: str, size: int, **more: object) -> api.NodePool:
+def new_pool(name: str, machine: str, size: int, **more: object) -> api.NodePool:
     """A node pool in one zone; `more` are further fields of the message."""
     config = more.pop("config", None) or api.NodeConfig()
     assert isinstance(config, api.NodeConfig)
@@ -125,7 +127,7 @@ def pool(name: str, machine: str, size: int, **more: object) -> api.NodePool:
     )
 
 
-def _networks() -> api.NodeNetworkConfig:
+def _network_config() -> api.NodeNetworkConfig:
     names = ["gvnic-1", *(f"rdma-{at}" for at in range(8))]
     return api.NodeNetworkConfig(
         additional_node_network_configs=[
@@ -135,7 +137,7 @@ def _networks() -> api.NodeNetworkConfig:
     )
 
 
-def _a4(reservation: str = "", **more: object) -> api.NodeConfig:
+def _a4_node_config(reservation: str = "", **more: object) -> api.NodeConfig:
     kinds = api.ReservationAffinity.Type
     key = "compute.googleapis.com/reservation-name"
     affinity = (
@@ -150,45 +152,45 @@ def _a4(reservation: str = "", **more: object) -> api.NodeConfig:
     )
 
 
-def _reserved(world: PracticeGoogle) -> api.NodePool:
-    return pool(
+def _reserved_pool(world: PracticeGoogle) -> api.NodePool:
+    return new_pool(
         RESERVED_POOL,
         "a4-highgpu-8g",
         len(nodes_of(world.storage, RESERVED_POOL)),
-        config=_a4("practice-a4"),
-        network_config=_networks(),
+        config=_a4_node_config("practice-a4"),
+        network_config=_network_config(),
         management=api.NodeManagement(auto_repair=True, auto_upgrade=True),
         placement_policy=api.NodePool.PlacementPolicy(type_=api.NodePool.PlacementPolicy.Type.COMPACT),
     )
 
 
-def _spot(world: PracticeGoogle) -> api.NodePool:
-    return pool(
+def _spot_pool(world: PracticeGoogle) -> api.NodePool:
+    return new_pool(
         SPOT_POOL,
         "a4-highgpu-8g",
         len(nodes_of(world.storage, SPOT_POOL)),
-        config=_a4(spot=True),
-        network_config=_networks(),
+        config=_a4_node_config(spot=True),
+        network_config=_network_config(),
         management=api.NodeManagement(auto_repair=True, auto_upgrade=True),
         autoscaling=api.NodePoolAutoscaling(enabled=True, total_min_node_count=2, total_max_node_count=8),
     )
 
 
-def _flex() -> api.NodePool:
-    return pool(
+def _flex_pool() -> api.NodePool:
+    return new_pool(
         FLEX_POOL,
         "a4-highgpu-8g",
         0,
-        config=_a4(flex_start=True, taints=[_GPU_TAINT, _QUEUED_TAINT]),
-        network_config=_networks(),
+        config=_a4_node_config(flex_start=True, taints=[_GPU_TAINT, _QUEUED_TAINT]),
+        network_config=_network_config(),
         management=api.NodeManagement(auto_repair=False, auto_upgrade=True),
         autoscaling=api.NodePoolAutoscaling(enabled=True, total_min_node_count=0, total_max_node_count=8),
         queued_provisioning=api.NodePool.QueuedProvisioning(enabled=True),
     )
 
 
-def _system(world: PracticeGoogle) -> api.NodePool:
-    return pool(
+def _system_pool(world: PracticeGoogle) -> api.NodePool:
+    return new_pool(
         SYSTEM_POOL,
         "e2-standard-8",
         len(nodes_of(world.storage, SYSTEM_POOL)),
@@ -197,14 +199,14 @@ def _system(world: PracticeGoogle) -> api.NodePool:
     )
 
 
-def _private(world: PracticeGoogle) -> api.Cluster:
+def _private_cluster(world: PracticeGoogle) -> api.Cluster:
     ends = api.ControlPlaneEndpointsConfig(
         ip_endpoints_config=api.ControlPlaneEndpointsConfig.IPEndpointsConfig(
             enabled=True, enable_public_endpoint=False, private_endpoint="10.128.0.2"
         )
     )
     return api.Cluster(
-        **_base("research-private", "europe-west4", world.opening - 200 * _DAY),
+        **_common_fields("research-private", "europe-west4", world.opening - 200 * _DAY),
         status=api.Cluster.Status.RECONCILING,
         endpoint="10.128.0.2",
         current_node_count=12,
@@ -214,10 +216,10 @@ def _private(world: PracticeGoogle) -> api.Cluster:
     )
 
 
-def _broken(world: PracticeGoogle) -> api.Cluster:
+def _broken_cluster(world: PracticeGoogle) -> api.Cluster:
     words = "Retry budget exhausted: the service account of the nodes does not exist any more."
     return api.Cluster(
-        **_base("sandbox", "us-east5-a", world.opening - 3 * _DAY),
+        **_common_fields("sandbox", "us-east5-a", world.opening - 3 * _DAY),
         status=api.Cluster.Status.ERROR,
         conditions=[api.StatusCondition(message=words, canonical_code=9)],
     )

@@ -13,8 +13,8 @@ from google.iam.v1.iam_policy_pb2 import GetIamPolicyRequest
 from google.iam.v1.policy_pb2 import Binding, Policy
 
 from console.google.builds import repository_parts
-from practice.google.cloud import PROJECT, REGION, missing
-from practice.google.longrunning import told
+from practice.google.cloud import PROJECT, REGION, not_found_error
+from practice.google.longrunning import operation_message
 from practice.google.serving import Method, RefusalError
 from practice.node.registries import STOCK
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from practice.google.cloud import PracticeGoogle
 
-SPOKEN = "/google.devtools.artifactregistry.v1.ArtifactRegistry"
+SERVICE_PATH = "/google.devtools.artifactregistry.v1.ArtifactRegistry"
 ADDRESS = f"{REGION}-docker.pkg.dev/{PROJECT}/a4"  # the repository that is there from the start
 _CREATING = 4.0  # practice seconds that making a repository takes
 DAY = 86400.0
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")  # what a repository may be called
-ThingT = TypeVar("ThingT")
+ItemT = TypeVar("ItemT")
 
 
 class RegistryStore:
@@ -49,9 +49,9 @@ class RegistryStore:
             path = f"projects/{project}/locations/{place}/repositories/{name}"
             self.repositories[path] = api.Repository(name=path, format_=kind, size_bytes=0)
         for image, size, days in STOCK:
-            self.push(image, size, world.opening - days * DAY)
+            self.push_image(image, size, world.opening - days * DAY)
 
-    def push(self, reference: str, size: int, moment: float) -> str:
+    def push_image(self, reference: str, size: int, moment: float) -> str:
         """An image comes in under a tag, which leaves the image that had it; its digest. KeyError: no repository."""
         base, _, tag = reference.rpartition(":")
         address, _, name = base.rpartition("/")
@@ -70,28 +70,28 @@ class RegistryStore:
             name=f"{path}/dockerImages/{name}@{digest}", uri=f"{base}@{digest}", tags=[tag], image_size_bytes=size,
             upload_time=when, build_time=when, media_type="application/vnd.docker.distribution.manifest.v2+json",
         )  # fmt: skip
-        self.world.registries.push(reference, digest)
+        self.world.registries.add_image(reference, digest)
         return digest
 
 
-def _find(things: dict[str, ThingT], name: str) -> ThingT:
+def _find_by_name(things: dict[str, ItemT], name: str) -> ItemT:
     if name not in things:
-        raise missing(name)
+        raise not_found_error(name)
     return things[name]
 
 
 def methods(world: PracticeGoogle) -> dict[str, Method]:
-    shelf = world.part(RegistryStore)
+    shelf = world.service_state(RegistryStore)
 
-    async def repositories(request: api.ListRepositoriesRequest) -> api.ListRepositoriesResponse:
+    async def list_repositories(request: api.ListRepositoriesRequest) -> api.ListRepositoriesResponse:
         found = [each for path, each in shelf.repositories.items() if path.startswith(f"{request.parent}/")]
-        page, token = world.paged(found, request.page_size, request.page_token)
+        page, token = world.paginate(found, request.page_size, request.page_token)
         return api.ListRepositoriesResponse(repositories=page, next_page_token=token)
 
-    async def repository(request: api.GetRepositoryRequest) -> api.Repository:
-        return _find(shelf.repositories, request.name)
+    async def get_repository(request: api.GetRepositoryRequest) -> api.Repository:
+        return _find_by_name(shelf.repositories, request.name)
 
-    async def create(request: api.CreateRepositoryRequest) -> Operation:
+    async def create_repository(request: api.CreateRepositoryRequest) -> Operation:
         path = f"{request.parent}/repositories/{request.repository_id}"
         if not _NAME.fullmatch(request.repository_id):
             raise RefusalError(
@@ -105,27 +105,29 @@ def methods(world: PracticeGoogle) -> dict[str, Method]:
             shelf.repositories[path] = made
             return made
 
-        return told(world.work("CREATE_REPOSITORY", f"{request.parent}/", _CREATING, end, api.OperationMetadata()))
+        return operation_message(
+            world.start_operation("CREATE_REPOSITORY", f"{request.parent}/", _CREATING, end, api.OperationMetadata())
+        )
 
-    async def images(request: api.ListDockerImagesRequest) -> api.ListDockerImagesResponse:
-        _find(shelf.repositories, request.parent)
+    async def list_images(request: api.ListDockerImagesRequest) -> api.ListDockerImagesResponse:
+        _find_by_name(shelf.repositories, request.parent)
         found = [each for path, each in shelf.images.items() if path.startswith(f"{request.parent}/")]
-        page, token = world.paged(found, request.page_size, request.page_token)
+        page, token = world.paginate(found, request.page_size, request.page_token)
         return api.ListDockerImagesResponse(docker_images=page, next_page_token=token)
 
-    async def image(request: api.GetDockerImageRequest) -> api.DockerImage:
-        return _find(shelf.images, request.name)
+    async def get_image(request: api.GetDockerImageRequest) -> api.DockerImage:
+        return _find_by_name(shelf.images, request.name)
 
-    async def policy(request: GetIamPolicyRequest) -> Policy:
-        _find(shelf.repositories, request.resource)
+    async def get_policy(request: GetIamPolicyRequest) -> Policy:
+        _find_by_name(shelf.repositories, request.resource)
         bindings = shelf.bindings.get(request.resource, {})
         return Policy(bindings=[Binding(role=role, members=names) for role, names in bindings.items()])
 
     return {
-        f"{SPOKEN}/GetIamPolicy": Method(GetIamPolicyRequest, policy),
-        f"{SPOKEN}/ListRepositories": Method(api.ListRepositoriesRequest, repositories),
-        f"{SPOKEN}/GetRepository": Method(api.GetRepositoryRequest, repository),
-        f"{SPOKEN}/CreateRepository": Method(api.CreateRepositoryRequest, create),
-        f"{SPOKEN}/ListDockerImages": Method(api.ListDockerImagesRequest, images),
-        f"{SPOKEN}/GetDockerImage": Method(api.GetDockerImageRequest, image),
+        f"{SERVICE_PATH}/GetIamPolicy": Method(GetIamPolicyRequest, get_policy),
+        f"{SERVICE_PATH}/ListRepositories": Method(api.ListRepositoriesRequest, list_repositories),
+        f"{SERVICE_PATH}/GetRepository": Method(api.GetRepositoryRequest, get_repository),
+        f"{SERVICE_PATH}/CreateRepository": Method(api.CreateRepositoryRequest, create_repository),
+        f"{SERVICE_PATH}/ListDockerImages": Method(api.ListDockerImagesRequest, list_images),
+        f"{SERVICE_PATH}/GetDockerImage": Method(api.GetDockerImageRequest, get_image),
     }

@@ -51,8 +51,8 @@ class GoogleServer:
         methods: dict[str, Method] = {}
         for module in _GRPC:
             methods |= module.methods(self.world)
-        self._server, self.grpc = await serve(methods, self.world.first, self.token)
-        application = web.Application(client_max_size=64 * 1024 * 1024, middlewares=[self._known])
+        self._server, self.grpc = await serve(methods, self.world.check_call, self.token)
+        application = web.Application(client_max_size=64 * 1024 * 1024, middlewares=[self._check_route])
         for module in _HTTP:
             application.add_routes(module.routes(self.world))
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
@@ -61,12 +61,12 @@ class GoogleServer:
         self.http = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     @web.middleware
-    async def _known(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _check_route(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer only requests with the right Host and token."""
         if request.host != self.http.removeprefix("http://"):
-            return _refused(403, f"{request.host} is not served here")
+            return _error_response(403, f"{request.host} is not served here")
         if not is_login(request.headers.get(hdrs.AUTHORIZATION, ""), self.token):
-            return _refused(401, NO_LOGIN)
+            return _error_response(401, NO_LOGIN)
         return await handler(request)
 
     async def stop(self) -> None:
@@ -77,5 +77,5 @@ class GoogleServer:
         self._server = self._runner = None
 
 
-def _refused(status: int, words: str) -> web.Response:
+def _error_response(status: int, words: str) -> web.Response:
     return web.json_response({"error": {"code": status, "message": words}}, status=status)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Any], Awaitable[Any]]
 """Takes the request message, gives the answer message; raises RefusalError."""
-First = Callable[[str, Any], Awaitable[None]]
+CheckCall = Callable[[str, Any], Awaitable[None]]
 """Sees the name of the method and the request before its handler does, and may refuse it."""
 
 
@@ -47,10 +47,10 @@ class Method:
     handler: Handler
 
 
-class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
+class GrpcServices(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
     """Dispatches by full method name: "/google.container.v1.ClusterManager/ListClusters"."""
 
-    def __init__(self, methods: Mapping[str, Method], first: First, token: str) -> None:
+    def __init__(self, methods: Mapping[str, Method], first: CheckCall, token: str) -> None:
         self._methods = methods
         self._first = first
         self._token = token
@@ -70,28 +70,28 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
                 return await method.handler(request)
             except RefusalError as refusal:
                 if refusal.service:
-                    context.set_trailing_metadata(_disabled(refusal))
+                    context.set_trailing_metadata(_disabled_service_details(refusal))
                 await context.abort(refusal.code, refusal.message)
 
         return grpc.unary_unary_rpc_method_handler(
-            answer, request_deserializer=_reader(method.request), response_serializer=_bytes_of
+            answer, request_deserializer=_message_parser(method.request), response_serializer=_serialize
         )
 
 
-def _reader(kind: Any) -> Callable[[bytes], Any]:
+def _message_parser(kind: Any) -> Callable[[bytes], Any]:
     """A function that parses bytes to a protobuf or proto-plus message."""
     read: Callable[[bytes], Any] = kind.deserialize if hasattr(kind, "deserialize") else kind.FromString
     return read
 
 
-def _bytes_of(message: Any) -> bytes:
+def _serialize(message: Any) -> bytes:
     """The bytes of a protobuf or proto-plus message."""
     kind = type(message)
     written: bytes = kind.serialize(message) if hasattr(kind, "serialize") else message.SerializeToString()
     return written
 
 
-def _disabled(refusal: RefusalError) -> tuple[tuple[str, bytes], ...]:
+def _disabled_service_details(refusal: RefusalError) -> tuple[tuple[str, bytes], ...]:
     why = ErrorInfo(reason="SERVICE_DISABLED", domain="googleapis.com", metadata={"service": refusal.service})
     packed = Packed()
     packed.Pack(why)
@@ -104,10 +104,10 @@ def is_login(header: str, token: str) -> bool:
     return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
 
 
-async def serve(methods: Mapping[str, Method], first: First, token: str) -> tuple[aio.Server, str]:
+async def serve(methods: Mapping[str, Method], first: CheckCall, token: str) -> tuple[aio.Server, str]:
     """Serve these methods on a free loopback port: (server, address)."""
     server = aio.server(options=[("grpc.so_reuseport", 0)])
-    server.add_generic_rpc_handlers((Services(methods, first, token),))
+    server.add_generic_rpc_handlers((GrpcServices(methods, first, token),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     return server, f"127.0.0.1:{port}"

@@ -9,14 +9,14 @@ from practice.objects.resources import CSIDRIVERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
     from practice.objects.storage import Storage
 
 DRIVER = "gcsfuse.csi.storage.gke.io"
 OWN, DATASETS, FAR, SHARED = "practice-a4-runs", "practice-datasets", "practice-archive-eu", "practice-shared-results"
 """A bucket beside the cluster, others of the project, and one of another project."""
 _PODS = "principal://iam.googleapis.com/projects/1001/locations/global/workloadIdentityPools/practice.svc.id.goog"
-_EVERYBODY = "allUsers"
+_ALL_USERS = "allUsers"
 _PUBLIC = ("cloud-samples-data",)
 _LIST = "storage.objects.list"
 _LISTING = ("storage.admin", "storage.objectAdmin", "storage.objectUser", "storage.objectViewer")
@@ -35,10 +35,10 @@ class Buckets:
             DATASETS: [],
             FAR: [],
             SHARED: [],
-            **{name: [("roles/storage.objectViewer", (_EVERYBODY,))] for name in _PUBLIC},
+            **{name: [("roles/storage.objectViewer", (_ALL_USERS,))] for name in _PUBLIC},
         }
 
-    def why_not(self, pod: Object, storage: Storage) -> str:
+    def mount_error(self, pod: Object, storage: Storage) -> str:
         """Why a pod's bucket cannot be mounted, as the kubelet words it; "" if all can."""
         meta, spec = pod["metadata"], pod["spec"]
         for volume in spec.get("volumes") or ():
@@ -46,41 +46,43 @@ class Buckets:
             if source.get("driver") != DRIVER:
                 continue
             name = (source.get("volumeAttributes") or {}).get("bucketName", "")
-            why = _no_driver(storage) or self._refused(name, meta["namespace"], spec.get("serviceAccountName", ""))
+            why = _missing_driver_error(storage) or self._bucket_error(
+                name, meta["namespace"], spec.get("serviceAccountName", "")
+            )
             if not why and (meta.get("annotations") or {}).get(_INJECTED) != "true":
-                why = _said("FailedPrecondition", "failed to find the sidecar container in Pod spec")
+                why = _format_rpc_error("FailedPrecondition", "failed to find the sidecar container in Pod spec")
             if why:
                 return f'MountVolume.SetUp failed for volume "{volume["name"]}" : {why}'
         return ""
 
-    def _refused(self, name: str, namespace: str, account: str) -> str:
+    def _bucket_error(self, name: str, namespace: str, account: str) -> str:
         found = self.bindings.get(name)
         if found is None and name != "_":  # which mounts all that the account may see
-            return _said("NotFound", f'failed to get GCS bucket "{name}": storage: bucket doesn\'t exist')
-        if found is None or _may_list(found, namespace, account):
+            return _format_rpc_error("NotFound", f'failed to get GCS bucket "{name}": storage: bucket doesn\'t exist')
+        if found is None or _can_list(found, namespace, account):
             return ""
         words = (
             f"googleapi: Error 403: Caller does not have {_LIST} access to the Google Cloud Storage bucket. "
             f"Permission '{_LIST}' denied on resource (or it may not exist)., forbidden"
         )
-        return _said("PermissionDenied", f'failed to get GCS bucket "{name}": {words}')
+        return _format_rpc_error("PermissionDenied", f'failed to get GCS bucket "{name}": {words}')
 
 
-def _no_driver(storage: Storage) -> str:
+def _missing_driver_error(storage: Storage) -> str:
     if storage.find(CSIDRIVERS, "", DRIVER) is not None:
         return ""
     missing = f"driver name {DRIVER} not found in the list of registered CSI drivers"
     return f"kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {missing}"
 
 
-def _said(code: str, words: str) -> str:
+def _format_rpc_error(code: str, words: str) -> str:
     return f"rpc error: code = {code} desc = {words}"
 
 
-def _may_list(bindings: Iterable[tuple[str, Sequence[str]]], namespace: str, account: str) -> bool:
+def _can_list(bindings: Iterable[tuple[str, Sequence[str]]], namespace: str, account: str) -> bool:
     ends = (f"/subject/ns/{namespace}/sa/{account}", f"/namespace/{namespace}")
     return any(
-        member == _EVERYBODY or member.endswith(ends)
+        member == _ALL_USERS or member.endswith(ends)
         for role, members in bindings
         if role.removeprefix("roles/") in _LISTING
         for member in members

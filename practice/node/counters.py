@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LINKS = 18  # NVLinks of a B200
-_GROWN = """now=$(date +%s.%N)
+_GROWTH_SCRIPT = """now=$(date +%s.%N)
 grown() {{
     awk -v now="$now" -v since="$(stat -c %Y {state})" -v doing="$(cat {state})" -v train="$1" -v test="$2" \\
         'BEGIN {{ printf "%.0f", (now - since) * (doing == "train" ? train : doing == "test" ? test : 0) }}'
 }}
 """
 """A counter since the program began with what it does now; units a second while it trains and in a test."""
-_NVLINK = """#!/bin/sh
+_NVLINK_SCRIPT = """#!/bin/sh
 # As `nvidia-smi nvlink -gt d`.
 {grown}sent=$(grown 9500000 27000000)
 gpu=0
@@ -30,7 +30,7 @@ while [ $gpu -lt {gpus} ]; do
     gpu=$((gpu + 1))
 done
 """
-_CUT = """#!/bin/sh
+_CUT_SCRIPT = """#!/bin/sh
 case "$*" in
     */counters/port_*_data)
         {grown}grown {train} {test} ;;
@@ -41,11 +41,11 @@ esac
 
 def counter_scripts(state: str, gpus: int, nodes: int) -> dict[str, str]:
     """Scripts by program name that print NVLink counters, and `cut`, which reads those of RDMA cards."""
-    grown = _GROWN.format(state=state)
+    grown = _GROWTH_SCRIPT.format(state=state)
     train, test = (5_000_000_000, 11_000_000_000) if nodes > 1 else (0, 0)
     return {
-        "nvlink-counters": _NVLINK.format(grown=grown, gpus=gpus, links=_LINKS),
-        "cut": _CUT.format(grown=grown, train=train, test=test),
+        "nvlink-counters": _NVLINK_SCRIPT.format(grown=grown, gpus=gpus, links=_LINKS),
+        "cut": _CUT_SCRIPT.format(grown=grown, train=train, test=test),
     }
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from practice.controllers.quantity import milli
+from practice.controllers.quantity import parse_milli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.programs.script import Place
+    from practice.programs.steps import ProgramContext
 
 _KIB, _GIB = 1024, 1024 * 1024
 
 
-def disks(place: Place) -> Iterator[tuple[str, str, int, int, str]]:
+def list_disks(place: ProgramContext) -> Iterator[tuple[str, str, int, int, str]]:
     """Yield each file system: (name, type, KiB, KiB used, mount point)."""
     yield "overlay", "overlay", 11_000 * _GIB, 38 * _GIB, "/"
     spec = place.pod.get("spec") or {}
@@ -24,7 +24,7 @@ def disks(place: Place) -> Iterator[tuple[str, str, int, int, str]]:
         if "emptyDir" in volume:
             limit = (volume["emptyDir"] or {}).get("sizeLimit")
             memory = (volume["emptyDir"] or {}).get("medium") == "Memory"
-            kib = milli(str(limit)) // 1000 // _KIB if limit else 11_000 * _GIB
+            kib = parse_milli(str(limit)) // 1000 // _KIB if limit else 11_000 * _GIB
             yield "tmpfs" if memory else "/dev/md0", "tmpfs" if memory else "ext4", kib, 0, where
         elif "csi" in volume:
             bucket = (volume["csi"].get("volumeAttributes") or {}).get("bucketName", "bucket")
@@ -36,5 +36,5 @@ def disks(place: Place) -> Iterator[tuple[str, str, int, int, str]]:
             yield "/dev/md0", "ext4", 12_000 * _GIB, 21 * _GIB, where
 
 
-def mounts(place: Place) -> str:
-    return "".join(f"{name} {where} {kind} rw,relatime 0 0\n" for name, kind, _, _, where in disks(place))
+def format_mounts(place: ProgramContext) -> str:
+    return "".join(f"{name} {where} {kind} rw,relatime 0 0\n" for name, kind, _, _, where in list_disks(place))

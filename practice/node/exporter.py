@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from practice.node.innards import stuck_gpu
-from practice.node.standins import doing_of, sick_gpu, uuid_of
+from practice.node.fake_binaries import activity_of, faulty_gpu, gpu_uuid
+from practice.node.proc_files import stuck_gpu
 from practice.objects.resources import PODS
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ class Tenant:
     pod: str
     container: str
     gpus: int
-    doing: str
-    stuck: int
+    activity: str
+    stuck_gpus: int
     sick: int | None
     seed: int
 
 
-def tenants(kubelets: Kubelets, node: str) -> list[Tenant]:
+def list_tenants(kubelets: Kubelets, node: str) -> list[Tenant]:
     """Return the pods that use GPUs of a node, oldest first."""
     found = []
     for pod in kubelets.storage.list(PODS):
@@ -69,9 +69,9 @@ def tenants(kubelets: Kubelets, node: str) -> list[Tenant]:
         gpus = sum(int((each.get("resources", {}).get("limits") or {}).get(GPU, 0)) for each in spec["containers"])
         if spec.get("nodeName") != node or not gpus or pod["status"].get("phase") != "Running":
             continue
-        run = kubelets.container(meta["namespace"], meta["name"], "")
+        run = kubelets.find_container(meta["namespace"], meta["name"], "")
         place = run.place
-        doing, stuck, sick = (doing_of(place), stuck_gpu(place), sick_gpu(place)) if place else ("idle", 0, None)
+        doing, stuck, sick = (activity_of(place), stuck_gpu(place), faulty_gpu(place)) if place else ("idle", 0, None)
         found.append((meta["creationTimestamp"], Tenant(
             meta["namespace"], meta["name"], run.name, gpus, doing, stuck, sick, place.rank if place else 0,
         )))  # fmt: skip
@@ -84,13 +84,13 @@ class _Reading:
     values: tuple[str, ...]  # in the order of the metrics
 
 
-async def page(node: str, tenants: Sequence[Tenant]) -> str:
+async def metrics_page(node: str, tenants: Sequence[Tenant]) -> str:
     readings: list[_Reading] = []
     for tenant in tenants:
-        readings += await _read(node, tenant, len(readings))
+        readings += await _read_tenant(node, tenant, len(readings))
     if len(readings) < GPUS:
         nobody = Tenant("", "", "", GPUS - len(readings), "idle", 0, None, len(node))
-        readings += await _read(node, nobody, len(readings))
+        readings += await _read_tenant(node, nobody, len(readings))
     lines = []
     for place, (name, kind, help_) in enumerate(_METRICS):
         lines += [f"# HELP {name} {help_}", f"# TYPE {name} {kind}"]
@@ -98,23 +98,23 @@ async def page(node: str, tenants: Sequence[Tenant]) -> str:
     return "\n".join([*lines, ""])
 
 
-async def _read(node: str, tenant: Tenant, first: int) -> list[_Reading]:
+async def _read_tenant(node: str, tenant: Tenant, first: int) -> list[_Reading]:
     command = [
-        "awk", "-v", f"fields=--query-gpu={_FIELDS}", "-v", f"doing={tenant.doing}", "-v", f"gpus={tenant.gpus}",
-        "-v", f"stuck={tenant.stuck}", "-v", f"seed={tenant.seed}",
+        "awk", "-v", f"fields=--query-gpu={_FIELDS}", "-v", f"doing={tenant.activity}", "-v", f"gpus={tenant.gpus}",
+        "-v", f"stuck={tenant.stuck_gpus}", "-v", f"seed={tenant.seed}",
         "-v", f"sick={'' if tenant.sick is None else tenant.sick}", "-f", str(_READINGS),
     ]  # fmt: skip
     # In a thread: who asked may go at any moment, and a process of the loop would be left to nobody.
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
     rows = list(csv.reader(io.StringIO(done.stdout), skipinitialspace=True))[1:]
-    return [_reading(node, tenant, first + int(row[0]), row) for row in rows]
+    return [_parse_reading(node, tenant, first + int(row[0]), row) for row in rows]
 
 
-def _reading(node: str, tenant: Tenant, gpu: int, row: list[str]) -> _Reading:
+def _parse_reading(node: str, tenant: Tenant, gpu: int, row: list[str]) -> _Reading:
     local, name = int(row[0]), row[1]
     use, used, heat, power, clock, double, single = (float(cell.split()[0]) for cell in row[3:])
     labels = {
-        "gpu": gpu, "UUID": uuid_of(node, gpu),
+        "gpu": gpu, "UUID": gpu_uuid(node, gpu),
         "pci_bus_id": f"00000000:{15 + 16 * gpu:02X}:00.0", "device": f"nvidia{gpu}", "modelName": name,
         "Hostname": node, "DCGM_FI_DRIVER_VERSION": "580.95.05",
     }  # fmt: skip
@@ -128,7 +128,7 @@ def _reading(node: str, tenant: Tenant, gpu: int, row: list[str]) -> _Reading:
     return _Reading(",".join(f'{key}="{value}"' for key, value in labels.items()), values)
 
 
-async def answer(
+async def serve_metrics(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, write: Callable[[], Awaitable[str]]
 ) -> None:
     """Answer one HTTP request with the metrics page, or 404."""

@@ -28,19 +28,19 @@ class HostKeys:
         self._storage = storage
 
     @cached_property
-    def _of_cluster(self) -> str:
+    def _cluster_key(self) -> str:
         key = ec.generate_private_key(ec.SECP256R1())
         return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
 
-    def private(self, namespace: str, pod: str) -> str:
-        return self.mounted(namespace, pod).get("host_key") or self._of_cluster
+    def private_key(self, namespace: str, pod: str) -> str:
+        return self.secret_files(namespace, pod).get("host_key") or self._cluster_key
 
-    def public(self, namespace: str, pod: str) -> str:
+    def public_key(self, namespace: str, pod: str) -> str:
         """The public half of a pod's host key, "type base64"."""
-        public = load_pem_private_key(self.private(namespace, pod).encode(), password=None).public_key()
+        public = load_pem_private_key(self.private_key(namespace, pod).encode(), password=None).public_key()
         return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
-    def mounted(self, namespace: str, pod: str) -> dict[str, str]:
+    def secret_files(self, namespace: str, pod: str) -> dict[str, str]:
         """Keys that a pod mounts at /a4/ssh."""
         found = self._storage.get(PODS, namespace, pod)
         for volume in found["spec"].get("volumes") or ():

@@ -17,9 +17,9 @@ class Log:
     def add(self, moment: float, text: str) -> None:
         self.lines.append((moment, text.encode()))
         if self._readers:
-            self._wake()
+            self._wake_readers()
 
-    def draw(self, moment: float, text: str) -> None:
+    def add_partial(self, moment: float, text: str) -> None:
         """Print text that is only a part of a line, such as a picture of a progress bar."""
         self.parts.add(len(self.lines))
         self.add(moment, text)
@@ -27,7 +27,7 @@ class Log:
     def end(self) -> None:
         """Close the log: no more lines come."""
         self.ended = True
-        self._wake()
+        self._wake_readers()
 
     async def wait(self, after: int) -> None:
         """Return when there are more than ``after`` lines, or the log has ended."""
@@ -36,7 +36,7 @@ class Log:
             self._readers.append(reader)
             await reader
 
-    def _wake(self) -> None:
+    def _wake_readers(self) -> None:
         readers, self._readers = self._readers, []
         for reader in readers:
             if not reader.done():

@@ -26,11 +26,11 @@ class PodRuntime:
 
     def log(self, namespace: str, pod: str, container: str, previous: bool) -> Log:
         """Return what a container printed, or its previous run; ApiError when there is none."""
-        return self._kubelets.log(namespace, pod, container, previous)
+        return self._kubelets.find_log(namespace, pod, container, previous)
 
     async def exec(self, namespace: str, pod: str, container: str, argv: list[str], stdio: Stdio) -> int:
         """Run a command on this machine, in the pod's own folder, and return its exit code."""
-        place = self._shells.place(namespace, pod, container)
+        place = self._shells.open_place(namespace, pod, container)
         return await self._shells.run(place, argv, stdio)
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from practice.node import exporter
-from practice.objects.refusal import ApiError
+from practice.objects.api_error import ApiError
 from practice.objects.resources import PODS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from practice.objects.storage import Storage
 
 SSH_PORT = 2222
-DRIVE = "a4-lab/"
+TEST_ANNOTATION_PREFIX = "a4-lab/"
 
 
 class Ports:
@@ -39,21 +39,23 @@ class Ports:
 
     async def dial(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a stream; ApiError when nothing listens there."""
-        place = self._shells.place(namespace, pod, "")
-        if stand_in := self._stand_in(namespace, pod, port):
+        place = self._shells.open_place(namespace, pod, "")
+        if stand_in := self._replacement_port(namespace, pod, port):
             return await asyncio.open_connection("127.0.0.1", stand_in)
-        if port == exporter.PORT and (node := self._exports(namespace, pod)):
-            return await self._exporter(node)
+        if port == exporter.PORT and (node := self._exporter_node(namespace, pod)):
+            return await self._dial_exporter(node)
         if port != SSH_PORT or not self._has_sshd(namespace, pod):
             text = f"failed to connect to localhost:{port} inside namespace, IPv4: dial tcp4 127.0.0.1:{port}: "
             raise ApiError(500, "InternalError", text + "connect: connection refused")
         from practice.node.sshd import SshServer, serve_ssh  # paramiko costs 0.1 s, and most never dial
 
         loop = asyncio.get_running_loop()
-        keys = partial(self._keys_let_in, namespace, pod, place)
+        keys = partial(self._authorized_keys, namespace, pod, place)
         ours, theirs = socket.socketpair()
-        host_key = await asyncio.to_thread(self._key_of_host, namespace, pod)
-        transport = serve_ssh(theirs, host_key, lambda: SshServer(self._shells, self._shells.login(place), keys, loop))
+        host_key = await asyncio.to_thread(self._host_key, namespace, pod)
+        transport = serve_ssh(
+            theirs, host_key, lambda: SshServer(self._shells, self._shells.login_place(place), keys, loop)
+        )
         self._transports = [item for item in self._transports if item.is_active()] + [transport]
         return await asyncio.open_connection(sock=ours)
 
@@ -61,21 +63,21 @@ class Ports:
         image = self._storage.get(PODS, namespace, pod)["spec"]["containers"][0].get("image", "")
         return self._shells.kubelets.registries.has_sshd(image)
 
-    def _exports(self, namespace: str, pod: str) -> str:
+    def _exporter_node(self, namespace: str, pod: str) -> str:
         """The node whose GPUs that pod exports; empty if it is no DCGM exporter."""
         spec = self._storage.get(PODS, namespace, pod)["spec"]
         return str(spec["nodeName"]) if exporter.IMAGE in spec["containers"][0].get("image", "") else ""
 
-    async def _exporter(self, node: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _dial_exporter(self, node: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """One connection to the DCGM exporter of a node."""
 
         async def page() -> str:
-            return await exporter.page(node, exporter.tenants(self._shells.kubelets, node))
+            return await exporter.metrics_page(node, exporter.list_tenants(self._shells.kubelets, node))
 
         async def serve() -> None:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 reader, writer = await asyncio.open_connection(sock=theirs)
-                await exporter.answer(reader, writer, page)
+                await exporter.serve_metrics(reader, writer, page)
 
         ours, theirs = socket.socketpair()
         task = asyncio.ensure_future(serve())
@@ -83,10 +85,10 @@ class Ports:
         task.add_done_callback(self._serving.discard)
         return await asyncio.open_connection(sock=ours)
 
-    def _stand_in(self, namespace: str, pod: str, port: int) -> int:
+    def _replacement_port(self, namespace: str, pod: str, port: int) -> int:
         """The local port that stands for the pod's port; 0 if there is none."""
         notes = self._storage.get(PODS, namespace, pod)["metadata"].get("annotations") or {}
-        text = notes.get(f"{DRIVE}port-{port}", "")
+        text = notes.get(f"{TEST_ANNOTATION_PREFIX}port-{port}", "")
         return int(text) if text.isdecimal() else 0
 
     async def close(self) -> None:
@@ -96,17 +98,17 @@ class Ports:
         for task in tuple(self._serving):
             task.cancel()
 
-    def _key_of_host(self, namespace: str, pod: str) -> paramiko.PKey:
+    def _host_key(self, namespace: str, pod: str) -> paramiko.PKey:
         import paramiko
 
-        return paramiko.ECDSAKey.from_private_key(io.StringIO(self._host_keys.private(namespace, pod)))
+        return paramiko.ECDSAKey.from_private_key(io.StringIO(self._host_keys.private_key(namespace, pod)))
 
-    def _keys_let_in(self, namespace: str, pod: str, place: ShellPlace) -> list[str]:
+    def _authorized_keys(self, namespace: str, pod: str, place: ShellPlace) -> list[str]:
         """Public keys accepted by the pod's sshd: given at launch, of its release, and installed later."""
         import paramiko
 
         keys = [place.env.get("SSH_PUBLIC_KEY", "")]
-        if text := self._host_keys.mounted(namespace, pod).get("id_pods"):
+        if text := self._host_keys.secret_files(namespace, pod).get("id_pods"):
             key = paramiko.ECDSAKey.from_private_key(io.StringIO(text))
             keys.append(f"{key.get_name()} {key.get_base64()}")
         with suppress(FileNotFoundError):

@@ -52,22 +52,22 @@ class Registries:
         self.old = ""  # version of CUDA that every image has, instead of its own
         self._held: dict[str, set[str]] = {}
         for image, _, _ in STOCK:
-            self.push(image)
+            self.add_image(image)
 
-    def push(self, image: str, digest: str = "") -> None:
+    def add_image(self, image: str, digest: str = "") -> None:
         """Add an image by its tag and by its digest."""
-        name, mark = split(image)
+        name, mark = split_reference(image)
         self._held.setdefault(name, set()).update({mark, digest} - {""})
 
-    def cuda(self, image: str) -> str | None:
+    def cuda_version(self, image: str) -> str | None:
         """The CUDA version of an image, "" if it has none; None if there is no such image."""
-        found = self._found(*split(image))
+        found = self._find_image(*split_reference(image))
         return self.old if found and self.old else found
 
-    def _found(self, name: str, mark: str) -> str | None:
+    def _find_image(self, name: str, mark: str) -> str | None:
         if mark in self._held.get(name, ()):
             return _BUILT
-        host, _, path = whole_name(name).partition("/")
+        host, _, path = qualified_name(name).partition("/")
         if host in _SYSTEM:
             return ""
         if host == _HUB and path.removeprefix("library/") in _ON_HUB:
@@ -78,10 +78,10 @@ class Registries:
         named = _CUDA_IN_TAG.search(mark)
         return tags.get(mark) if tags or not named else named[1]
 
-    def why_not(self, image: str) -> str:
+    def pull_error(self, image: str) -> str:
         """Why a node cannot pull the image, as containerd words it; "" if it can."""
-        name, mark = split(image)
-        full = whole_name(name)
+        name, mark = split_reference(image)
+        full = qualified_name(name)
         host, _, path = full.partition("/")
         whole = f"{full}{'@' if mark.startswith('sha256:') else ':'}{mark}"
         if not (_HOST.fullmatch(host) or any(each.startswith(f"{host}/") for each in PUBLIC)):
@@ -93,7 +93,7 @@ class Registries:
                 f"https://{host}/v2/token: 403 Forbidden"
             )
             return _REFUSED.format(code="PermissionDenied", image=whole) + said
-        if self._found(name, mark) is not None:
+        if self._find_image(name, mark) is not None:
             return ""
         if host == _HUB and path.removeprefix("library/") not in _ON_HUB:
             return _REFUSED.format(code="Unknown", image=whole) + _NOT_ON_HUB
@@ -101,10 +101,10 @@ class Registries:
 
     @staticmethod
     def has_sshd(image: str) -> bool:
-        return split(image)[0] != BARE
+        return split_reference(image)[0] != BARE
 
 
-def whole_name(name: str) -> str:
+def qualified_name(name: str) -> str:
     """The name of an image with its registry: "busybox" is "docker.io/library/busybox"."""
     first, cut, _ = name.partition("/")
     if cut and ("." in first or ":" in first or first == "localhost"):
@@ -112,7 +112,7 @@ def whole_name(name: str) -> str:
     return f"{_HUB}/{name}" if cut else f"{_HUB}/library/{name}"
 
 
-def split(image: str) -> tuple[str, str]:
+def split_reference(image: str) -> tuple[str, str]:
     """Name and tag or digest of an image; `latest` where neither is given."""
     name, cut, digest = image.partition("@")
     if cut:

@@ -15,10 +15,10 @@ import termios
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from practice.node.fake_binaries import write_activity, write_fake_binaries
 from practice.node.host_keys import HostKeys
-from practice.node.innards import variables
-from practice.node.standins import write_standins, write_state
-from practice.objects.refusal import ApiError
+from practice.node.proc_files import environment
+from practice.objects.api_error import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,9 +41,9 @@ class ShellPlace:
 
     folder: Path
     env: dict[str, str]
-    guests: set[Callable[[], None]] = field(default_factory=set, compare=False)
+    end_callbacks: set[Callable[[], None]] = field(default_factory=set, compare=False)
     """Of the container: what ends the commands in it when it ends."""
-    begun: set[asyncio.subprocess.Process] = field(default_factory=set, compare=False)
+    processes: set[asyncio.subprocess.Process] = field(default_factory=set, compare=False)
     """Of one command: its process."""
 
     @property
@@ -61,28 +61,28 @@ class Shells:
         self.host_keys = HostKeys(kubelets.storage)
         self._processes: set[asyncio.subprocess.Process] = set()
 
-    def place(self, namespace: str, pod: str, container: str) -> ShellPlace:
+    def open_place(self, namespace: str, pod: str, container: str) -> ShellPlace:
         """Return the place of a container; ApiError unless it runs."""
-        run = self.kubelets.container(namespace, pod, container)
+        run = self.kubelets.find_container(namespace, pod, container)
         if not run.running or run.place is None:
             text = f'container not found ("{run.name}")'
             raise ApiError(500, "InternalError", f"unable to upgrade connection: {text}")
         folder = self._folder / namespace / pod / run.name
         if not folder.exists():
             folder.mkdir(parents=True, mode=0o700)
-            write_standins(folder, run.place, self.host_keys.public(namespace, pod))
+            write_fake_binaries(folder, run.place, self.host_keys.public_key(namespace, pod))
             if any(part.endswith(_LAUNCHER) for part in run.place.argv):
                 _share_environment(folder, run.place.env)
-        write_state(folder, run.place)
+        write_activity(folder, run.place)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
-        env |= variables(folder)
+        env |= environment(folder)
         env["TMUX_TMPDIR"] = str(self._tmux_folder(folder))
         env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "PS1": f"{pod}:\\w# ", "USER": "root"}
         return ShellPlace(folder, env, run.guests)
 
     @staticmethod
-    def login(place: ShellPlace) -> ShellPlace:
+    def login_place(place: ShellPlace) -> ShellPlace:
         """The environment of an sshd session: only what ~/.ssh/environment contains."""
         env = {name: place.env[name] for name in _LOGIN if name in place.env}
         env |= {"LOGNAME": "root", "SHELL": "/bin/bash"}
@@ -105,18 +105,18 @@ class Shells:
             await stdio.write(2, f"practice cluster: {missing}: not found on this machine\n".encode())
             return _NOT_FOUND
         begun: set[asyncio.subprocess.Process] = set()
-        place = replace(place, begun=begun)
+        place = replace(place, processes=begun)
 
         def end() -> None:
             for process in begun:
                 _end(process)
 
-        place.guests.add(end)
+        place.end_callbacks.add(end)
         try:
-            run = self._with_terminal if stdio.tty else self._with_pipes
+            run = self._run_with_terminal if stdio.tty else self._run_with_pipes
             return await run(place, [found, *argv[1:]], stdio)
         finally:
-            place.guests.discard(end)
+            place.end_callbacks.discard(end)
 
     async def close(self) -> None:
         for process in list(self._processes):
@@ -141,21 +141,23 @@ class Shells:
             stderr=asyncio.subprocess.PIPE,
         )
         self._processes.add(process)
-        place.begun.add(process)
+        place.processes.add(process)
         return process
 
-    async def _with_pipes(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
+    async def _run_with_pipes(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
         stdin, write = stdio.stdin, stdio.write
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         process = await self._start(place, argv, pipe if stdin else nothing)
-        feeding = asyncio.ensure_future(_feed(process, stdin)) if stdin is not None else None
+        feeding = asyncio.ensure_future(_copy_to_process(process, stdin)) if stdin is not None else None
         try:
-            await asyncio.gather(_drain(process.stdout, 1, write), _drain(process.stderr, 2, write))
-            return _code(await process.wait())
+            await asyncio.gather(
+                _copy_from_process(process.stdout, 1, write), _copy_from_process(process.stderr, 2, write)
+            )
+            return _exit_code(await process.wait())
         finally:
             await self._finish(process, feeding)
 
-    async def _with_terminal(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
+    async def _run_with_terminal(self, place: ShellPlace, argv: list[str], stdio: Stdio) -> int:
         master, slave = pty.openpty()
         _set_size(master, 80, 24)
         process = await asyncio.create_subprocess_exec(
@@ -163,16 +165,16 @@ class Shells:
             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
         self._processes.add(process)
-        place.begun.add(process)
+        place.processes.add(process)
         os.close(slave)
         if _is_shell(argv):
             await stdio.write(1, place.notice.encode() + b"\r\n")
         pipes = [asyncio.ensure_future(_resize(master, stdio.sizes))]
         if stdio.stdin is not None:
-            pipes.append(asyncio.ensure_future(_type(master, stdio.stdin)))
+            pipes.append(asyncio.ensure_future(_copy_to_terminal(master, stdio.stdin)))
         try:
-            await _show(master, stdio.write)
-            return _code(await process.wait())
+            await _copy_from_terminal(master, stdio.write)
+            return _exit_code(await process.wait())
         finally:
             await self._finish(process, *pipes)
             os.close(master)
@@ -210,7 +212,7 @@ def _end(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _code(returned: int) -> int:
+def _exit_code(returned: int) -> int:
     return 128 - returned if returned < 0 else returned
 
 
@@ -223,13 +225,13 @@ async def _resize(master: int, sizes: asyncio.Queue[tuple[int, int]]) -> None:
         _set_size(master, *await sizes.get())
 
 
-async def _type(master: int, stdin: asyncio.StreamReader) -> None:
+async def _copy_to_terminal(master: int, stdin: asyncio.StreamReader) -> None:
     while data := await stdin.read(4096):
         os.write(master, data)
     os.write(master, b"\x04")
 
 
-async def _show(master: int, write: Callable[[int, bytes], Awaitable[None]]) -> None:
+async def _copy_from_terminal(master: int, write: Callable[[int, bytes], Awaitable[None]]) -> None:
     """Copy the terminal's output until its last program has ended."""
     os.set_blocking(master, False)
     loop = asyncio.get_running_loop()
@@ -253,7 +255,7 @@ async def _show(master: int, write: Callable[[int, bytes], Awaitable[None]]) -> 
         loop.remove_reader(master)
 
 
-async def _feed(process: asyncio.subprocess.Process, stdin: asyncio.StreamReader) -> None:
+async def _copy_to_process(process: asyncio.subprocess.Process, stdin: asyncio.StreamReader) -> None:
     if process.stdin is None:
         return
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended without reading all
@@ -263,7 +265,7 @@ async def _feed(process: asyncio.subprocess.Process, stdin: asyncio.StreamReader
         process.stdin.close()
 
 
-async def _drain(
+async def _copy_from_process(
     source: asyncio.StreamReader | None, channel: int, write: Callable[[int, bytes], Awaitable[None]]
 ) -> None:
     while source is not None and (data := await source.read(65536)):

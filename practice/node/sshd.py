@@ -101,24 +101,24 @@ class SshServer(paramiko.ServerInterface):
         return True
 
     def check_channel_shell_request(self, channel: paramiko.Channel) -> bool:
-        self._begin(channel, ["bash"])
+        self._start_session(channel, ["bash"])
         return True
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        self._begin(channel, ["sh", "-c", command.decode(errors="replace")])
+        self._start_session(channel, ["sh", "-c", command.decode(errors="replace")])
         return True
 
-    def _begin(self, channel: paramiko.Channel, argv: list[str]) -> None:
-        asyncio.run_coroutine_threadsafe(self._session(channel, argv), self._loop)
+    def _start_session(self, channel: paramiko.Channel, argv: list[str]) -> None:
+        asyncio.run_coroutine_threadsafe(self._run_session(channel, argv), self._loop)
 
-    async def _session(self, channel: paramiko.Channel, argv: list[str]) -> None:
+    async def _run_session(self, channel: paramiko.Channel, argv: list[str]) -> None:
         stdin = asyncio.StreamReader()
         sizes: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
         tty = channel.get_id() in self._terminals
         self._sizes[channel.get_id()] = sizes
         if tty:
             sizes.put_nowait(self._size)
-        threading.Thread(target=_receive, args=(channel, stdin, self._loop), daemon=True).start()
+        threading.Thread(target=_read_channel, args=(channel, stdin, self._loop), daemon=True).start()
 
         async def write(stream: int, data: bytes) -> None:
             send = channel.sendall if stream == 1 else channel.sendall_stderr
@@ -131,7 +131,7 @@ class SshServer(paramiko.ServerInterface):
         channel.close()
 
 
-def _receive(channel: paramiko.Channel, stdin: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+def _read_channel(channel: paramiko.Channel, stdin: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
     """Pass the client's input to the event loop."""
     with contextlib.suppress(OSError, RuntimeError):  # the client has gone, or the event loop is over
         while data := channel.recv(_BUFFER):
@@ -150,30 +150,30 @@ def serve_ssh(
     server = make_server()
     transport.set_subsystem_handler("sftp", Sftp, PodFiles, server.folder)
     transport.start_server(event=threading.Event(), server=server)
-    threading.Thread(target=_carry_forwarded, args=(transport, server), daemon=True).start()
+    threading.Thread(target=_connect_forwarded, args=(transport, server), daemon=True).start()
     return transport
 
 
-def _carry_forwarded(transport: paramiko.Transport, server: SshServer) -> None:
+def _connect_forwarded(transport: paramiko.Transport, server: SshServer) -> None:
     """Connect every forwarded channel with its local connection."""
     while transport.is_active():
         channel = transport.accept(1.0)
         target = server.forwarded.pop(channel.get_id(), None) if channel is not None else None
         if channel is not None and target is not None:
-            threading.Thread(target=_out, args=(channel, target), daemon=True).start()
-            threading.Thread(target=_back, args=(channel, target), daemon=True).start()
+            threading.Thread(target=_copy_to_socket, args=(channel, target), daemon=True).start()
+            threading.Thread(target=_copy_to_channel, args=(channel, target), daemon=True).start()
     for left in server.forwarded.values():
         left.close()
 
 
-def _out(channel: paramiko.Channel, target: socket.socket) -> None:
+def _copy_to_socket(channel: paramiko.Channel, target: socket.socket) -> None:
     with contextlib.suppress(OSError):  # either side has gone
         while data := channel.recv(_BUFFER):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
 
 
-def _back(channel: paramiko.Channel, target: socket.socket) -> None:
+def _copy_to_channel(channel: paramiko.Channel, target: socket.socket) -> None:
     with contextlib.suppress(OSError), target:  # either side has gone
         while data := target.recv(_BUFFER):
             channel.sendall(data)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from practice.objects.lifecycle import copy_of
 
 if TYPE_CHECKING:
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
 
 _PRIORITY_SOURCES = {
     ("kueue.x-k8s.io", "WorkloadPriorityClass"): "kueue.x-k8s.io/workloadpriorityclass",
@@ -21,16 +21,16 @@ def to_v1beta1(obj: Object) -> Object:
     obj["apiVersion"] = "kueue.x-k8s.io/v1beta1"
     spec, status = obj.get("spec", {}), obj.get("status", {})
     if obj["kind"] == "ClusterQueue":
-        _rename(spec, "cohortName", "cohort")
+        _rename_key(spec, "cohortName", "cohort")
     elif obj["kind"] == "LocalQueue":
-        _rename(status, "flavorsUsage", "flavorUsage")
+        _rename_key(status, "flavorsUsage", "flavorUsage")
     elif obj["kind"] == "Workload":
         reference = spec.pop("priorityClassRef", None)
         if reference:
             spec["priorityClassName"] = reference["name"]
             spec["priorityClassSource"] = _PRIORITY_SOURCES[reference["group"], reference["kind"]]
-        _rename(status, "accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")
-        for assignment in _assignments(status):
+        _rename_key(status, "accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")
+        for assignment in _topology_assignments(status):
             assignment["domains"] = _domains(assignment.pop("slices", []))
     return obj
 
@@ -43,21 +43,21 @@ def from_v1beta1(obj: Object) -> Object:
     if obj["kind"] == "ClusterQueue":
         _cluster_queue_from_v1beta1(spec)
     elif obj["kind"] == "LocalQueue":
-        _rename(status, "flavorUsage", "flavorsUsage")
+        _rename_key(status, "flavorUsage", "flavorsUsage")
         status.pop("flavors", None)
     elif obj["kind"] == "Workload":
         name, source = spec.pop("priorityClassName", ""), spec.pop("priorityClassSource", "")
         for (group, kind), known in _PRIORITY_SOURCES.items():
             if source == known:
                 spec["priorityClassRef"] = {"group": group, "kind": kind, "name": name}
-        _rename(status, "accumulatedPastExexcutionTimeSeconds", "accumulatedPastExecutionTimeSeconds")
-        for assignment in _assignments(status):
+        _rename_key(status, "accumulatedPastExexcutionTimeSeconds", "accumulatedPastExecutionTimeSeconds")
+        for assignment in _topology_assignments(status):
             assignment["slices"] = _slices(assignment.pop("domains", []), len(assignment["levels"]))
     return obj
 
 
 def _cluster_queue_from_v1beta1(spec: Object) -> None:
-    _rename(spec, "cohort", "cohortName")
+    _rename_key(spec, "cohort", "cohortName")
     checks = spec.pop("admissionChecks", None)
     if checks:
         spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": name} for name in checks]}
@@ -72,7 +72,7 @@ def to_events_api(obj: Object) -> Object:
     obj = copy_of(obj)
     obj["apiVersion"] = "events.k8s.io/v1"
     for old, new in _EVENT_FIELDS.items():
-        _rename(obj, old, new)
+        _rename_key(obj, old, new)
     return obj
 
 
@@ -81,7 +81,7 @@ def from_events_api(obj: Object) -> Object:
     obj = copy_of(obj)
     obj["apiVersion"] = "v1"
     for old, new in _EVENT_FIELDS.items():
-        _rename(obj, new, old)
+        _rename_key(obj, new, old)
     return obj
 
 
@@ -96,12 +96,12 @@ _EVENT_FIELDS = {
 }
 
 
-def _rename(place: Object, old: str, new: str) -> None:
+def _rename_key(place: Object, old: str, new: str) -> None:
     if old in place:
         place[new] = place.pop(old)
 
 
-def _assignments(status: Object) -> list[Object]:
+def _topology_assignments(status: Object) -> list[Object]:
     podsets = (status.get("admission") or {}).get("podSetAssignments", [])
     return [podset["topologyAssignment"] for podset in podsets if podset.get("topologyAssignment")]
 
@@ -110,14 +110,14 @@ def _domains(slices: list[Object]) -> list[Object]:
     domains = []
     for part in slices:
         for at in range(part["domainCount"]):
-            values = [_value(level, at) for level in part["valuesPerLevel"]]
+            values = [_level_value(level, at) for level in part["valuesPerLevel"]]
             counts = part["podCounts"]
             count = counts["universal"] if counts.get("universal") is not None else counts["individual"][at]
             domains.append({"values": values, "count": count})
     return domains
 
 
-def _value(level: Object, at: int) -> str:
+def _level_value(level: Object, at: int) -> str:
     if level.get("universal") is not None:
         return str(level["universal"])
     individual: dict[str, Any] = level["individual"]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from practice.objects.resources import CUSTOMRESOURCEDEFINITIONS, RESOURCES, Resource
 
 if TYPE_CHECKING:
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
     from practice.objects.storage import Storage
 
 
 def define_custom_kinds(storage: Storage) -> None:
     """Store a definition for every custom kind that has none yet."""
     for resource in RESOURCES:
-        if resource.custom and storage.find(CUSTOMRESOURCEDEFINITIONS, "", resource.qualified) is None:
+        if resource.is_custom and storage.find(CUSTOMRESOURCEDEFINITIONS, "", resource.qualified) is None:
             storage.create(CUSTOMRESOURCEDEFINITIONS, _definition(resource), keep_status=True)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from practice.objects.merge_keys import Path, is_atomic_map, is_set, key_of, list_keys
+from practice.objects.merge_keys import Path, is_atomic_map, is_set, item_key, list_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
 
 FieldPath = tuple[str, ...]
 """Steps into an object: ``f:name`` a field, ``k:{...}`` an item by its keys, ``v:...`` a member of a set."""
@@ -24,7 +24,7 @@ INTERIOR = object()  # the value of a node that has nodes below it
 
 def nodes_of(obj: Any) -> dict[FieldPath, Any]:
     """Return every node of an object by path: values of fields and list items, INTERIOR for containers."""
-    return dict(_walk(obj, (), ()))
+    return dict(_walk_nodes(obj, (), ()))
 
 
 def fields_of(nodes: dict[FieldPath, Any]) -> FieldSet:
@@ -32,7 +32,7 @@ def fields_of(nodes: dict[FieldPath, Any]) -> FieldSet:
     return frozenset(steps for steps, value in nodes.items() if value is not INTERIOR or steps[-1][:2] in ("k:", "v:"))
 
 
-def _walk(value: Any, steps: FieldPath, path: Path) -> Iterator[tuple[FieldPath, Any]]:
+def _walk_nodes(value: Any, steps: FieldPath, path: Path) -> Iterator[tuple[FieldPath, Any]]:
     inner: dict[str, Any] | None = None
     if isinstance(value, dict) and not is_atomic_map(path):
         inner = {f"f:{key}": below for key, below in value.items()} or None
@@ -42,7 +42,7 @@ def _walk(value: Any, steps: FieldPath, path: Path) -> Iterator[tuple[FieldPath,
         yield steps, value if inner is None else INTERIOR
     for step, below in (inner or {}).items():
         # An item is no list any more: the empty name keeps it from being taken for one.
-        yield from _walk(below, (*steps, step), (*path, step[2:] if step.startswith("f:") else ""))
+        yield from _walk_nodes(below, (*steps, step), (*path, step[2:] if step.startswith("f:") else ""))
 
 
 def named_items(items: list[Any], path: Path) -> dict[str, Any] | None:
@@ -51,11 +51,11 @@ def named_items(items: list[Any], path: Path) -> dict[str, Any] | None:
     if is_set(path):
         return {f"v:{json.dumps(item)}": item for item in items}
     keys = list_keys(path)
-    if not keys or any(key_of(item, keys) is None for item in items):
+    if not keys or any(item_key(item, keys) is None for item in items):
         return None
     named = {}
     for item in items:
-        values = dict(zip(keys, key_of(item, keys) or (), strict=True))
+        values = dict(zip(keys, item_key(item, keys) or (), strict=True))
         named[f"k:{json.dumps(dict(sorted(values.items())), separators=(',', ':'))}"] = item
     return named
 
@@ -75,21 +75,21 @@ def to_fields_v1(fields: Iterable[FieldPath]) -> Object:
             place = place[step]
         if set(place) - {"."}:
             place["."] = {}
-    return _tidy(root)
+    return _simplify_leaves(root)
 
 
-def _tidy(place: Object) -> Object:
+def _simplify_leaves(place: Object) -> Object:
     if set(place) == {"."}:
         return {}
-    return {key: _tidy(inner) for key, inner in place.items()}
+    return {key: _simplify_leaves(inner) for key, inner in place.items()}
 
 
 def from_fields_v1(nested: Any) -> FieldSet:
     """Read the nested object of managedFields."""
-    return frozenset(_read(nested, ()))
+    return frozenset(_iter_paths(nested, ()))
 
 
-def _read(nested: Any, steps: FieldPath) -> Iterator[FieldPath]:
+def _iter_paths(nested: Any, steps: FieldPath) -> Iterator[FieldPath]:
     if not isinstance(nested, dict) or not nested:
         yield steps
         return
@@ -97,10 +97,10 @@ def _read(nested: Any, steps: FieldPath) -> Iterator[FieldPath]:
         if step == ".":
             yield steps
         else:
-            yield from _read(inner, (*steps, step))
+            yield from _iter_paths(inner, (*steps, step))
 
 
-def written(steps: FieldPath) -> str:
+def format_path(steps: FieldPath) -> str:
     """Format a path as in error texts: ``.spec.containers[name="c"].image``."""
     text = ""
     for step in steps:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
-from practice.objects.refusal import ApiError, Object, expired
+from practice.objects.api_error import ApiError, Object, expired
 
 if TYPE_CHECKING:
     from practice.objects.resources import Resource

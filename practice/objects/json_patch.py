@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from practice.objects.api_error import ApiError, Object, bad_request
 from practice.objects.lifecycle import copy_of
-from practice.objects.refusal import ApiError, Object, bad_request
 
 _MISSING = object()
 
@@ -29,56 +29,56 @@ def json_patch(target: Object, operations: Any) -> Object:
         raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     root: Object = {"": target}
     for one in operations:
-        _operate(root, one)
+        _apply_operation(root, one)
     if not isinstance(root[""], dict):
         raise bad_request("the patch leaves no object")
     return dict(root[""])
 
 
-def _operate(root: Object, one: Object) -> None:
-    path = _pointer(one.get("path"))
-    match one.get("op"):
+def _apply_operation(root: Object, operation: Object) -> None:
+    path = _parse_pointer(operation.get("path"))
+    match operation.get("op"):
         case "add":
-            _add(root, path, _value(one))
+            _add(root, path, _value_of(operation))
         case "remove":
-            _take(root, path)
+            _remove(root, path)
         case "replace":
-            _replace(root, path, _value(one))
+            _replace(root, path, _value_of(operation))
         case "move":
-            _add(root, path, _take(root, _pointer(one.get("from"))))
+            _add(root, path, _remove(root, _parse_pointer(operation.get("from"))))
         case "copy":
-            _add(root, path, copy_of({"": _find(root, _pointer(one.get("from")))})[""])
+            _add(root, path, copy_of({"": _find(root, _parse_pointer(operation.get("from")))})[""])
         case "test":
-            if _find(root, path, missing=None) != one.get("value"):
-                raise _refused()
+            if _find(root, path, missing=None) != operation.get("value"):
+                raise _invalid_patch()
         case unknown:
             raise bad_request(f"Unexpected kind: {unknown}")
 
 
-def _pointer(text: object) -> list[str]:
+def _parse_pointer(text: object) -> list[str]:
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise _refused()
+        raise _invalid_patch()
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")]
 
 
-def _value(one: Object) -> Any:
-    if "value" not in one:
-        raise _refused()
-    return one["value"]
+def _value_of(operation: Object) -> Any:
+    if "value" not in operation:
+        raise _invalid_patch()
+    return operation["value"]
 
 
 def _find(root: Object, path: list[str], missing: Any = _MISSING) -> Any:
     place: Any = root
     for part in path:
-        place = _step(place, part)
+        place = _child(place, part)
         if place is _MISSING:
             if missing is _MISSING:
-                raise _refused()
+                raise _invalid_patch()
             return missing
     return place
 
 
-def _step(place: Any, part: str) -> Any:
+def _child(place: Any, part: str) -> Any:
     if isinstance(place, dict):
         return place.get(part, _MISSING)
     if isinstance(place, list) and part.isdigit() and int(part) < len(place):
@@ -95,23 +95,23 @@ def _add(root: Object, path: list[str], value: Any) -> None:
     elif isinstance(place, list) and last.isdigit() and int(last) <= len(place):
         place.insert(int(last), value)
     else:
-        raise _refused()
+        raise _invalid_patch()
 
 
 def _replace(root: Object, path: list[str], value: Any) -> None:
     """Replace a value; in a map the key may be new, as in the API server's patch library."""
     place = _find(root, path[:-1])
     if isinstance(place, list):
-        _take(root, path)
+        _remove(root, path)
     _add(root, path, value)
 
 
-def _take(root: Object, path: list[str]) -> Any:
+def _remove(root: Object, path: list[str]) -> Any:
     place, last = _find(root, path[:-1]), path[-1]
-    if _step(place, last) is _MISSING:
-        raise _refused()
+    if _child(place, last) is _MISSING:
+        raise _invalid_patch()
     return place.pop(int(last) if isinstance(place, list) else last)
 
 
-def _refused() -> ApiError:
+def _invalid_patch() -> ApiError:
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request")

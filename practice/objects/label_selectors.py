@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from practice.objects.refusal import bad_request
+from practice.objects.api_error import bad_request
 
 Term = Callable[[dict[str, str]], bool]
 
@@ -17,7 +17,7 @@ _EXPECTED = "in, notin, =, ==, !=, gt, lt"
 
 def label_terms(text: str) -> list[Term]:
     """Return the terms of a selector, all of which must hold; ApiError 400 when it cannot be read."""
-    return _Parser(text).terms()
+    return _Parser(text).parse_terms()
 
 
 class _Parser:
@@ -27,68 +27,68 @@ class _Parser:
         self._tokens = [token for found in _TOKEN.findall(text) for token in _split(found)]
         self._at = 0
 
-    def terms(self) -> list[Term]:
+    def parse_terms(self) -> list[Term]:
         terms = []
-        while self._next():
-            if not _is_word(self._next()) and self._next() != "!":
-                raise bad_request(f"found '{self._next()}', expected: !, identifier, or 'end of string'")
-            terms.append(self._term())
-            separator = self._take()
+        while self._peek():
+            if not _is_word(self._peek()) and self._peek() != "!":
+                raise bad_request(f"found '{self._peek()}', expected: !, identifier, or 'end of string'")
+            terms.append(self._parse_term())
+            separator = self._next()
             if separator not in ("", ","):
                 raise bad_request(f"found '{separator}', expected: ',' or 'end of string'")
-            if separator and not _is_word(self._next()) and self._next() != "!":
-                raise bad_request(f"found '{self._next()}', expected: identifier after ','")
+            if separator and not _is_word(self._peek()) and self._peek() != "!":
+                raise bad_request(f"found '{self._peek()}', expected: identifier after ','")
         return terms
 
-    def _term(self) -> Term:
-        absent = self._next() == "!"
+    def _parse_term(self) -> Term:
+        absent = self._peek() == "!"
         if absent:
-            self._take()
-        key = self._take()
+            self._next()
+        key = self._next()
         if not _is_word(key):
-            raise _unreadable(key, "identifier")
+            raise _parse_error(key, "identifier")
         if absent:
             return lambda labels: key not in labels
-        if self._next() in ("", ","):
+        if self._peek() in ("", ","):
             return lambda labels: key in labels
-        operator = self._take()
+        operator = self._next()
         if operator not in _OPERATORS:
-            raise _unreadable(operator, _EXPECTED)
+            raise _parse_error(operator, _EXPECTED)
         if operator in ("in", "notin"):
-            values = self._values()
+            values = self._parse_values()
             if operator == "in":
                 return lambda labels: key in labels and labels[key] in values
             return lambda labels: labels.get(key) not in values
-        return _compare(key, operator, self._value())
+        return _numeric_term(key, operator, self._parse_value())
 
-    def _value(self) -> str:
-        if self._next() in ("", ","):
+    def _parse_value(self) -> str:
+        if self._peek() in ("", ","):
             return ""
-        value = self._take()
+        value = self._next()
         if not _is_word(value):
-            raise _unreadable(value, "identifier")
+            raise _parse_error(value, "identifier")
         return value
 
-    def _values(self) -> set[str]:
-        opening = self._take()
+    def _parse_values(self) -> set[str]:
+        opening = self._next()
         if opening != "(":
             raise bad_request(f"unable to parse requirement: found '{opening}' expected: '('")
         values, value = set(), ""
-        while (token := self._take()) != ")":
+        while (token := self._next()) != ")":
             if token == ",":
                 values.add(value)
                 value = ""
             elif _is_word(token) and not value:
                 value = token
             else:
-                raise _unreadable(token, "',' or ')'")
+                raise _parse_error(token, "',' or ')'")
         return values | {value}
 
-    def _next(self) -> str:
+    def _peek(self) -> str:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
-    def _take(self) -> str:
-        token = self._next()
+    def _next(self) -> str:
+        token = self._peek()
         self._at += 1
         return token
 
@@ -105,11 +105,11 @@ def _is_word(token: str) -> bool:
     return bool(token) and token not in _SYMBOLS
 
 
-def _unreadable(found: str, expected: str) -> Exception:
+def _parse_error(found: str, expected: str) -> Exception:
     return bad_request(f"unable to parse requirement: found '{found}', expected: {expected}")
 
 
-def _compare(key: str, operator: str, value: str) -> Term:
+def _numeric_term(key: str, operator: str, value: str) -> Term:
     if operator in ("=", "=="):
         return lambda labels: labels.get(key) == value
     if operator == "!=":

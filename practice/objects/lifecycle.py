@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from practice.objects.refusal import ApiError, Object
+from practice.objects.api_error import ApiError, Object
 from practice.objects.resources import CLUSTERQUEUES, JOBSETS, LOCALQUEUES, NAMESPACES, NODES, PODS, SECRETS, WORKLOADS
 
 if TYPE_CHECKING:
     from practice.objects.resources import Resource
 
 
-_COUNTED_ON: dict[Resource, Object] = {
+_REQUIRED_SPEC: dict[Resource, Object] = {
     WORKLOADS: {"queueName": ""},
     JOBSETS: {"replicatedJobs": []},
     CLUSTERQUEUES: {"resourceGroups": []},
@@ -35,7 +35,7 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def begin(resource: Resource, obj: Object, *, keep_status: bool) -> None:
+def initialize_object(resource: Resource, obj: Object, *, keep_status: bool) -> None:
     """Initialise a new object: no status except the initial one, generation 1, no deletion."""
     meta = obj["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
@@ -49,26 +49,26 @@ def begin(resource: Resource, obj: Object, *, keep_status: bool) -> None:
     if resource is NAMESPACES:
         obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
         obj.setdefault("status", {}).setdefault("phase", "Active")
-    settle(resource, obj)
+    normalize_for_storage(resource, obj)
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
 
 
-def settle(resource: Resource, obj: Object) -> None:
+def normalize_for_storage(resource: Resource, obj: Object) -> None:
     """Normalise an object for storage: a Secret's stringData as data, and required fields."""
     if resource is SECRETS:
         obj.setdefault("type", "Opaque")
         for key, text in obj.pop("stringData", {}).items():
             obj.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
-    if resource in _COUNTED_ON:
-        obj["spec"] = {**copy_of(_COUNTED_ON[resource]), **(obj.get("spec") or {})}
+    if resource in _REQUIRED_SPEC:
+        obj["spec"] = {**copy_of(_REQUIRED_SPEC[resource]), **(obj.get("spec") or {})}
 
 
-def wish(obj: Object) -> Object:
+def desired_state(obj: Object) -> Object:
     """Return the desired state of an object: everything except metadata and status."""
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
 
 
-def only_status(old: Object, obj: Object) -> Object:
+def with_new_status(old: Object, obj: Object) -> Object:
     """Return the old object with the status of the new."""
     new = {**old, "metadata": dict(old["metadata"])}
     if "managedFields" in obj["metadata"]:
@@ -79,7 +79,7 @@ def only_status(old: Object, obj: Object) -> Object:
     return new
 
 
-def without_status(resource: Resource, old: Object, obj: Object) -> Object:
+def with_old_status(resource: Resource, old: Object, obj: Object) -> Object:
     """Return a copy of the new object with the status of the old."""
     new = copy_of(obj)
     if resource.status:
@@ -89,7 +89,7 @@ def without_status(resource: Resource, old: Object, obj: Object) -> Object:
     return new
 
 
-def keep_identity(resource: Resource, new: Object, old: Object) -> None:
+def copy_identity(resource: Resource, new: Object, old: Object) -> None:
     """Copy to the new object what a write may not change: uid, times, version, deletion."""
     meta, before = new["metadata"], old["metadata"]
     for name in ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp"):
@@ -103,21 +103,21 @@ def keep_identity(resource: Resource, new: Object, old: Object) -> None:
     new["apiVersion"], new["kind"] = resource.api_version, resource.kind
 
 
-def may_go(obj: Object) -> bool:
+def can_be_removed(obj: Object) -> bool:
     """Whether the object is being deleted and nothing holds it any more."""
     meta = obj["metadata"]
     waiting = meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds")
-    return bool(waiting) and not is_held(obj)
+    return bool(waiting) and not has_finalizers(obj)
 
 
-def is_held(obj: Object) -> bool:
+def has_finalizers(obj: Object) -> bool:
     """Whether a finalizer holds the object."""
     return bool(obj["metadata"].get("finalizers")) or (
         obj.get("kind") == "Namespace" and bool(obj.get("spec", {}).get("finalizers"))
     )
 
 
-def tidy(meta: Object) -> None:
+def drop_empty_metadata(meta: Object) -> None:
     """Remove empty fields from metadata, which the API never stores."""
     for name in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "selfLink", "generateName"):
         if name in meta and not meta[name]:
@@ -142,7 +142,7 @@ def _stale_delete(resource: Resource, name: str, why: str) -> ApiError:
     return ApiError(409, "Conflict", text, {key: value for key, value in details.items() if value})
 
 
-def grace_of(resource: Resource, obj: Object, wanted: int | None) -> int:
+def grace_period_seconds(resource: Resource, obj: Object, wanted: int | None) -> int:
     """Return the seconds a kubelet has to end a pod; 0 for anything else."""
     if resource is not PODS or not obj.get("spec", {}).get("nodeName"):
         return 0

@@ -70,7 +70,7 @@ def is_atomic_map(path: Path) -> bool:
     return bool(path) and path[-1] in _ATOMIC_MAPS
 
 
-def key_of(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...] | None:
+def item_key(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...] | None:
     """Return the key of an item in a map-like list; None if it lacks a key field."""
     if not isinstance(item, dict):
         return None

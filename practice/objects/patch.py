@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from practice.objects.api_error import ApiError, Object, bad_request
 from practice.objects.json_patch import json_patch, merge_patch
-from practice.objects.refusal import ApiError, Object, bad_request
 from practice.objects.strategic_patch import strategic_merge
 
 if TYPE_CHECKING:
@@ -17,15 +17,15 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 
-def check_media(media: str, resource: Resource) -> None:
+def check_media_type(media: str, resource: Resource) -> None:
     """Raise ApiError 415 for a patch type that this kind does not support."""
-    accepted = [JSON, MERGE, APPLY] if resource.custom else [JSON, MERGE, STRATEGIC, APPLY]
+    accepted = [JSON, MERGE, APPLY] if resource.is_custom else [JSON, MERGE, STRATEGIC, APPLY]
     if media not in accepted:
         text = "the body of the request was in an unknown format - accepted media types include: "
         raise ApiError(415, "UnsupportedMediaType", text + ", ".join(accepted))
 
 
-def apply(media: str, target: Object, body: Any, resource: Resource) -> Object:
+def apply_patch(media: str, target: Object, body: Any, resource: Resource) -> Object:
     """Return a patched copy of an object; server-side apply is handled elsewhere."""
     if media == JSON:
         return json_patch(target, body)

@@ -17,16 +17,16 @@ class Resource:
     namespaced: bool
     short_names: tuple[str, ...] = ()
     status: bool = False
-    custom: bool = False
+    is_custom: bool = False
     """Defined by a CustomResourceDefinition: no strategic merge patch, no table columns of its own but the printed."""
     generation: bool = False  # whether metadata.generation counts changes of the wish
     categories: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
-        return self.at(self.version)
+        return self.api_version_for(self.version)
 
-    def at(self, version: str) -> str:
+    def api_version_for(self, version: str) -> str:
         """Return the apiVersion for a served version: ``v1``, ``batch/v1``."""
         return f"{self.group}/{version}" if self.group else version
 
@@ -44,7 +44,7 @@ class Resource:
         return f"Resource({self.qualified})"
 
 
-def _core(plural: str, kind: str, *short: str, namespaced: bool = True, status: bool = False) -> Resource:
+def _core_resource(plural: str, kind: str, *short: str, namespaced: bool = True, status: bool = False) -> Resource:
     groups = ("all",) if plural in ("pods", "services") else ()
     counted = plural == "pods"
     return Resource(
@@ -52,7 +52,7 @@ def _core(plural: str, kind: str, *short: str, namespaced: bool = True, status: 
     )
 
 
-def _kueue(plural: str, kind: str, *short: str, namespaced: bool = False, status: bool = True) -> Resource:
+def _kueue_resource(plural: str, kind: str, *short: str, namespaced: bool = False, status: bool = True) -> Resource:
     return Resource(
         "kueue.x-k8s.io",
         "v1beta2",
@@ -62,71 +62,77 @@ def _kueue(plural: str, kind: str, *short: str, namespaced: bool = False, status
         namespaced,
         short,
         status=status,
-        custom=True,
+        is_custom=True,
         generation=True,
     )
 
 
-def _group(
+def _group_resource(
     group: str, plural: str, kind: str, *short: str, namespaced: bool = True, status: bool = False, version: str = "v1"
 ) -> Resource:
     return Resource(group, version, (version,), plural, kind, namespaced, short, status=status)
 
 
-def _counted(group: str, version: str, plural: str, kind: str, *short: str, custom: bool = True) -> Resource:
-    return Resource(group, version, (version,), plural, kind, True, short, status=True, custom=custom, generation=True)
-
-
-def _fabric(plural: str, kind: str, *short: str) -> Resource:
+def _generated_resource(group: str, version: str, plural: str, kind: str, *short: str, custom: bool = True) -> Resource:
     return Resource(
-        "networking.gke.io", "v1", ("v1",), plural, kind, False, short, status=True, custom=True, generation=True
+        group, version, (version,), plural, kind, True, short, status=True, is_custom=custom, generation=True
     )
 
 
-NODES = _core("nodes", "Node", "no", namespaced=False, status=True)
-PODS = _core("pods", "Pod", "po", status=True)
-EVENTS = _core("events", "Event", "ev")
-NAMESPACES = _core("namespaces", "Namespace", "ns", namespaced=False, status=True)
-SERVICES = _core("services", "Service", "svc", status=True)
-ENDPOINTS = _core("endpoints", "Endpoints", "ep")
-CONFIGMAPS = _core("configmaps", "ConfigMap", "cm")
-SECRETS = _core("secrets", "Secret")
-SERVICEACCOUNTS = _core("serviceaccounts", "ServiceAccount", "sa")
-PERSISTENTVOLUMES = _core("persistentvolumes", "PersistentVolume", "pv", namespaced=False, status=True)
-PERSISTENTVOLUMECLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", status=True)
-RESOURCEQUOTAS = _core("resourcequotas", "ResourceQuota", "quota", status=True)
+def _network_resource(plural: str, kind: str, *short: str) -> Resource:
+    return Resource(
+        "networking.gke.io", "v1", ("v1",), plural, kind, False, short, status=True, is_custom=True, generation=True
+    )
 
-JOBS = _counted("batch", "v1", "jobs", "Job", custom=False)
-JOBSETS = _counted("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
-PROVISIONINGREQUESTS = _counted(
+
+NODES = _core_resource("nodes", "Node", "no", namespaced=False, status=True)
+PODS = _core_resource("pods", "Pod", "po", status=True)
+EVENTS = _core_resource("events", "Event", "ev")
+NAMESPACES = _core_resource("namespaces", "Namespace", "ns", namespaced=False, status=True)
+SERVICES = _core_resource("services", "Service", "svc", status=True)
+ENDPOINTS = _core_resource("endpoints", "Endpoints", "ep")
+CONFIGMAPS = _core_resource("configmaps", "ConfigMap", "cm")
+SECRETS = _core_resource("secrets", "Secret")
+SERVICEACCOUNTS = _core_resource("serviceaccounts", "ServiceAccount", "sa")
+PERSISTENTVOLUMES = _core_resource("persistentvolumes", "PersistentVolume", "pv", namespaced=False, status=True)
+PERSISTENTVOLUMECLAIMS = _core_resource("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", status=True)
+RESOURCEQUOTAS = _core_resource("resourcequotas", "ResourceQuota", "quota", status=True)
+
+JOBS = _generated_resource("batch", "v1", "jobs", "Job", custom=False)
+JOBSETS = _generated_resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
+PROVISIONINGREQUESTS = _generated_resource(
     "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", "provreq", "provreqs"
 )
 
-CLUSTERQUEUES = _kueue("clusterqueues", "ClusterQueue", "cq")
-LOCALQUEUES = _kueue("localqueues", "LocalQueue", "queue", "queues", "lq", namespaced=True)
-WORKLOADS = _kueue("workloads", "Workload", "kwl", "kueueworkload", "kueueworkloads", namespaced=True)
-RESOURCEFLAVORS = _kueue("resourceflavors", "ResourceFlavor", "flavor", "flavors", "rf", status=False)
-TOPOLOGIES = _kueue("topologies", "Topology", "topo", status=False)
-COHORTS = _kueue("cohorts", "Cohort", "co")
-ADMISSIONCHECKS = _kueue("admissionchecks", "AdmissionCheck", "ac")
-WORKLOADPRIORITYCLASSES = _kueue("workloadpriorityclasses", "WorkloadPriorityClass", "wpc", status=False)
-PROVISIONINGREQUESTCONFIGS = _kueue("provisioningrequestconfigs", "ProvisioningRequestConfig", "prc", status=False)
+CLUSTERQUEUES = _kueue_resource("clusterqueues", "ClusterQueue", "cq")
+LOCALQUEUES = _kueue_resource("localqueues", "LocalQueue", "queue", "queues", "lq", namespaced=True)
+WORKLOADS = _kueue_resource("workloads", "Workload", "kwl", "kueueworkload", "kueueworkloads", namespaced=True)
+RESOURCEFLAVORS = _kueue_resource("resourceflavors", "ResourceFlavor", "flavor", "flavors", "rf", status=False)
+TOPOLOGIES = _kueue_resource("topologies", "Topology", "topo", status=False)
+COHORTS = _kueue_resource("cohorts", "Cohort", "co")
+ADMISSIONCHECKS = _kueue_resource("admissionchecks", "AdmissionCheck", "ac")
+WORKLOADPRIORITYCLASSES = _kueue_resource("workloadpriorityclasses", "WorkloadPriorityClass", "wpc", status=False)
+PROVISIONINGREQUESTCONFIGS = _kueue_resource(
+    "provisioningrequestconfigs", "ProvisioningRequestConfig", "prc", status=False
+)
 
-PRIORITYCLASSES = _group("scheduling.k8s.io", "priorityclasses", "PriorityClass", "pc", namespaced=False)
-DEPLOYMENTS = _counted("apps", "v1", "deployments", "Deployment", "deploy", custom=False)
-DAEMONSETS = _counted("apps", "v1", "daemonsets", "DaemonSet", "ds", custom=False)
-CSIDRIVERS = _group("storage.k8s.io", "csidrivers", "CSIDriver", namespaced=False)
-STORAGECLASSES = _group("storage.k8s.io", "storageclasses", "StorageClass", "sc", namespaced=False)
-LEASES = _group("coordination.k8s.io", "leases", "Lease")
-ROLES = _group("rbac.authorization.k8s.io", "roles", "Role")
-ROLEBINDINGS = _group("rbac.authorization.k8s.io", "rolebindings", "RoleBinding")
-CLUSTERROLES = _group("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", namespaced=False)
-CLUSTERROLEBINDINGS = _group("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
-NETWORKPOLICIES = _group("networking.k8s.io", "networkpolicies", "NetworkPolicy", "netpol")
-NETWORKS = _fabric("networks", "Network")
-GKENETWORKPARAMSETS = _fabric("gkenetworkparamsets", "GKENetworkParamSet", "gnp")
-ENDPOINTSLICES = _group("discovery.k8s.io", "endpointslices", "EndpointSlice")
-CUSTOMRESOURCEDEFINITIONS = _group(
+PRIORITYCLASSES = _group_resource("scheduling.k8s.io", "priorityclasses", "PriorityClass", "pc", namespaced=False)
+DEPLOYMENTS = _generated_resource("apps", "v1", "deployments", "Deployment", "deploy", custom=False)
+DAEMONSETS = _generated_resource("apps", "v1", "daemonsets", "DaemonSet", "ds", custom=False)
+CSIDRIVERS = _group_resource("storage.k8s.io", "csidrivers", "CSIDriver", namespaced=False)
+STORAGECLASSES = _group_resource("storage.k8s.io", "storageclasses", "StorageClass", "sc", namespaced=False)
+LEASES = _group_resource("coordination.k8s.io", "leases", "Lease")
+ROLES = _group_resource("rbac.authorization.k8s.io", "roles", "Role")
+ROLEBINDINGS = _group_resource("rbac.authorization.k8s.io", "rolebindings", "RoleBinding")
+CLUSTERROLES = _group_resource("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTERROLEBINDINGS = _group_resource(
+    "rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+NETWORKPOLICIES = _group_resource("networking.k8s.io", "networkpolicies", "NetworkPolicy", "netpol")
+NETWORKS = _network_resource("networks", "Network")
+GKENETWORKPARAMSETS = _network_resource("gkenetworkparamsets", "GKENetworkParamSet", "gnp")
+ENDPOINTSLICES = _group_resource("discovery.k8s.io", "endpointslices", "EndpointSlice")
+CUSTOMRESOURCEDEFINITIONS = _group_resource(
     "apiextensions.k8s.io",
     "customresourcedefinitions",
     "CustomResourceDefinition",

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from practice.objects.api_error import ApiError, Object, bad_request
 from practice.objects.label_selectors import label_terms
-from practice.objects.refusal import ApiError, Object, bad_request
 
 if TYPE_CHECKING:
     from practice.objects.resources import Resource
@@ -44,7 +44,7 @@ _FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 
 
-def labels_match(text: str) -> Predicate:
+def label_predicate(text: str) -> Predicate:
     """Return a predicate for a label selector such as ``a=b,c in (d,e),!f``; ApiError 400 if invalid."""
     terms = label_terms(text)
 
@@ -55,7 +55,7 @@ def labels_match(text: str) -> Predicate:
     return matches
 
 
-def fields_match(text: str, resource: Resource) -> Predicate:
+def field_predicate(text: str, resource: Resource) -> Predicate:
     """Return a predicate for a field selector such as ``spec.nodeName=n``; ApiError 400 for unknown fields."""
     allowed = ("metadata.name", "metadata.namespace", *_FIELDS.get((resource.group, resource.kind), ()))
     terms: list[tuple[list[str], bool, str]] = []
@@ -67,23 +67,23 @@ def fields_match(text: str, resource: Resource) -> Predicate:
             raise bad_request(f"invalid field selector: {part}")
         name, op, value = found.groups()
         if name not in allowed:
-            raise _unknown(resource, name)
+            raise _unknown_field_error(resource, name)
         path = {"name": "metadata.name", "source": "source.component"}.get(name, name)
         terms.append((path.split("."), op != "!=", value))
 
     def matches(obj: Object) -> bool:
-        return all((_field(obj, path) == value) is wanted for path, wanted, value in terms)
+        return all((_field_text(obj, path) == value) is wanted for path, wanted, value in terms)
 
     return matches
 
 
-def _unknown(resource: Resource, name: str) -> ApiError:
-    if resource.custom or (resource.group, resource.kind) in _FIELDS:
+def _unknown_field_error(resource: Resource, name: str) -> ApiError:
+    if resource.is_custom or (resource.group, resource.kind) in _FIELDS:
         return bad_request(f"field label not supported: {name}")
     return bad_request(f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
-def _field(obj: Object, path: list[str]) -> str:
+def _field_text(obj: Object, path: list[str]) -> str:
     value: object = obj
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None

@@ -12,23 +12,23 @@ from uuid import UUID
 
 import msgspec
 
+from practice.objects.api_error import ApiError, Object, already_exists, conflict, forbidden, not_found
 from practice.objects.history import Event, History
 from practice.objects.lifecycle import (
-    begin,
+    can_be_removed,
     check_preconditions,
+    copy_identity,
     copy_of,
-    grace_of,
-    is_held,
-    keep_identity,
-    may_go,
-    only_status,
-    settle,
-    tidy,
+    desired_state,
+    drop_empty_metadata,
+    grace_period_seconds,
+    has_finalizers,
+    initialize_object,
+    normalize_for_storage,
     timestamp,
-    wish,
-    without_status,
+    with_new_status,
+    with_old_status,
 )
-from practice.objects.refusal import ApiError, Object, already_exists, conflict, forbidden, not_found
 from practice.objects.resources import NAMESPACES, Resource
 from practice.runtime import ContainerLog, Runtime
 
@@ -94,11 +94,11 @@ class Storage:
         """Return the events after ``version``; ApiError 410 if they were dropped."""
         return self._history.since(resource, version, self.version)
 
-    def compact(self) -> None:
+    def compact_history(self) -> None:
         """Drop all past events, like etcd's compaction."""
         self._history.forget(self.version)
 
-    def encoded(self, resource: Resource, obj: Object, form: str, make: Callable[[Object], Object]) -> bytes:
+    def encode_cached(self, resource: Resource, obj: Object, form: str, make: Callable[[Object], Object]) -> bytes:
         """Return an object's JSON in one served form; cached per stored version."""
         meta = obj["metadata"]
         if self.find(resource, meta.get("namespace"), meta["name"]) is not obj:
@@ -131,14 +131,14 @@ class Storage:
         """
         obj = copy_of(obj)
         meta = obj.setdefault("metadata", {})
-        tidy(meta)
-        self._name(meta)
+        drop_empty_metadata(meta)
+        self._generate_name(meta)
         if resource.namespaced:
             meta["namespace"] = meta.get("namespace") or "default"
             self._check_namespace(resource, meta["namespace"], meta["name"])
         else:
             meta.pop("namespace", None)
-        begin(resource, obj, keep_status=keep_status)
+        initialize_object(resource, obj, keep_status=keep_status)
         meta["uid"] = str(UUID(int=self._random.getrandbits(128), version=4))
         for admit in self.admission:
             obj = admit("CREATE", resource, obj, None)
@@ -147,7 +147,7 @@ class Storage:
             raise already_exists(resource, meta["name"])
         meta["creationTimestamp"] = meta.get("creationTimestamp") if keep_status else None
         meta["creationTimestamp"] = meta["creationTimestamp"] or timestamp(self._now())
-        return obj if dry_run else self._put("ADDED", resource, obj, None)
+        return obj if dry_run else self._store("ADDED", resource, obj, None)
 
     def update(self, resource: Resource, obj: Object, *, subresource: str = "", dry_run: bool = False) -> Object:
         """Replace an object; ApiError 409 when its resourceVersion is given and stale. A write without change is none.
@@ -163,22 +163,22 @@ class Storage:
         if meta.get("uid") and meta["uid"] != before["uid"]:
             why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
             raise conflict(resource, before["name"], why)
-        new = only_status(old, copy_of(obj)) if subresource == "status" else without_status(resource, old, obj)
-        keep_identity(resource, new, old)
-        tidy(new["metadata"])
-        settle(resource, new)
+        new = with_new_status(old, copy_of(obj)) if subresource == "status" else with_old_status(resource, old, obj)
+        copy_identity(resource, new, old)
+        drop_empty_metadata(new["metadata"])
+        normalize_for_storage(resource, new)
         if not subresource:
             for admit in self.admission:
                 new = admit("UPDATE", resource, new, old)
         if new == old:
             return old
-        if resource.generation and not subresource and wish(new) != wish(old):
+        if resource.generation and not subresource and desired_state(new) != desired_state(old):
             new["metadata"]["generation"] = before.get("generation", 0) + 1
         if dry_run:
             return new
-        if may_go(new):
-            return self._drop(resource, new)
-        return self._put("MODIFIED", resource, new, old)
+        if can_be_removed(new):
+            return self._delete_stored(resource, new)
+        return self._store("MODIFIED", resource, new, old)
 
     def modify(
         self,
@@ -218,12 +218,12 @@ class Storage:
             return old
         draft = copy_of(old)
         meta = draft["metadata"]
-        grace = grace_of(resource, old, grace_seconds)
+        grace = grace_period_seconds(resource, old, grace_seconds)
         finalizer = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}.get(propagation)
         if finalizer and finalizer not in meta.get("finalizers", ()):
             meta.setdefault("finalizers", []).append(finalizer)
-        if not grace and not is_held(draft):
-            return self._drop(resource, draft)
+        if not grace and not has_finalizers(draft):
+            return self._delete_stored(resource, draft)
         running = meta.get("deletionGracePeriodSeconds")
         if running is not None and running <= grace:
             return old
@@ -233,21 +233,21 @@ class Storage:
             meta["generation"] = meta.get("generation", 0) + 1
         if resource is NAMESPACES:
             draft["status"]["phase"] = "Terminating"
-        return self._put("MODIFIED", resource, draft, old)
+        return self._store("MODIFIED", resource, draft, old)
 
     def remove(self, resource: Resource, namespace: str | None, name: str) -> None:
         """Finish a deletion that waited for kubelet or controller; finalizers still hold the object."""
         draft = copy_of(self.get(resource, namespace, name))
         if not draft["metadata"].get("finalizers"):
-            self._drop(resource, draft)
+            self._delete_stored(resource, draft)
             return
         draft["metadata"].setdefault("deletionTimestamp", timestamp(self._now()))
         draft["metadata"]["deletionGracePeriodSeconds"] = 0
-        self._put("MODIFIED", resource, draft, self.get(resource, namespace, name))
+        self._store("MODIFIED", resource, draft, self.get(resource, namespace, name))
 
     # inside
 
-    def _name(self, meta: Object) -> None:
+    def _generate_name(self, meta: Object) -> None:
         if not meta.get("name") and meta.get("generateName"):
             suffix = "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
             meta["name"] = f"{meta['generateName'][:58]}{suffix}"
@@ -262,7 +262,7 @@ class Storage:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise forbidden(resource, name, why)
 
-    def _put(
+    def _store(
         self, kind: Literal["ADDED", "MODIFIED", "DELETED"], resource: Resource, obj: Object, old: Object | None
     ) -> Object:
         self.version += 1
@@ -281,10 +281,10 @@ class Storage:
         event = Event(kind, resource, obj, self.version, old)
         self._history.add(event)
         self._undelivered.append(event)
-        self._deliver()
+        self._notify_listeners()
         return obj
 
-    def _deliver(self) -> None:
+    def _notify_listeners(self) -> None:
         """Notify listeners in order of events: a write by a listener is queued."""
         if self._delivering:
             return
@@ -297,7 +297,7 @@ class Storage:
         finally:
             self._delivering = False
 
-    def _drop(self, resource: Resource, draft: Object) -> Object:
+    def _delete_stored(self, resource: Resource, draft: Object) -> Object:
         meta = draft["metadata"]
         old = self.get(resource, meta.get("namespace"), meta["name"])
-        return self._put("DELETED", resource, draft, old)
+        return self._store("DELETED", resource, draft, old)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from practice.objects.api_error import bad_request
 from practice.objects.merge_keys import Path, is_set, strategic_key
-from practice.objects.refusal import bad_request
 
 _ORDER = "$setElementOrder/"
 _FROM_SET = "$deleteFromPrimitiveList/"
@@ -28,11 +28,11 @@ def strategic_merge(target: Any, change: Any, path: Path = ()) -> Any:
     for key, value in change.items():
         if not key.startswith("$"):
             _merge_field(merged, key, value, (*path, key))
-    _direct(merged, change, path)
+    _apply_directives(merged, change, path)
     return merged
 
 
-def _direct(merged: dict[str, Any], change: dict[str, Any], path: Path) -> None:
+def _apply_directives(merged: dict[str, Any], change: dict[str, Any], path: Path) -> None:
     """Apply the directives on other fields: deleted set members, then list order."""
     for key, value in change.items():
         if key.startswith(_FROM_SET):
@@ -40,7 +40,7 @@ def _direct(merged: dict[str, Any], change: dict[str, Any], path: Path) -> None:
             merged[name] = [item for item in merged.get(name, []) if item not in value]
     for key, value in change.items():
         if key.startswith(_ORDER):
-            _order(merged, key.removeprefix(_ORDER), value, path)
+            _apply_order(merged, key.removeprefix(_ORDER), value, path)
 
 
 def _merge_field(merged: dict[str, Any], key: str, value: Any, path: Path) -> None:
@@ -76,7 +76,7 @@ def _merge_list(target: list[Any], change: list[Any], path: Path) -> list[Any]:
     return merged
 
 
-def _order(merged: dict[str, Any], name: str, order: list[Any], path: Path) -> None:
+def _apply_order(merged: dict[str, Any], name: str, order: list[Any], path: Path) -> None:
     """Sort a list's items as requested; unnamed ones stay behind their predecessor."""
     items = merged.get(name)
     if not isinstance(items, list):

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from practice.objects import resources as kinds
-from practice.objects.refusal import Cause, Object, invalid
+from practice.objects.api_error import FieldCause, Object, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,10 +58,10 @@ def check_update(resource: Resource, new: Object, old: Object, subresource: str)
         raise invalid(resource, old["metadata"]["name"], causes)
 
 
-def _name_causes(resource: Resource, meta: Object) -> Iterator[Cause]:
+def _name_causes(resource: Resource, meta: Object) -> Iterator[FieldCause]:
     name, prefix = meta.get("name") or "", meta.get("generateName") or ""
     if not name and not prefix:
-        yield Cause("metadata.name", "Required value: name or generateName is required", "FieldValueRequired")
+        yield FieldCause("metadata.name", "Required value: name or generateName is required", "FieldValueRequired")
         return
     if resource in _FREE_NAMES or not name:
         return
@@ -69,45 +69,45 @@ def _name_causes(resource: Resource, meta: Object) -> Iterator[Cause]:
     if resource in _LABEL_NAMES:
         pattern, text, longest = (_LABEL, _LABEL_TEXT, 63)
     if len(name) > longest:
-        yield _wrong("metadata.name", name, f"must be no more than {longest} characters")
+        yield _invalid_cause("metadata.name", name, f"must be no more than {longest} characters")
     elif not pattern.fullmatch(name):
-        yield _wrong("metadata.name", name, text)
+        yield _invalid_cause("metadata.name", name, text)
 
 
-def _label_causes(meta: Object) -> Iterator[Cause]:
+def _label_causes(meta: Object) -> Iterator[FieldCause]:
     for value in (meta.get("labels") or {}).values():
         if len(value) > 63:
-            yield _wrong("metadata.labels", value, "must be no more than 63 bytes")
+            yield _invalid_cause("metadata.labels", value, "must be no more than 63 bytes")
         elif not _VALUE.fullmatch(value):
-            yield _wrong("metadata.labels", value, _VALUE_TEXT)
+            yield _invalid_cause("metadata.labels", value, _VALUE_TEXT)
 
 
-def _spec_causes(resource: Resource, obj: Object) -> Iterator[Cause]:
+def _spec_causes(resource: Resource, obj: Object) -> Iterator[FieldCause]:
     if resource is kinds.NODES:
         yield from _taint_causes(obj.get("spec", {}).get("taints") or [])
 
 
-def _taint_causes(taints: list[Object]) -> Iterator[Cause]:
+def _taint_causes(taints: list[Object]) -> Iterator[FieldCause]:
     for at, taint in enumerate(taints):
         for name in ("key", "effect"):
             if not taint.get(name):
-                yield Cause(f"spec.taints[{at}].{name}", "Required value", "FieldValueRequired")
+                yield FieldCause(f"spec.taints[{at}].{name}", "Required value", "FieldValueRequired")
 
 
-def _immutable_causes(resource: Resource, new: Object, old: Object) -> Iterator[Cause]:
+def _immutable_causes(resource: Resource, new: Object, old: Object) -> Iterator[FieldCause]:
     if resource is kinds.PODS and _immutable_part(new.get("spec", {})) != _immutable_part(old.get("spec", {})):
-        yield Cause("spec", f"Forbidden: {_POD_TEXT}", "FieldValueForbidden")
+        yield FieldCause("spec", f"Forbidden: {_POD_TEXT}", "FieldValueForbidden")
     if resource is kinds.JOBS:
         for field in ("completionMode", "selector"):
             before, after = old.get("spec", {}).get(field), new.get("spec", {}).get(field)
             if before is not None and after != before:
-                yield Cause(f"spec.{field}", f"Invalid value: {after!r}: field is immutable", "FieldValueInvalid")
+                yield FieldCause(f"spec.{field}", f"Invalid value: {after!r}: field is immutable", "FieldValueInvalid")
     if resource is kinds.SECRETS and new.get("type", "Opaque") != old.get("type", "Opaque"):
-        yield _wrong("type", new.get("type", ""), "field is immutable")
+        yield _invalid_cause("type", new.get("type", ""), "field is immutable")
     if resource in (kinds.SECRETS, kinds.CONFIGMAPS) and old.get("immutable"):
         for field in ("data", "binaryData", "stringData"):
             if new.get(field) != old.get(field):
-                yield Cause(field, "Forbidden: field is immutable when `immutable` is set", "FieldValueForbidden")
+                yield FieldCause(field, "Forbidden: field is immutable when `immutable` is set", "FieldValueForbidden")
 
 
 def _immutable_part(spec: Object) -> Object:
@@ -119,5 +119,5 @@ def _immutable_part(spec: Object) -> Object:
     return kept
 
 
-def _wrong(field: str, value: str, text: str) -> Cause:
-    return Cause(field, f'Invalid value: "{value}": {text}', "FieldValueInvalid")
+def _invalid_cause(field: str, value: str, text: str) -> FieldCause:
+    return FieldCause(field, f'Invalid value: "{value}": {text}', "FieldValueInvalid")

@@ -20,14 +20,14 @@ class MissingReferenceError(Exception):
     """A ConfigMap, Secret or key that a container refers to does not exist, so it cannot be created."""
 
 
-def environment(pod: Object, container: Object, storage: Storage) -> dict[str, str]:
+def build_environment(pod: Object, container: Object, storage: Storage) -> dict[str, str]:
     """Return the variables of a container; MissingReferenceError in the words of the kubelet."""
     found: dict[str, str] = {"HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"]}
     for source in container.get("envFrom") or ():
-        found |= _all_of(source, pod, storage)
+        found |= _env_from_source(source, pod, storage)
     for variable in container.get("env") or ():
         if "valueFrom" in variable:
-            value = _reference(variable["valueFrom"], pod, container, storage)
+            value = _resolve_reference(variable["valueFrom"], pod, container, storage)
             if value is not None:
                 found[variable["name"]] = value
         else:
@@ -35,11 +35,11 @@ def environment(pod: Object, container: Object, storage: Storage) -> dict[str, s
     return found
 
 
-def arguments(container: Object, env: dict[str, str]) -> list[str]:
+def expand_arguments(container: Object, env: dict[str, str]) -> list[str]:
     return [_expand(str(part), env) for part in (*(container.get("command") or ()), *(container.get("args") or ()))]
 
 
-def missing_volume(pod: Object, storage: Storage) -> str:
+def find_missing_volume(pod: Object, storage: Storage) -> str:
     """Return why a volume of a pod cannot be mounted, empty when all can."""
     namespace = pod["metadata"]["namespace"]
     for volume in pod["spec"].get("volumes") or ():
@@ -55,9 +55,9 @@ def _expand(text: str, env: dict[str, str]) -> str:
     return _REFERENCE.sub(lambda match: env.get(match[1], match[0]), text)
 
 
-def _reference(source: Object, pod: Object, container: Object, storage: Storage) -> str | None:
+def _resolve_reference(source: Object, pod: Object, container: Object, storage: Storage) -> str | None:
     if "fieldRef" in source:
-        return _field(source["fieldRef"]["fieldPath"], pod)
+        return _downward_field(source["fieldRef"]["fieldPath"], pod)
     if "resourceFieldRef" in source:
         name = source["resourceFieldRef"]["resource"]
         side, _, resource = name.partition(".")
@@ -67,7 +67,7 @@ def _reference(source: Object, pod: Object, container: Object, storage: Storage)
             continue
         wanted = source[kind]
         holder = storage.find(resource, pod["metadata"]["namespace"], wanted["name"])
-        values = _values(holder) if holder is not None else {}
+        values = _decoded_data(holder) if holder is not None else {}
         if wanted["key"] in values:
             return values[wanted["key"]]
         if wanted.get("optional"):
@@ -79,7 +79,7 @@ def _reference(source: Object, pod: Object, container: Object, storage: Storage)
     return None
 
 
-def _field(path: str, pod: Object) -> str:
+def _downward_field(path: str, pod: Object) -> str:
     subscript = _SUBSCRIPT.fullmatch(path)
     if subscript:
         return str((pod["metadata"].get(subscript[1]) or {}).get(subscript[2], ""))
@@ -89,19 +89,19 @@ def _field(path: str, pod: Object) -> str:
     return str(value)
 
 
-def _all_of(source: Object, pod: Object, storage: Storage) -> dict[str, str]:
+def _env_from_source(source: Object, pod: Object, storage: Storage) -> dict[str, str]:
     for kind, resource in (("configMapRef", CONFIGMAPS), ("secretRef", SECRETS)):
         if kind in source:
             holder = storage.find(resource, pod["metadata"]["namespace"], source[kind]["name"])
             if holder is not None:
                 prefix = source.get("prefix", "")
-                return {prefix + key: value for key, value in _values(holder).items()}
+                return {prefix + key: value for key, value in _decoded_data(holder).items()}
             if not source[kind].get("optional"):
                 raise MissingReferenceError(f'{resource.kind.lower()} "{source[kind]["name"]}" not found')
     return {}
 
 
-def _values(holder: Object) -> dict[str, str]:
+def _decoded_data(holder: Object) -> dict[str, str]:
     data = holder.get("data") or {}
     if holder["kind"] != "Secret":
         return {key: str(value) for key, value in data.items()}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from practice.programs.script import Place
+    from practice.programs.steps import ProgramContext
 
 FAULT, FAULT_VARIABLE = "a4-practice/fault", "PRACTICE_FAULT"
 PACE, PACE_VARIABLE = "a4-practice/pace", "PRACTICE_PACE"  # seconds per step instead of the program's own
@@ -60,28 +60,28 @@ class Fault:
     rank: int | None = None  # number of the pod; None: not said
 
 
-def faults(place: Place) -> tuple[Fault, ...]:
+def parse_faults(place: ProgramContext) -> tuple[Fault, ...]:
     """Return the faults of this attempt of the job in all its pods; `complaints` reports invalid ones."""
-    read = (_FAULT.fullmatch(text) for text in _asked(_told(place)))
+    read = (_FAULT.fullmatch(text) for text in _split_faults(_requested_faults(place)))
     return tuple(
         Fault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None)
         for found in read
-        if found is not None and found["attempt"] in (None, _attempt(place))
+        if found is not None and found["attempt"] in (None, _attempt_id(place))
     )
 
 
-def slow_rank(place: Place) -> tuple[int, float] | None:
+def slow_rank(place: ProgramContext) -> tuple[int, float] | None:
     """Return the rank for which all others wait in this attempt of the job, and for what share of each step."""
-    read = (_SLOW_RANK.fullmatch(text) for text in _asked(_told(place)))
-    found = next((each for each in read if each is not None and each["attempt"] in (None, _attempt(place))), None)
+    read = (_SLOW_RANK.fullmatch(text) for text in _split_faults(_requested_faults(place)))
+    found = next((each for each in read if each is not None and each["attempt"] in (None, _attempt_id(place))), None)
     return (int(found["rank"]), int(found["percent"]) / 100) if found is not None else None
 
 
-def _attempt(place: Place) -> str:
+def _attempt_id(place: ProgramContext) -> str:
     return place.notes.get("jobset.sigs.k8s.io/restart-attempt", "0")
 
 
-def work_of(recipe: str) -> str:
+def fault_kinds_of(recipe: str) -> str:
     """Return which kind of faults a recipe can have: TRAINING, TEST, or nothing."""
     if recipe in _TESTING:
         return TEST
@@ -89,23 +89,23 @@ def work_of(recipe: str) -> str:
     return TRAINING if trains else ""
 
 
-def complaints(text: str, work: str, *, steps: int | None, pods: int) -> list[str]:
+def impossible_faults(text: str, work: str, *, steps: int | None, pods: int) -> list[str]:
     """Return why faults of this text will never happen, a sentence each.
 
     `steps`: iterations of a training, rows of a test; None: not known.
     """
-    return [why for each in _asked(text) if (why := _complaint(each, work, steps, pods))]
+    return [why for each in _split_faults(text) if (why := _why_impossible(each, work, steps, pods))]
 
 
-def complaints_of(place: Place, work: str, steps: int | None) -> list[str]:
+def impossible_faults_of(place: ProgramContext, work: str, steps: int | None) -> list[str]:
     """Return why faults in a pod's environment will never happen, a sentence each."""
-    return complaints(_told(place), work, steps=steps, pods=place.nodes)
+    return impossible_faults(_requested_faults(place), work, steps=steps, pods=place.nodes)
 
 
-def _complaint(text: str, work: str, steps: int | None, pods: int) -> str:
+def _why_impossible(text: str, work: str, steps: int | None, pods: int) -> str:
     head = f"{FAULT_VARIABLE}: "
     if text.partition(":")[0] == "slowrank":
-        return _complaint_of_slow_rank(text, work, pods)
+        return _why_slow_rank_impossible(text, work, pods)
     found = _FAULT.fullmatch(text)
     if found is None:
         return f'{head}"{text}" is no KIND:STEP or KIND:STEP:POD, such as nan:20 or hang:20:1.'
@@ -124,7 +124,7 @@ def _complaint(text: str, work: str, steps: int | None, pods: int) -> str:
     return ""
 
 
-def _complaint_of_slow_rank(text: str, work: str, pods: int) -> str:
+def _why_slow_rank_impossible(text: str, work: str, pods: int) -> str:
     head, found = f"{FAULT_VARIABLE}: ", _SLOW_RANK.fullmatch(text)
     if found is None:
         return f'{head}"{text}" is no slowrank:RANK:PERCENT%, such as slowrank:9:7%.'
@@ -135,23 +135,23 @@ def _complaint_of_slow_rank(text: str, work: str, pods: int) -> str:
     return ""
 
 
-def _told(place: Place) -> str:
+def _requested_faults(place: ProgramContext) -> str:
     return place.notes.get(FAULT) or place.env.get(FAULT_VARIABLE, "")
 
 
-def _asked(text: str) -> list[str]:
+def _split_faults(text: str) -> list[str]:
     return [each for each in (part.strip() for part in text.split(",")) if each]
 
 
-def fault_at(place: Place, kind: str) -> int | None:
+def fault_at(place: ProgramContext, kind: str) -> int | None:
     """Return the step at which this pod has a fault of that kind; None if never."""
-    for fault in faults(place):
+    for fault in parse_faults(place):
         if fault.kind == kind and fault.rank in (None, place.rank):
             return fault.step
     return None
 
 
-def pace(place: Place, usual: float) -> float:
+def step_seconds(place: ProgramContext, usual: float) -> float:
     """Return the duration of one step in seconds."""
     slow = slow_rank(place)
     longer = 1 / (1 - slow[1]) if slow is not None else 1.0
@@ -161,5 +161,5 @@ def pace(place: Place, usual: float) -> float:
         return usual * longer
 
 
-def tests(place: Place) -> int:
+def test_count(place: ProgramContext) -> int:
     return int(place.notes.get(_TESTS, "1"))

@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from practice.programs import worked_out
-from practice.programs.faults import fault_at, faults, pace, tests
-from practice.programs.mishaps import HUNG
-from practice.programs.recipes import workers
+from practice.programs import computed_tables
+from practice.programs.failure_modes import HUNG_FACT
+from practice.programs.faults import fault_at, parse_faults, step_seconds, test_count
+from practice.programs.recipes import worker_host_names
 from practice.programs.recordings import NCCL_FILE, NCCL_SOURCE, all_reduce_header, all_reduce_rows, lines
-from practice.programs.script import Exit, Say, Wait
+from practice.programs.steps import Exit, Pause, PrintLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from practice.programs.script import Place, Step
+    from practice.programs.steps import ProgramContext, Step
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _ROW_SECONDS = 1.2
 _WRONG = 12  # values that are wrong in a row that is told to have some
 
 
-def size_in_bytes(text: str) -> int:
+def parse_size(text: str) -> int:
     """Parse a size as nccl-tests does: ``2M``, ``16G``, ``1048576``; ValueError otherwise."""
     match = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
     if match is None:
@@ -30,65 +30,69 @@ def size_in_bytes(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def alone(place: Place) -> bool:
+def is_single_process(place: ProgramContext) -> bool:
     """Return whether one process of the pod tests all its GPUs, without mpirun."""
     return place.env.get("A4_RECIPE") == "nccl-one-pod"
 
 
-def measure(place: Place) -> Iterator[Step]:
+def run_all_reduce(place: ProgramContext) -> Iterator[Step]:
     """Print the tables of one run of all_reduce_perf, over all pods or this pod's GPUs."""
-    yield from _tables(place, workers(place)[:1] if alone(place) else workers(place))
+    yield from _print_tables(
+        place, worker_host_names(place)[:1] if is_single_process(place) else worker_host_names(place)
+    )
 
 
-def _tables(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
+def _print_tables(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
     """Print one test, or repeat it as often as the scene says, so that it outlasts a first look at the console."""
-    for _ in range(tests(place)):
-        yield from _table(place, hosts)
+    for _ in range(test_count(place)):
+        yield from _print_table(place, hosts)
 
 
-def _table(place: Place, hosts: Sequence[str]) -> Iterator[Step]:
+def _print_table(place: ProgramContext, hosts: Sequence[str]) -> Iterator[Step]:
     try:
-        sizes = _sizes(place)
+        sizes = _test_sizes(place)
     except ValueError as error:
-        yield Say(f"invalid size specified: {error}")
+        yield PrintLine(f"invalid size specified: {error}")
         yield Exit(1)
         return
     note, header, rows = _calculated_table(place, hosts, sizes) or _recorded_table(sizes, hosts[0])
-    yield Say(f"# practice cluster: {note}")
-    yield Wait(1.5)
+    yield PrintLine(f"# practice cluster: {note}")
+    yield Pause(1.5)
     for line in header:
-        yield Say(_with_settings(line, sizes, place))
+        yield PrintLine(_fill_settings(line, sizes, place))
     hang, wrong, shown = fault_at(place, "hang"), fault_at(place, "wrong"), []
     for number, row in enumerate(rows):
         if number == hang:
-            place.room.post(HUNG, place.rank if alone(place) else place.nodes - 1)
-            yield Wait(10.0**8)
-        yield Wait(pace(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
+            place.room.post(HUNG_FACT, place.rank if is_single_process(place) else place.nodes - 1)
+            yield Pause(10.0**8)
+        yield Pause(step_seconds(place, _ROW_SECONDS) * (0.7 + 0.04 * number))
         shown.append(row if number != wrong else _with_wrong_values(row))
-        yield Say(shown[-1])
+        yield PrintLine(shown[-1])
     if missing := len(sizes) - len(rows):
-        yield Say(f"# practice cluster: {missing} of {len(sizes)} sizes are left out, there is no recording of them")
+        yield PrintLine(
+            f"# practice cluster: {missing} of {len(sizes)} sizes are left out, there is no recording of them"
+        )
     spoilt = wrong is not None and wrong < len(shown)
-    yield Say(f"# Out of bounds values : {_WRONG} FAILED" if spoilt else "# Out of bounds values : 0 OK")
-    yield Say(f"# Avg bus bandwidth    : {_average(shown)} ")
-    yield Say("#")
-    yield Say("# Collective test concluded: all_reduce_perf")
-    yield Say("#")
+    yield PrintLine(f"# Out of bounds values : {_WRONG} FAILED" if spoilt else "# Out of bounds values : 0 OK")
+    yield PrintLine(f"# Avg bus bandwidth    : {_average_line(shown)} ")
+    yield PrintLine("#")
+    yield PrintLine("# Collective test concluded: all_reduce_perf")
+    yield PrintLine("#")
     if spoilt:
         yield Exit(1)
 
 
 def _calculated_table(
-    place: Place, hosts: Sequence[str], sizes: list[int]
+    place: ProgramContext, hosts: Sequence[str], sizes: list[int]
 ) -> tuple[str, Sequence[str], list[str]] | None:
     """Return (lines above the table, header, rows), calculated; None if the job has too few GPUs."""
     ranks = len(hosts) * place.gpus
-    if ranks < worked_out.FROM_RANKS:
+    if ranks < computed_tables.FROM_RANKS:
         return None
     # A ring is as fast as its slowest machine, so it does not matter which pod is named.
-    slow = min((fault.step for fault in faults(place) if fault.kind == "slow"), default=None)
-    rows = worked_out.rows(sizes, ranks, place.random, slow)
-    return worked_out.NOTE, worked_out.header(hosts, place.gpus), rows
+    slow = min((fault.step for fault in parse_faults(place) if fault.kind == "slow"), default=None)
+    rows = computed_tables.table_rows(sizes, ranks, place.random, slow)
+    return computed_tables.NOTE, computed_tables.table_header(hosts, place.gpus), rows
 
 
 def _recorded_table(sizes: list[int], host: str) -> tuple[str, Sequence[str], list[str]]:
@@ -98,16 +102,16 @@ def _recorded_table(sizes: list[int], host: str) -> tuple[str, Sequence[str], li
     return note, all_reduce_header(host), [rows[size] for size in sizes if size in rows]
 
 
-def rows(place: Place) -> int | None:
+def row_count(place: ProgramContext) -> int | None:
     """Return the number of rows of a test; None for invalid sizes."""
     try:
-        return len(_sizes(place))
+        return len(_test_sizes(place))
     except ValueError:
         return None
 
 
-def _sizes(place: Place) -> list[int]:
-    first, last = (size_in_bytes(place.env.get(name, default)) for name, default in BOUNDS)
+def _test_sizes(place: ProgramContext) -> list[int]:
+    first, last = (parse_size(place.env.get(name, default)) for name, default in BOUNDS)
     factor = int(place.env.get(*FACTOR))
     if factor < 2 or not 0 < first <= last:
         raise ValueError(f"{first} to {last} by {factor}")
@@ -121,7 +125,7 @@ BOUNDS = (("A4_NCCL_BEGIN", "2M"), ("A4_NCCL_END", "16G"))
 FACTOR = ("A4_NCCL_FACTOR", "2")  # variables that say what is measured, and what they are unless set
 
 
-def _with_settings(line: str, sizes: list[int], place: Place) -> str:
+def _fill_settings(line: str, sizes: list[int], place: ProgramContext) -> str:
     """Put sizes and counts into the settings line."""
     if not line.startswith("# nThread"):
         return line
@@ -131,7 +135,7 @@ def _with_settings(line: str, sizes: list[int], place: Place) -> str:
     return re.sub(r" iters: \d+ agg", f" iters: {place.env.get('A4_NCCL_ITERS', '1')} agg", line)
 
 
-def _average(rows: list[str]) -> str:
+def _average_line(rows: list[str]) -> str:
     """Return the mean bus bandwidth over both halves; for a complete recording the recorded value."""
     recorded = lines(NCCL_FILE)
     if rows == [line for line in recorded if line in rows] and len(rows) == sum(" float " in line for line in recorded):

@@ -7,14 +7,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from practice.programs.recordings import launchers
-from practice.programs.script import Exit, Meet, Say, Wait
+from practice.programs.steps import Exit, Pause, PrintLine, WaitForFact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from practice.programs.script import Place, Program, Step
+    from practice.programs.steps import Program, ProgramContext, Step
 
-    Imitation = Callable[[Place], Iterator[Step]]
+    Imitation = Callable[[ProgramContext], Iterator[Step]]
 
 _FOREVER = 10.0**8
 _SECONDS = {"libraries": 0.6, "gpus": 0.5, "ssh": 0.4, "order": 0.3, "connectivity": 1.0}
@@ -22,92 +22,94 @@ _SECONDS = {"libraries": 0.6, "gpus": 0.5, "ssh": 0.4, "order": 0.3, "connectivi
 _VARIABLE = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 
 
-class Steps:
+class LauncherSteps:
     """The numbered progress lines of a launcher."""
 
     def __init__(self) -> None:
         self._number = 0
-        self.open = ""  # the step that has begun and not ended
+        self.current = ""  # the step that has begun and not ended
 
-    def begin(self, name: str) -> Say:
+    def begin_line(self, name: str) -> PrintLine:
         """Return the line that begins a step."""
         self._number += 1
-        self.open = name
-        return Say(f"step {self._number} {name}: run")
+        self.current = name
+        return PrintLine(f"step {self._number} {name}: run")
 
-    def done(self, name: str, seconds: float) -> Say:
-        self.open = ""
-        return Say(f"step {self._number} {name}: done in {int(seconds)} s")
+    def done_line(self, name: str, seconds: float) -> PrintLine:
+        self.current = ""
+        return PrintLine(f"step {self._number} {name}: done in {int(seconds)} s")
 
-    def failed(self, name: str, code: int) -> Say:
+    def failed_line(self, name: str, code: int) -> PrintLine:
         """Return the line for a failed step."""
-        self.open = ""
-        return Say(f"step {self._number} {name}: failed with exit code {code}")
+        self.current = ""
+        return PrintLine(f"step {self._number} {name}: failed with exit code {code}")
 
-    def skip(self, name: str, why: str) -> Say:
+    def skip_line(self, name: str, why: str) -> PrintLine:
         """Return the line for a skipped step."""
         self._number += 1
-        return Say(f"step {self._number} {name}: skip: {why}")
+        return PrintLine(f"step {self._number} {name}: skip: {why}")
 
 
-def launched(recipe: str, programs: Mapping[str, Imitation]) -> Program:
+def launcher_program(recipe: str, programs: Mapping[str, Imitation]) -> Program:
     """Return the program of a pod that the chart starts: recorded steps with imitations of what they run."""
 
-    def program(place: Place) -> Iterator[Step]:
-        steps = Steps()
+    def program(place: ProgramContext) -> Iterator[Step]:
+        steps = LauncherSteps()
         place.room.facts.setdefault("steps", {})[place.rank] = steps
         code, reason = 0, ""
-        for step in _recorded(recipe, place, steps, programs):
+        for step in _replay_recipe(recipe, place, steps, programs):
             if isinstance(step, Exit):
                 code, reason = step.code, step.reason
-                if code and steps.open and not reason:
-                    yield steps.failed(steps.open, code)
+                if code and steps.current and not reason:
+                    yield steps.failed_line(steps.current, code)
                 break
             yield step
         if not place.rank and not reason:
             place.room.post("exit code", code)
         if not reason and (place.env.get("SLEEP_INFINITY") == "true" or _has_nothing_to_do(recipe, place)):
-            yield Say(f"{recipe} ended with exit code {code}; the pod is kept until the job is stopped")
-            yield Wait(_FOREVER)
+            yield PrintLine(f"{recipe} ended with exit code {code}; the pod is kept until the job is stopped")
+            yield Pause(_FOREVER)
         if not reason:
-            yield Say(f"{recipe} ended with exit code {code}")
+            yield PrintLine(f"{recipe} ended with exit code {code}")
         yield Exit(code, reason)
 
     return program
 
 
-def workers(place: Place) -> list[str]:
+def worker_host_names(place: ProgramContext) -> list[str]:
     """Return the host names of all pods of the job, in order."""
     prefix, domain = place.env.get("HOSTNAME_PREFIX", ""), place.env.get("DOMAIN_NAME", "")
     return [f"{prefix}0-{index}.{domain}" for index in range(place.nodes)]
 
 
-def _has_nothing_to_do(recipe: str, place: Place) -> bool:
+def _has_nothing_to_do(recipe: str, place: ProgramContext) -> bool:
     """Return whether all skippable steps of the recipe are skipped, as for pods used by shells."""
     skips = launchers()["recipes"][recipe].get("skips")
     return bool(skips) and all(place.env.get(switch) == "true" for switch in skips)
 
 
-def _recorded(recipe: str, place: Place, steps: Steps, programs: Mapping[str, Imitation]) -> Iterator[Step]:
+def _replay_recipe(
+    recipe: str, place: ProgramContext, steps: LauncherSteps, programs: Mapping[str, Imitation]
+) -> Iterator[Step]:
     known = launchers()["recipes"][recipe]
-    skips = {**_skips(), **known.get("skips", {})}
+    skips = {**_skip_switches(), **known.get("skips", {})}
     for section in known["other" if place.rank else "first"]:
         name = section.get("step", "")
         switch = next((one for one, step in skips.items() if step == name and place.env.get(one) == "true"), "")
         if switch:
-            yield steps.skip(name, f"{switch}=true")
+            yield steps.skip_line(name, f"{switch}=true")
         elif "skip" in section:
-            yield steps.skip(name, section["skip"])
+            yield steps.skip_line(name, section["skip"])
         elif name == "order" and not place.env.get("A4_PLACED_BY"):
-            yield from _section(launchers()["unqueued"], place, steps, programs)
+            yield from _replay_section(launchers()["unqueued"], place, steps, programs)
         else:
-            yield from _section(section, place, steps, programs)
+            yield from _replay_section(section, place, steps, programs)
         if name == "train" and not switch and place.env.get("USE_JSON_SFT") == "true" and "json" in known:
-            yield from _section(known["json"], place, steps, programs)
+            yield from _replay_section(known["json"], place, steps, programs)
 
 
 @cache
-def _skips() -> dict[str, str]:
+def _skip_switches() -> dict[str, str]:
     """Return switch -> step, from the recipes that were recorded with all switches on."""
     found: dict[str, str] = {}
     for recipe in launchers()["recipes"].values():
@@ -115,64 +117,64 @@ def _skips() -> dict[str, str]:
     return found
 
 
-def _section(
-    section: Mapping[str, Any], place: Place, steps: Steps, programs: Mapping[str, Imitation]
+def _replay_section(
+    section: Mapping[str, Any], place: ProgramContext, steps: LauncherSteps, programs: Mapping[str, Imitation]
 ) -> Iterator[Step]:
     name, began = section.get("step", ""), place.now()
     if name:
-        yield steps.begin(name)
+        yield steps.begin_line(name)
     if name == "libraries":
-        yield Say("practice cluster: what follows is printed, not done; no GPU and no network is behind it")
+        yield PrintLine("practice cluster: what follows is printed, not done; no GPU and no network is behind it")
     for event in section["prints"]:
         if "ran" in event:
-            yield from programs.get(event["ran"], _not_known(event["ran"]))(place)
+            yield from programs.get(event["ran"], _unknown_program(event["ran"]))(place)
         elif "each" in event:
-            yield from _print_per_pod(event, place)
+            yield from _print_recorded_event(event, place)
         else:
-            yield Say(_filled(event["say"], place.env | {"ARGUMENTS": _arguments(place)}))
-            yield from _waits(event["say"], name, place)
-    yield Wait(_SECONDS.get(name, 0.0))
+            yield PrintLine(_expand_variables(event["say"], place.env | {"ARGUMENTS": _format_arguments(place)}))
+            yield from _wait_for_others(event["say"], name, place)
+    yield Pause(_SECONDS.get(name, 0.0))
     if name == "ssh":
         place.room.post(f"sshd {place.rank}")
     elif name and not place.rank:
         place.room.post(f"{name} over")
     if name:
-        yield steps.done(name, place.now() - began)
+        yield steps.done_line(name, place.now() - began)
 
 
-def _waits(line: str, step: str, place: Place) -> Iterator[Step]:
+def _wait_for_others(line: str, step: str, place: ProgramContext) -> Iterator[Step]:
     """Yield the waiting of the launcher: for name resolution, for index 0's step, or for its end."""
     if line == "waiting for index 0":
-        yield Meet(f"found {place.rank}" if step == "discovery" else f"{step} over")
+        yield WaitForFact(f"found {place.rank}" if step == "discovery" else f"{step} over")
     elif line == "waiting for index 0 to end":
-        yield Meet("exit code")
+        yield WaitForFact("exit code")
         yield Exit(int(place.room.facts["exit code"]))
 
 
-def _print_per_pod(event: Mapping[str, str], place: Place) -> Iterator[Step]:
+def _print_recorded_event(event: Mapping[str, str], place: ProgramContext) -> Iterator[Step]:
     """Print a line for each pod; index 0 finds the others when their sshd is up."""
-    for index, name in enumerate(workers(place)):
-        text = _filled(event["each"], place.env | {"POD": name, "HOST": name.partition(".")[0]})
+    for index, name in enumerate(worker_host_names(place)):
+        text = _expand_variables(event["each"], place.env | {"POD": name, "HOST": name.partition(".")[0]})
         if text.startswith("pong"):
-            yield Meet(f"sshd {index}")
-            yield Wait(0.2)
+            yield WaitForFact(f"sshd {index}")
+            yield Pause(0.2)
             place.room.post(f"found {index}")
-        for _ in range(int(_filled(event.get("times", "1"), place.env))):
-            yield Say(text)
+        for _ in range(int(_expand_variables(event.get("times", "1"), place.env))):
+            yield PrintLine(text)
 
 
-def _arguments(place: Place) -> str:
+def _format_arguments(place: ProgramContext) -> str:
     """Return the arguments that the chart passes to a person's own script."""
     launcher = next((at for at, part in enumerate(place.argv) if part.endswith("launchers/run.sh")), len(place.argv))
     return " ".join(place.argv[launcher + 1 :])
 
 
-def _filled(text: str, env: Mapping[str, str]) -> str:
+def _expand_variables(text: str, env: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda name: env.get(name[1], ""), text)
 
 
-def _not_known(program: str) -> Imitation:
-    def imitation(place: Place) -> Iterator[Step]:
-        yield Say(f"practice cluster: {program} is not run")
+def _unknown_program(program: str) -> Imitation:
+    def imitation(place: ProgramContext) -> Iterator[Step]:
+        yield PrintLine(f"practice cluster: {program} is not run")
 
     return imitation

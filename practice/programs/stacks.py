@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from practice.programs.script import Place
+    from practice.programs.steps import ProgramContext
 
 PYTHON = "/usr/bin/python3"
 _SITE = "/usr/local/lib/python3.12/dist-packages"
@@ -20,7 +20,7 @@ _SCRIPT = {
 _SCHEDULES = "megatron/core/pipeline_parallel/schedules.py"
 
 
-def model_parallel(place: Place) -> tuple[int, int, int]:
+def model_parallel_sizes(place: ProgramContext) -> tuple[int, int, int]:
     """Return the sizes of tensor, pipeline and context parallelism; SWIFT's recipes set the first alone."""
     swift = place.env.get("A4_SWIFT_TP")
     if swift:
@@ -29,20 +29,20 @@ def model_parallel(place: Place) -> tuple[int, int, int]:
     return tensor, pipeline, context
 
 
-def launched_by(place: Place) -> list[str]:
+def torchrun_command(place: ProgramContext) -> list[str]:
     """Return the command line of torchrun in the pod, up to the program's arguments."""
     torchrun = ["-m", "torch.distributed.run"] if _is_swift(place) else ["/usr/local/bin/torchrun"]
-    return [PYTHON, *torchrun, f"--nproc_per_node={place.gpus}", *program(place)[2:]]
+    return [PYTHON, *torchrun, f"--nproc_per_node={place.gpus}", *program_command(place)[2:]]
 
 
-def program(place: Place) -> list[str]:
+def program_command(place: ProgramContext) -> list[str]:
     """Return the command line of a rank."""
-    tensor, pipeline, _ = model_parallel(place)
+    tensor, pipeline, _ = model_parallel_sizes(place)
     if _is_swift(place):
         return [
             PYTHON,
             "-u",
-            f"{_SITE}/swift/cli/_megatron/{_task(place)}.py",
+            f"{_SITE}/swift/cli/_megatron/{_swift_task(place)}.py",
             "--tensor_model_parallel_size",
             str(tensor),
         ]
@@ -52,13 +52,13 @@ def program(place: Place) -> list[str]:
     return [PYTHON, "-u", "train.py"]
 
 
-def frames(place: Place, doing: str) -> list[str]:
+def stack_frames(place: ProgramContext, doing: str) -> list[str]:
     """Return the stack frames above PyTorch's, innermost first, while training, waiting in NCCL or for data."""
     if not is_megatron(place):
         return [*_SCRIPT[doing], "<module> (train.py:212)"]
     swift = _is_swift(place)
     schedule = "forward_backward_no_pipelining"
-    if model_parallel(place)[1] > 1:
+    if model_parallel_sizes(place)[1] > 1:
         schedule = "forward_backward_pipelining_without_interleaving"
     inner = {
         "train": [f"custom_backward ({_SCHEDULES}:151)", f"backward_step ({_SCHEDULES}:424)"],
@@ -76,9 +76,9 @@ def frames(place: Place, doing: str) -> list[str]:
     return [*inner, f"{schedule} ({_SCHEDULES}:{line})", *callers]
 
 
-def _swift_callers(place: Place) -> list[str]:
+def _swift_callers(place: ProgramContext) -> list[str]:
     """Return SWIFT's frames: until version 3 it calls Megatron's loop, since 4 it has its own."""
-    task, trainer = _task(place), "swift/megatron/trainers/base.py"
+    task, trainer = _swift_task(place), "swift/megatron/trainers/base.py"
     newer = int(place.env.get("A4_SWIFT_VERSION", "3.10.3").partition(".")[0]) >= 4
     train, base = ("megatron/pipelines/train", "pipelines") if newer else ("megatron/train", "llm")
     loop = [f"train_step ({trainer}:742)"] if newer else _LOOP
@@ -99,13 +99,13 @@ _LOOP = [
 ]
 
 
-def is_megatron(place: Place) -> bool:
+def is_megatron(place: ProgramContext) -> bool:
     return _is_swift(place) or place.env.get("A4_RECIPE", "").startswith("qwen3")
 
 
-def _is_swift(place: Place) -> bool:
+def _is_swift(place: ProgramContext) -> bool:
     return place.env.get("A4_RECIPE", "").startswith("swift")
 
 
-def _task(place: Place) -> str:
+def _swift_task(place: ProgramContext) -> str:
     return "rlhf" if "dpo" in place.env.get("A4_RECIPE", "") else "sft"

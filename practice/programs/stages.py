@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from practice.programs import ddp
-from practice.programs.script import Place, Say, Step, Wait
+from practice.programs.steps import Pause, PrintLine, ProgramContext, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,60 +16,60 @@ SCRIPT, TRAINS = "a4-practice/script", "trains"
 """The annotation by which the scene says what a person's own script does, and what it says."""
 
 
-def work(what: str, seconds: float, then: Callable[[Place], Iterator[str]] | None = None) -> Imitation:
+def silent_work(what: str, seconds: float, then: Callable[[ProgramContext], Iterator[str]] | None = None) -> Imitation:
     """Return an imitation that only prints what it is; ``then`` are its last lines."""
 
-    def imitation(place: Place) -> Iterator[Step]:
-        shown = [Say(line) for line in then(place)] if then is not None else []
+    def imitation(place: ProgramContext) -> Iterator[Step]:
+        shown = [PrintLine(line) for line in then(place)] if then is not None else []
         if what:
-            yield Say(f"practice cluster: nothing is {what}")
-        yield Wait(seconds)
+            yield PrintLine(f"practice cluster: nothing is {what}")
+        yield Pause(seconds)
         yield from shown
 
     return imitation
 
 
-def script(place: Place) -> Iterator[Step]:
+def run_own_script(place: ProgramContext) -> Iterator[Step]:
     """Imitate a person's own script, which is not run; it trains only if the scene says so."""
     if own_script_trains(place):
-        yield from ddp.training(place)
+        yield from ddp.replay_training(place)
     else:
-        yield Say("practice cluster: scripts are not run")
-        yield Wait(3.0)
+        yield PrintLine("practice cluster: scripts are not run")
+        yield Pause(3.0)
 
 
-def own_script_trains(place: Place) -> bool:
+def own_script_trains(place: ProgramContext) -> bool:
     """Return whether the scene says that the person's own script in this pod trains."""
     return place.notes.get(SCRIPT) == TRAINS
 
 
-def size(place: Place) -> Iterator[Step]:
+def print_size(place: ProgramContext) -> Iterator[Step]:
     """Print invented sizes of the weights."""
-    yield Say(f"57G\t{place.env.get('A4_HF_FOLDER', '')}")
+    yield PrintLine(f"57G\t{place.env.get('A4_HF_FOLDER', '')}")
 
 
-def listing(place: Place) -> Iterator[Step]:
+def print_listing(place: ProgramContext) -> Iterator[Step]:
     """Print files with invented sizes."""
     folder = place.env.get("A4_DATA_FOLDER") or f"{place.env.get('PAI_WORKSPACE_ROOT', '')}/evaluation"
     files = place.env.get("A4_DATA_FILES") or place.env.get("A4_EVAL_FILES", "")
     for number, address in enumerate(files.split(), 1):
         name = address.rpartition("/")[2]
-        yield Say(f"-rw-r--r-- 1 root root {number * 104_857_613} Nov 21 06:33 {folder}/{name}")
+        yield PrintLine(f"-rw-r--r-- 1 root root {number * 104_857_613} Nov 21 06:33 {folder}/{name}")
 
 
-def _converted(place: Place) -> Iterator[str]:
+def _conversion_lines(place: ProgramContext) -> Iterator[str]:
     """Yield the last lines of the conversion on its first rank."""
     if place.rank == 0:
         yield "practice cluster: the marker file would be written here; made up: conversion took 6 seconds"
 
 
-def _exported(place: Place) -> Iterator[str]:
+def _export_lines(place: ProgramContext) -> Iterator[str]:
     """Yield the result of the precision test, if requested."""
     if place.env.get("A4_SWIFT_TEST", "true") == "true":
         yield "practice cluster: made up: mean_diff: 0.0004, max_diff: 0.0156 between the model and its conversion"
 
 
-def _evaluated(place: Place) -> Iterator[str]:
+def _evaluation_lines(place: ProgramContext) -> Iterator[str]:
     """Yield lm-eval's table, with the scores of guessing among four answers."""
     yield "practice cluster: these scores are made up"
     yield "|   Tasks   |Version|Filter|n-shot|Metric|   |Value |   |Stderr|"
@@ -79,21 +79,21 @@ def _evaluated(place: Place) -> Iterator[str]:
 
 
 PROGRAMS: dict[str, Imitation] = {
-    "pip install": work("installed", 4.0),
-    "pip uninstall": work("", 0.5),
-    "git clone": work("cloned", 2.0),
-    "git": work("", 0.1),
-    "huggingface-cli download": work("downloaded", 3.0),
-    "modelscope download": work("downloaded", 3.0),
-    "wget": work("downloaded", 2.0),
-    "du": size,
-    "ls": listing,
-    "run_build_idxmap_sft_dataset.sh": work("built", 4.0),
-    "run_8xH20.sh": work("converted", 6.0, _converted),
-    "run_A22B_16xH20.sh": work("converted", 6.0, _converted),
-    "swift export": work("exported", 6.0, _exported),
-    "accelerate launch": work("evaluated", 5.0, _evaluated),
+    "pip install": silent_work("installed", 4.0),
+    "pip uninstall": silent_work("", 0.5),
+    "git clone": silent_work("cloned", 2.0),
+    "git": silent_work("", 0.1),
+    "huggingface-cli download": silent_work("downloaded", 3.0),
+    "modelscope download": silent_work("downloaded", 3.0),
+    "wget": silent_work("downloaded", 2.0),
+    "du": print_size,
+    "ls": print_listing,
+    "run_build_idxmap_sft_dataset.sh": silent_work("built", 4.0),
+    "run_8xH20.sh": silent_work("converted", 6.0, _conversion_lines),
+    "run_A22B_16xH20.sh": silent_work("converted", 6.0, _conversion_lines),
+    "swift export": silent_work("exported", 6.0, _export_lines),
+    "accelerate launch": silent_work("evaluated", 5.0, _evaluation_lines),
     "torchrun": ddp.smoke_test,
-    "own-script": script,
+    "own-script": run_own_script,
 }
 """Program of a launcher's step -> its imitation."""

@@ -22,7 +22,7 @@ from practice.scene.machines import FABRIC, RDMA
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
     from practice.objects.resources import Resource
     from practice.objects.storage import Storage
 
@@ -44,20 +44,20 @@ _AGENTS = (
 """Namespace, name and image of each DaemonSet, and the resource that its nodes have (empty: all nodes)."""
 
 
-def gke(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Object]]:
+def gke_objects(system: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[Resource, Object]]:
     """Yield drivers, agents, networks, and a Deployment per operator (namespace, name, image)."""
     yield NAMESPACES, {"metadata": {"name": MANAGED}, "spec": {"finalizers": ["kubernetes"]}}
     yield SERVICEACCOUNTS, {"metadata": {"name": "default", "namespace": MANAGED}}
     for name, modes in _DRIVERS.items():
-        yield CSIDRIVERS, _driver(name, *modes)
+        yield CSIDRIVERS, _new_driver(name, *modes)
     for namespace, name, image, _ in _AGENTS:
-        yield DAEMONSETS, _workload(namespace, name, image)
+        yield DAEMONSETS, _new_daemonset(namespace, name, image)
     for namespace, name, image in system:
-        yield DEPLOYMENTS, _deployment(namespace, name, image)
-    yield from _networks()
+        yield DEPLOYMENTS, _new_deployment(namespace, name, image)
+    yield from _network_objects()
 
 
-def exporters(storage: Storage) -> Iterator[Object]:
+def exporter_pods(storage: Storage) -> Iterator[Object]:
     """Yield DCGM exporter pods for ready GPU nodes without one, if the cluster has the exporter."""
     owner = storage.find(DAEMONSETS, MANAGED, EXPORTER)
     if owner is None:
@@ -86,44 +86,44 @@ def exporters(storage: Storage) -> Iterator[Object]:
 
 def start_exporters(storage: Storage) -> None:
     """Create missing exporter pods, as a DaemonSet does."""
-    for pod in list(exporters(storage)):
+    for pod in list(exporter_pods(storage)):
         storage.create(PODS, pod)
 
 
-def count_agents(storage: Storage) -> None:
+def update_agent_status(storage: Storage) -> None:
     """Update each DaemonSet's status: desired nodes and ready ones."""
     nodes = storage.list(NODES)
     for namespace, name, _, resource in _AGENTS:
         agent = storage.find(DAEMONSETS, namespace, name)
         theirs = [node for node in nodes if not resource or node["status"]["capacity"].get(resource)]
-        counts = _counts(len(theirs), sum(is_true(node, "Ready") for node in theirs))
+        counts = _daemonset_status(len(theirs), sum(is_true(node, "Ready") for node in theirs))
         if agent is not None and agent.get("status") != counts:
-            storage.modify(DAEMONSETS, namespace, name, partial(_put, counts), subresource="status")
+            storage.modify(DAEMONSETS, namespace, name, partial(_set_status, counts), subresource="status")
 
 
-def _put(counts: Object, agent: Object) -> None:
+def _set_status(counts: Object, agent: Object) -> None:
     agent["status"] = counts
 
 
-def install(storage: Storage, driver: str) -> None:
+def install_driver(storage: Storage, driver: str) -> None:
     """Add a driver to the cluster, as GKE does when its add-on is enabled."""
     if storage.find(CSIDRIVERS, "", driver) is None:
-        storage.create(CSIDRIVERS, _driver(driver, "Persistent"))
+        storage.create(CSIDRIVERS, _new_driver(driver, "Persistent"))
 
 
-def _driver(name: str, *modes: str) -> Object:
+def _new_driver(name: str, *modes: str) -> Object:
     spec = {"attachRequired": name.startswith("pd."), "podInfoOnMount": True, "volumeLifecycleModes": list(modes)}
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def _workload(namespace: str, name: str, image: str) -> Object:
+def _new_daemonset(namespace: str, name: str, image: str) -> Object:
     labels = {"app.kubernetes.io/name": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": image}]}}
     meta = {"name": name, "namespace": namespace, "labels": labels}
     return {"metadata": meta, "spec": {"selector": {"matchLabels": labels}, "template": template}}
 
 
-def _counts(nodes: int, ready: int) -> Object:
+def _daemonset_status(nodes: int, ready: int) -> Object:
     """The status of a DaemonSet on these nodes."""
     return {
         "observedGeneration": 1,
@@ -136,8 +136,8 @@ def _counts(nodes: int, ready: int) -> Object:
     }
 
 
-def _deployment(namespace: str, name: str, image: str) -> Object:
-    made = _workload(namespace, name, image)
+def _new_deployment(namespace: str, name: str, image: str) -> Object:
+    made = _new_daemonset(namespace, name, image)
     made["spec"]["replicas"] = 1
     counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
     available = {
@@ -149,7 +149,7 @@ def _deployment(namespace: str, name: str, image: str) -> Object:
     return {**made, "status": {"observedGeneration": 1, **counts, "conditions": [available]}}
 
 
-def _networks() -> Iterator[tuple[Resource, Object]]:
+def _network_objects() -> Iterator[tuple[Resource, Object]]:
     ready = {"type": "Ready", "status": "True", "reason": "GNPParamsReady", "message": ""}
     yield NETWORKS, {"metadata": {"name": "default"}, "spec": {"type": "L3"}, "status": {"conditions": [ready]}}
     for name in FABRIC:

@@ -8,12 +8,12 @@ from getpass import getuser
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
 
 _IMAGE = "us-central1-docker.pkg.dev/practice/images/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
 _QUEUE = "kueue.x-k8s.io/"
-_OURS = "a4.console/"
-YOU = "you"  # owner of the jobs that belong to whoever practises
+_ANNOTATION_PREFIX = "a4.console/"
+OWN_USER = "you"  # owner of the jobs that belong to whoever practises
 _ALREADY_THERE = {
     "SKIP_ENV_SETUP": "true",
     "SKIP_CLONE_REPO": "true",
@@ -63,8 +63,8 @@ def build_jobset(job: Job) -> Object:
         "app.kubernetes.io/name": "a4",
         "app.kubernetes.io/instance": job.name,
         "app.kubernetes.io/component": "workload",
-        f"{_OURS}recipe": job.recipe,
-        f"{_OURS}owner": _label(getuser()) if job.owner == YOU else job.owner,
+        f"{_ANNOTATION_PREFIX}recipe": job.recipe,
+        f"{_ANNOTATION_PREFIX}owner": _label(getuser()) if job.owner == OWN_USER else job.owner,
     }
     kind, level = job.topology
     notes = {
@@ -77,7 +77,7 @@ def build_jobset(job: Job) -> Object:
         "completions": nodes,
         "completionMode": "Indexed",
         "backoffLimit": job.backoff,
-        "template": {"metadata": {"labels": marks, "annotations": notes}, "spec": _pod(job, nodes, gpus)},
+        "template": {"metadata": {"labels": marks, "annotations": notes}, "spec": _pod_template(job, nodes, gpus)},
     }
     labels = {**marks, f"{_QUEUE}queue-name": job.queue, f"{_QUEUE}priority-class": job.priority}
     return {
@@ -93,7 +93,7 @@ def build_jobset(job: Job) -> Object:
     }
 
 
-def _pod(job: Job, nodes: int, gpus: int) -> Object:
+def _pod_template(job: Job, nodes: int, gpus: int) -> Object:
     pod: Object = {
         "restartPolicy": "Never",
         "tolerations": [
@@ -119,7 +119,7 @@ def _pod(job: Job, nodes: int, gpus: int) -> Object:
     return pod
 
 
-def _nccl(*, small: bool) -> dict[str, str]:
+def _nccl_env(*, small: bool) -> dict[str, str]:
     """Return the chart's default NCCL variables."""
     gib = "/usr/local/gib"
     values = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0,eth1", "NCCL_PLUGIN_PATH": f"{gib}/lib64"}
@@ -145,7 +145,7 @@ def _env(job: Job, nodes: int, gpus: int) -> list[Object]:
         "NNODES": str(nodes),
         "GPUS_PER_NODE": str(gpus),
         "SLEEP_INFINITY": "false",
-        **_nccl(small=job.gpus < 8),
+        **_nccl_env(small=job.gpus < 8),
         **(_ALREADY_THERE if job.recipe.startswith("qwen3") else {}),
         **job.env,
     }

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from practice.admission.networks import resources_of
-from practice.clock import stamp
+from practice.clock import format_timestamp
 
 if TYPE_CHECKING:
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
 
 RESERVED_POOL, SPOT_POOL, SYSTEM_POOL = "a4-highgpu-8g-a4-pool", "a4-spot", "system"
 FLEX_POOL = "a4-flex"  # a pool whose machines come only when they are asked for: none at the opening
@@ -50,7 +50,7 @@ def machines() -> list[Machine]:
     return found + [Machine(SYSTEM_POOL, at, "standard") for at in range(3)]
 
 
-def name_of(machine: Machine) -> str:
+def machine_name(machine: Machine) -> str:
     suffix = {RESERVED_POOL: "79c66879", SPOT_POOL: "5f1d02ab", SYSTEM_POOL: "c3e7a914", FLEX_POOL: "e8a03c51"}[
         machine.pool
     ]
@@ -59,7 +59,7 @@ def name_of(machine: Machine) -> str:
     return f"{stem}-{suffix}-{machine.number:04d}"
 
 
-def another_node(pool: str, names: list[str], now: float) -> Object:
+def new_node(pool: str, names: list[str], now: float) -> Object:
     """Return a new node for a pool, with an unused name; it is not ready yet."""
     taken = {int(name.rpartition("-")[2]) for name in names}
     number = next(at for at in range(len(taken) + 1) if at not in taken)
@@ -68,7 +68,7 @@ def another_node(pool: str, names: list[str], now: float) -> Object:
     provisioning = {SPOT_POOL: "spot", FLEX_POOL: "flex-start"}.get(pool, "standard")
     machine = Machine(pool, number, provisioning, block, subblock.get(pool, ""), f"host-{block[-1:]}{number:03d}")
     node = build_node(machine, now, 0, faults=False)
-    node["metadata"]["creationTimestamp"] = stamp(now)
+    node["metadata"]["creationTimestamp"] = format_timestamp(now)
     node["status"]["conditions"] = _conditions(now, now, ready=False)
     return node
 
@@ -83,11 +83,11 @@ def build_node(machine: Machine, now: float, seed: int, *, faults: bool) -> Obje
         born = now - 100
     labels = _labels(machine)
     spec: Object = {
-        "providerID": f"gce://practice/{_ZONE}/{name_of(machine)}",
+        "providerID": f"gce://practice/{_ZONE}/{machine_name(machine)}",
         "podCIDR": f"10.60.{machine.number}.0/24",
     }
     if machine.pool != SYSTEM_POOL:
-        labels |= _scan(machine, now, choice) if faults else {}
+        labels |= _health_scan_labels(machine, now, choice) if faults else {}
         spec["taints"] = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
     if faults and place == (RESERVED_POOL, MAINTENANCE):
         labels[_GKE + "scheduled-maintenance-time"] = str(int(now + _MAINTENANCE_AFTER))
@@ -98,8 +98,8 @@ def build_node(machine: Machine, now: float, seed: int, *, faults: bool) -> Obje
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
-            "name": name_of(machine),
-            "creationTimestamp": stamp(born),
+            "name": machine_name(machine),
+            "creationTimestamp": format_timestamp(born),
             "labels": labels,
             "annotations": {"node.gke.io/last-applied-node-taints": "nvidia.com/gpu=present:NoSchedule"},
         },
@@ -109,7 +109,7 @@ def build_node(machine: Machine, now: float, seed: int, *, faults: bool) -> Obje
 
 
 def _labels(machine: Machine) -> dict[str, str]:
-    name = name_of(machine)
+    name = machine_name(machine)
     kind = "e2-standard-8" if machine.pool == SYSTEM_POOL else "a4-highgpu-8g"
     labels = {
         "kubernetes.io/hostname": name,
@@ -145,7 +145,7 @@ def _labels(machine: Machine) -> dict[str, str]:
     return labels
 
 
-def _scan(machine: Machine, now: float, choice: random.Random) -> dict[str, str]:
+def _health_scan_labels(machine: Machine, now: float, choice: random.Random) -> dict[str, str]:
     """Return what the last health scan wrote on a machine; not all were scanned."""
     if machine.pool == SPOT_POOL or machine.number % 3 == 2:
         return {}
@@ -172,7 +172,7 @@ def _status(machine: Machine, born: float, now: float, *, ready: bool) -> Object
     return {
         "addresses": [
             {"type": "InternalIP", "address": f"10.128.{pool}.{machine.number + 10}"},
-            {"type": "Hostname", "address": name_of(machine)},
+            {"type": "Hostname", "address": machine_name(machine)},
         ],
         "capacity": capacity,
         "allocatable": allocatable,
@@ -199,8 +199,8 @@ def make_ready(node: Object, now: float) -> None:
     for found in node["status"]["conditions"]:
         new = changed[found["type"]]
         if found["status"] != new["status"]:
-            found |= {**new, "lastTransitionTime": stamp(now)}
-        found["lastHeartbeatTime"] = stamp(now)
+            found |= {**new, "lastTransitionTime": format_timestamp(now)}
+        found["lastHeartbeatTime"] = format_timestamp(now)
 
 
 def _conditions(born: float, now: float, *, ready: bool) -> list[Object]:
@@ -229,8 +229,8 @@ def _conditions(born: float, now: float, *, ready: bool) -> list[Object]:
             "status": status,
             "reason": reason,
             "message": text,
-            "lastHeartbeatTime": stamp(now),
-            "lastTransitionTime": stamp(born + 45 if ready else born),
+            "lastHeartbeatTime": format_timestamp(now),
+            "lastTransitionTime": format_timestamp(born + 45 if ready else born),
         }
         for kind, status, reason, text in found
     ]

@@ -9,7 +9,7 @@ from practice.objects.resources import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
     from practice.objects.resources import Resource
 
 _NFS: Object = {"nfs": {"server": "10.128.15.200", "path": "/share"}}
@@ -27,7 +27,7 @@ _SHARES = (
 )
 
 
-def volumes() -> Iterator[tuple[Resource, Object]]:
+def volume_objects() -> Iterator[tuple[Resource, Object]]:
     """Yield the volumes and their claims, not yet bound."""
     for namespace, claim, size, source in _SHARES:
         name = f"{namespace}-{claim}"

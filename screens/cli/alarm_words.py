@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind, full_text, next_step
-from console.metrics.health import Health, Level
+from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind, format_alarm, next_step
+from console.metrics.health import Health, HealthLevel
 from screens.cli.output import warn
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ ALARM = 5
 
 def health_code(health: Health) -> int:
     """The exit code for a job's health: 5 for an alarm, 1 if it failed or cannot start, else 0."""
-    if health.level is not Level.BAD:
+    if health.level is not HealthLevel.BAD:
         return 0
     return ALARM if health.alarmed or health.state in {"diverged", "stalled"} else 1
 
@@ -34,7 +34,7 @@ def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
 
 
 def alarm_line(alarm: Alarm, watch: WatchedCluster) -> str:
-    return f"{alarm.job}: {alarm.kind}: {full_text(alarm, watch)}"
+    return f"{alarm.job}: {alarm.kind}: {format_alarm(alarm, watch)}"
 
 
 async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None:
@@ -44,7 +44,7 @@ async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None
         over = watched.trouble is not None or watched.complete
         for alarm in watched.watch.alarms[told:]:
             if alarm.kind is not AlarmKind.FAILED:
-                warn(f"{name}: {GLYPH} {alarm.kind}: {full_text(alarm, session.watch)}")
+                warn(f"{name}: {GLYPH} {alarm.kind}: {format_alarm(alarm, session.watch)}")
         told = len(watched.watch.alarms)
         if over:
             if watched.trouble is not None:

@@ -10,7 +10,7 @@ from console.attach.files.entries import RemotePath, parse_remote_path
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.sources import survey_bucket, survey_container
 from console.errors import BadInput, NotFound
-from console.google.storage import gcs_place
+from console.google.storage import parse_gcs_address
 from console.kube.find_job import find_job
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, json_flag, word
@@ -27,15 +27,15 @@ async def checkpoints(options: CheckpointsOptions) -> int:
     now = time.time()
     if options.place.strip().startswith("gs:"):
         async with google_of(options) as google:
-            return _print(await survey_bucket(google.storage, gcs_place(options.place), now), options, now, 0)
+            return _print(await survey_bucket(google.storage, parse_gcs_address(options.place), now), options, now, 0)
     async with open_session(options, KINDS) as session:
         place = parse_remote_path(options.place) or await _told_by_log(session, options.place)
         if place.path.startswith("gs:"):
-            found = await survey_bucket(session.google.storage, gcs_place(place.path), now)
+            found = await survey_bucket(session.google.storage, parse_gcs_address(place.path), now)
         else:
             _, copies = await copies_of(session, place, options.container)
             try:
-                found = await survey_container(copies.by_commands(), place.path, now)
+                found = await survey_container(copies.command_files(), place.path, now)
             except NotFound as error:
                 if parse_remote_path(options.place):
                     raise
@@ -57,8 +57,8 @@ async def _told_by_log(session: Session, job: str) -> RemotePath:
         )
     await session.wait_until_listed(*KINDS)
     find_job(session.fleet, session.namespace, job)
-    async with session.measures.job(session.namespace, job, once=True) as measures:
-        async for _ in measures.changes():
+    async with session.measures.open_job(session.namespace, job, once=True) as measures:
+        async for _ in measures.follow_changes():
             pass
     place = next((track.saved_to for track in reversed(measures.tracks) if track.saved_to), "")
     if not place:

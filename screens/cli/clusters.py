@@ -85,7 +85,7 @@ def _fields(found: Any, names: Iterable[str]) -> dict[str, Any]:
 async def _token(options: ClustersOptions) -> int:
     """Print an ExecCredential for kubectl."""
     async with google_of(options) as google:
-        token, ends = await (await google.cloud.reach()).token()
+        token, ends = await (await google.cloud.open_session()).token()
     status: dict[str, Any] = {"token": token}
     if ends < float("inf"):
         status["expirationTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends))
@@ -163,7 +163,7 @@ async def operations(options: Options) -> int:
 
 async def _poll(options: Options) -> PoolsSnapshot:
     async with open_session(options, ("nodes",)) as session:
-        return await session.google.node_pools.look()
+        return await session.google.node_pools.read_snapshot()
 
 
 async def resize(options: ResizeOptions) -> int:
@@ -172,13 +172,13 @@ async def resize(options: ResizeOptions) -> int:
         raise BadInput("Give the number of nodes, or --limits LEAST:MOST.", "a4 resize --help")
     async with open_session(options, ("nodes",)) as session:
         pools = session.google.node_pools
-        snapshot = await pools.look()
-        facts = snapshot.pool(options.pool)
+        snapshot = await pools.read_snapshot()
+        facts = snapshot.find_pool(options.pool)
         if facts is None:
             names = ", ".join(each.pool.name for each in snapshot.pools)
             raise NotFound(f"There is no node pool {options.pool}.", f"There are: {names or 'none'}.")
         if not options.yes:
-            lines = facts.losses(options.nodes) if options.nodes is not None else ()
+            lines = facts.resize_losses(options.nodes) if options.nodes is not None else ()
             if not await confirm(list(lines), _question(options, facts, limits), "Add --yes."):
                 return 1
         if limits is None:
@@ -187,7 +187,7 @@ async def resize(options: ResizeOptions) -> int:
         else:
             begun = await pools.scale_between(options.pool, *limits)
         if options.wait or options.demo:
-            async for latest in pools.until_over(begun):
+            async for latest in pools.follow_operation(begun):
                 begun = latest
     if begun.error and not options.json:
         warn(f"{begun.pool}: {begun.error}")
@@ -218,7 +218,7 @@ def _limits(text: str) -> tuple[int, int] | None:
 
 async def report(options: ReportOptions) -> int:
     async with open_session(options, ("nodes", "pods")) as session:
-        session.google.node_pools.reportable(options.node, options.fault)
+        session.google.node_pools.require_reportable(options.node, options.fault)
         pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]
         if not options.yes:
             lines = [f"{pod.namespace}/{pod.name} is evicted" for pod in pods]
@@ -226,8 +226,8 @@ async def report(options: ReportOptions) -> int:
             question = f"Report the host of {options.node} as faulty ({options.fault})?"
             if not await confirm(lines, question, "Add --yes."):
                 return 1
-        await session.google.node_pools.report(options.node, options.fault)
-        state = await session.google.node_pools.until_replaced(options.node) if options.wait else "reported"
+        await session.google.node_pools.report_fault(options.node, options.fault)
+        state = await session.google.node_pools.wait_until_replaced(options.node) if options.wait else "reported"
     told = {"kind": "report", "node": options.node, "fault": options.fault, "state": state}
     more = "" if options.wait else " `a4 nodes` shows the progress."
     return print_result(options.json, told, f"{options.node}: {state}.{more}")

@@ -221,9 +221,9 @@ class _Version(argparse.Action):
     """Determines the version only on demand, since it asks git for the commit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from console.assets import release
+        from console.assets import release_name
 
-        print_line(f"a4 {release()}")
+        print_line(f"a4 {release_name()}")
         parser.exit()
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from console.errors import ConsoleError
-from console.session import catalog
+from console.session import load_catalog
 from screens.cli.arguments import Command, Commands, Options, word
 from screens.cli.command_line import CommandParser, whole_parser
 from screens.cli.output import print_line
@@ -64,7 +64,7 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
     def found(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Collection[str]:
         given = vars(parsed_args)
         if action.metavar == "RECIPE":
-            return [each.id for each in catalog().recipes()]
+            return [each.id for each in load_catalog().recipes()]
         if action.dest == "set" and given.get("recipe"):
             return _values(given["recipe"], prefix)
         if action.dest in _PLACES:
@@ -83,7 +83,7 @@ def _completer(action: argparse.Action) -> Callable[..., Collection[str]]:
 
 def _values(recipe: str, prefix: str) -> list[str]:
     """The values of a recipe, and the choices of those that have some."""
-    fields = catalog().fields(recipe)
+    fields = load_catalog().fields(recipe)
     path, equals, _ = prefix.partition("=")
     if equals:
         return [f"{path}={choice}" for each in fields if each.path == path for choice in each.choices]

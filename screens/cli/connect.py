@@ -11,7 +11,7 @@ from console.errors import BadKubeconfig, ConsoleError, NotFound
 from screens.cli.output import MessageStyle, warn
 
 if TYPE_CHECKING:
-    from console.google.services import Google
+    from console.google.services import GoogleServices
     from console.session import Session
     from practice.child import PracticeProcess
     from screens.cli.arguments import Options
@@ -74,9 +74,9 @@ async def _require_namespace(session: Session, error: NotFound) -> None:
 
 
 @asynccontextmanager
-async def google_of(options: Options) -> AsyncIterator[Google]:
+async def google_of(options: Options) -> AsyncIterator[GoogleServices]:
     """Google Cloud for the cluster, or by Google credentials alone if there is no kubeconfig."""
-    from console.google.services import Google
+    from console.google.services import GoogleServices
 
     try:
         async with open_session(options, ()) as session:
@@ -84,7 +84,7 @@ async def google_of(options: Options) -> AsyncIterator[Google]:
     except BadKubeconfig:
         if options.context or options.kubeconfig or options.demo:
             raise
-        alone = Google(read_only=options.read_only)
+        alone = GoogleServices(read_only=options.read_only)
         try:
             yield alone
         finally:

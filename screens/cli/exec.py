@@ -89,7 +89,7 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
         else:
             show_progress(f"{answered} of {len(ranks)} pods have answered")
 
-    outputs = await session.inside.run_in_ranks(
+    outputs = await session.container_exec.run_in_ranks(
         ranks, options.argv, container=options.container, at_once=options.at_once, limit=options.limit or 60.0,
         heard=lines.add if by_line else lambda *_: None, ended=ended,
     )  # fmt: skip
@@ -104,7 +104,7 @@ async def in_many(session: Session, ranks: tuple[Rank, ...], options: ExecOption
 
 
 def show_group(group: OutputGroup, *, bold: bool) -> None:
-    title = group.words + (f", exit code {group.code}" if group.code else "")
+    title = group.description + (f", exit code {group.code}" if group.code else "")
     mark = "✗ " if group.code else "≠ " if group.differs else ""
     ink = ";31" if group.code else ";33" if group.differs else ""
     before, after = (f"\x1b[1{ink}m", "\x1b[0m") if bold else ("", "")
@@ -215,7 +215,9 @@ async def facts(options: FactsOptions) -> int:
     async with open_session(options, KINDS) as session:
         rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "it cannot be asked")
-        found = await session.inside.facts(pod, rank=rank.number, container=container_of(pod, options.container))
+        found = await session.container_exec.read_facts(
+            pod, rank=rank.number, container=container_of(pod, options.container)
+        )
     lines: list[str] = []
     for fact in found.facts:
         lines += [f"── {fact.title}{f': {fact.words}' if fact.words else ''}", *filter(None, [fact.text])]

@@ -68,13 +68,13 @@ def planned(
     """The copies for one source: one, or one per rank, each with a folder of its own."""
     remote = place or target
     assert remote is not None
-    if remote.everywhere or options.ranks:
+    if remote.is_all_ranks or options.ranks:
         ranks = chosen_ranks(fleet, namespace, remote.job, options.ranks)
     else:
         ranks = (rank_named(fleet, namespace, remote.job, remote.rank),)
     if target is not None:
         return [Copy(rank, source, target.path, False) for rank in ranks]
-    if not (remote.everywhere or options.ranks):
+    if not (remote.is_all_ranks or options.ranks):
         return [Copy(ranks[0], remote.path, options.target, True)]
     folder = options.target.rstrip("/") or "/"
     return [Copy(rank, remote.path, f"{folder}/pod-{rank.number}/", True) for rank in ranks]
@@ -115,7 +115,7 @@ def _outcome_json(rank: Rank, outcome: CopyReport | ConsoleError) -> dict[str, A
 
 async def copied(session: Session, each: Copy, job: str, options: CpOptions, progress: Listener) -> CopyReport:
     pod = running_pod(each.rank, job, "nothing can be copied")
-    copies = session.copies.of(
+    copies = session.copies.for_container(
         pod.namespace, pod.name, container=container_of(pod, options.container), where=where(each.rank, job),
         way=CopyMethod(options.by) if options.by else None,
     )  # fmt: skip
@@ -173,19 +173,21 @@ def bars(number: int, *, shown: bool) -> Iterator[Callable[[str], Listener]]:
 
 
 async def copies_of(session: Session, place: RemotePath, container: str) -> tuple[Rank, ContainerCopies]:
-    if place.everywhere:
+    if place.is_all_ranks:
         raise BadInput("One pod at a time.", "a4 exec JOB --all -- ls PATH lists a folder of them all.")
     rank = rank_named(session.fleet, session.namespace, place.job, place.rank)
     pod = running_pod(rank, place.job, "its files are gone")
     container = container_of(pod, container)
-    return rank, session.copies.of(pod.namespace, pod.name, container=container, where=where(rank, place.job))
+    return rank, session.copies.for_container(
+        pod.namespace, pod.name, container=container, where=where(rank, place.job)
+    )
 
 
 async def list_folder(place: RemotePath, options: Options, container: str) -> int:
     """Print a folder of a rank and its disk usage; returns 1 if something could not be read."""
     async with open_session(options, KINDS) as session:
         rank, files = await copies_of(session, place, container)
-        found = await files.listed(place.path)
+        found = await files.list_folder(place.path)
     if options.json:
         told = asdict(found)
         place_and_items = {"place": told.pop("path"), "items": told.pop("entries")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import asdict
 
-from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, metric
+from console.metrics.gpu_metrics import DCGM, METRICS, SMI, GpuBoard, Source, find_metric
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
 from screens.cli.connect import open_session
 from screens.cli.output import print_json, print_line, print_table, warn
@@ -20,15 +20,17 @@ _RIGHT = (True,) * 12 + (False, False)
 
 async def gpus(options: GpusOptions) -> int:
     """Print one reading, or with --follow one after the other; returns 1 if a GPU has a fault or none can be read."""
-    what = metric(options.metric)
+    what = find_metric(options.metric)
     async with open_session(options, KINDS) as session:
         if not options.follow:
             board = await session.gpus.read_once(session.namespace, options.job, source=options.source)
             return _show(board, options)
-        async with aclosing(session.gpus.watch(session.namespace, options.job, source=options.source)) as boards:
+        async with aclosing(
+            session.gpus.follow_boards(session.namespace, options.job, source=options.source)
+        ) as boards:
             async for board in boards:
                 if board.all_gpus:
-                    rank, gpu = board.worst(what)[0]
+                    rank, gpu = board.sort_by_badness(what)[0]
                     worst = f"pod {rank.rank} GPU {gpu.index} ({_number(what.value(gpu))} {what.unit})"
                     print_line(f"{board.summary}; worst by {what.title.lower()}: {worst}")
     return 0
@@ -49,7 +51,7 @@ def _show(board: GpuBoard, options: GpusOptions) -> int:
                 )), _giga(gpu.nvlink_received), _giga(gpu.nvlink_sent), _number(gpu.ecc_uncorrected), rank.node,
                 "; ".join(gpu.faults),
             ]
-            for rank, gpu in board.worst(metric(options.metric))
+            for rank, gpu in board.sort_by_badness(find_metric(options.metric))
         ]  # fmt: skip
         if rows:
             print_table(_TITLES, rows, _RIGHT)

@@ -13,7 +13,7 @@ import msgspec
 from console.errors import NotFound, NotThere
 from console.hang.bundle import write_bundle
 from console.hang.report import HangReport, PodTrace, TracedProcess
-from console.hang.report_lines import member_lines, pod_lines
+from console.hang.report_lines import format_member_lines, format_pod_lines
 from console.hang.slow_ranks import SlowReport
 from console.hang.xray import seconds_to_ask
 from console.kube.find_job import find_job
@@ -32,14 +32,14 @@ async def hang(options: HangOptions) -> int:
     async with open_session(options, (*KINDS, "nodes") if options.bundle else KINDS) as session:
         if options.install:
             await _install(session, options)
-        report = await session.xray.job(session.namespace, options.job)
+        report = await session.hang_probe.inspect_job(session.namespace, options.job)
         if options.bundle:
             place = Path(options.bundle)
             texts = {"report.txt": "\n".join(report_lines(report, stacks=True)), "report.json": as_json(report)}
             size = await write_bundle(session.watch, session.namespace, report, texts, place)
             warn(f"{place}: {size:,} bytes, secrets redacted.")
         if options.facts_of:
-            facts = await session.xray.facts(
+            facts = await session.hang_probe.read_process_fact(
                 session.namespace, options.job, chosen(report, options.rank), options.facts_of
             )
             print_line(facts.rstrip("\n"))
@@ -51,11 +51,11 @@ async def hang(options: HangOptions) -> int:
 
 
 async def _install(session: Session, options: HangOptions) -> None:
-    before = await session.xray.job(session.namespace, options.job)
+    before = await session.hang_probe.inspect_job(session.namespace, options.job)
     missing = [pod.pod for pod in before.without_py_spy]
     if not missing:
         return
-    installed = await session.xray.install(session.namespace, options.job, missing)
+    installed = await session.hang_probe.install_py_spy(session.namespace, options.job, missing)
     failed = {pod: why for pod, why in installed.items() if why}
     warn(f"py-spy is installed in {len(missing) - len(failed)} of {len(missing)} pods.")
     for pod, why in failed.items():
@@ -66,8 +66,10 @@ async def _record(session: Session, report: HangReport, options: HangOptions) ->
     process = chosen(report, options.rank)
     place = Path(options.out or f"{options.job}-rank-{process.rank}.svg")
     tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")
-    size = await session.xray.record(session.namespace, options.job, process, tool, options.record, place)
-    print_line(f"Flame graph of {format_processes(process.place)} ({options.record:g} s): {place}, {size:,} bytes.")
+    size = await session.hang_probe.record_profile(session.namespace, options.job, process, tool, options.record, place)
+    print_line(
+        f"Flame graph of {format_processes(process.sort_place)} ({options.record:g} s): {place}, {size:,} bytes."
+    )
     return 0
 
 
@@ -88,9 +90,9 @@ def report_lines(report: HangReport, *, stacks: bool = False) -> list[str]:
     """The report as lines, with one stack per group or per rank."""
     lines = [report.summary, "", *report.verdict, *report.advice]
     for group in report.groups:
-        lines += ["", f"── {'✗' if group.suspect else '●'} {group.words}"]
-        lines += member_lines(group, most=len(group.members) if stacks else 1, apart=False)
-    lines += ["", *pod_lines(report)]
+        lines += ["", f"── {'✗' if group.suspect else '●'} {group.sentence}"]
+        lines += format_member_lines(group, most=len(group.members) if stacks else 1, apart=False)
+    lines += ["", *format_pod_lines(report)]
     return lines
 
 
@@ -101,7 +103,7 @@ def _with_index(found: TracedProcess | PodTrace) -> dict[str, object]:
 
 def as_json(report: HangReport) -> dict[str, object]:
     groups = [
-        {"doing": each.doing, "in": each.label, "suspect": each.suspect, "ranks": each.ranks, "words": each.words}
+        {"doing": each.doing, "in": each.label, "suspect": each.suspect, "ranks": each.ranks, "words": each.sentence}
         for each in report.groups
     ]
     return {
@@ -125,9 +127,9 @@ async def slow(options: SlowOptions) -> int:
             show_progress("Reading in the log how long a step takes…")
             seconds = options.seconds or seconds_to_ask(await _step_time(session, options.job))
             ended.callback(asyncio.create_task(_count_down(seconds), name="slow:progress").cancel)
-            report = await session.xray.slow(session.namespace, options.job, seconds)
+            report = await session.hang_probe.find_slow_ranks(session.namespace, options.job, seconds)
     print_result(options.json, slow_as_json(report), *slow_lines(report))
-    return int(bool(report.slow) or not report.told)
+    return int(bool(report.slow) or not report.has_verdict)
 
 
 async def _count_down(seconds: float) -> None:
@@ -139,8 +141,8 @@ async def _count_down(seconds: float) -> None:
 
 async def _step_time(session: Session, name: str) -> float | None:
     """How long a step takes by the job's log; None if that does not tell."""
-    async with session.measures.job(session.namespace, name, once=True) as job:
-        async for _ in job.changes():
+    async with session.measures.open_job(session.namespace, name, once=True) as job:
+        async for _ in job.follow_changes():
             pass
     return job.track.pace() if job.track is not None else None
 
@@ -160,7 +162,7 @@ def slow_lines(report: SlowReport) -> list[str]:
 def slow_as_json(report: SlowReport) -> dict[str, object]:
     """The report for programs; the keys are in `a4 slow --help`."""
     found: dict[str, object] = msgspec.to_builtins(report)
-    return found | {"words": report.words, "told": report.told}
+    return found | {"words": report.words, "told": report.has_verdict}
 
 
 class SlowOptions(Options):

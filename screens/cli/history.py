@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from console.errors import BadKubeconfig, ConsoleError, NotThere
-from console.launch.run_record import RunRecord, differences, find_run, last_success
+from console.launch.run_record import RunRecord, compare_values, find_run, last_success
 from console.metrics.alarm_rules import GLYPH
-from console.session import Session, catalog
+from console.session import Session, load_catalog
 from console.settings import login_name
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, json_flag, option, word
@@ -24,15 +24,19 @@ from screens.columns.runs import RUNS
 from screens.wording import alarm_words, loss_words
 
 if TYPE_CHECKING:
-    from console.launch.run_database import History
+    from console.launch.run_database import RunHistory
 
 
 async def history(options: HistoryOptions) -> int:
     """List runs, show one, compare two, or delete some."""
     async with remembered(options) as kept:
         named, lists = options.recipe, not (options.forgotten or options.diff or options.run)
-        if lists and named and not any(named.lower() in {each.id, each.code.lower()} for each in catalog().recipes()):
-            runs = await kept.runs()
+        if (
+            lists
+            and named
+            and not any(named.lower() in {each.id, each.code.lower()} for each in load_catalog().recipes())
+        ):
+            runs = await kept.list_runs()
             if not any(each.recipe == named for each in runs):
                 if (run := find_run(runs, named)) is not None:
                     return show_run(run, runs, as_json=options.json)
@@ -56,29 +60,29 @@ async def history(options: HistoryOptions) -> int:
     return code
 
 
-async def runs_of(kept: History, recipe: str) -> tuple[RunRecord, ...]:
+async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
     """Runs of a recipe, by name or code (W03); all runs if it is empty."""
     if not recipe:
-        return await kept.runs()
-    found = await kept.runs(recipe)
-    return found or await kept.runs(catalog().recipe(recipe).id)
+        return await kept.list_runs()
+    found = await kept.list_runs(recipe)
+    return found or await kept.list_runs(load_catalog().find_recipe(recipe).id)
 
 
 @asynccontextmanager
-async def remembered(options: HistoryOptions) -> AsyncIterator[History]:
+async def remembered(options: HistoryOptions) -> AsyncIterator[RunHistory]:
     """The run history of the cluster, with open runs completed first; without a kubeconfig as stored."""
     try:
         async with open_session(options, ()) as session:
             kept = session.launch.runs.history
-            if await session.launch.runs.any_open():
+            if await session.launch.runs.has_open_runs():
                 await complete(session)
             yield kept
     except BadKubeconfig:
         if options.kubeconfig or options.context:
             raise
-        from console.launch.run_database import History, usual_place
+        from console.launch.run_database import RunHistory, default_path
 
-        yield History(usual_place())
+        yield RunHistory(default_path())
 
 
 async def complete(session: Session) -> None:
@@ -111,13 +115,13 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
     before = last_success(runs, run)
     now = time.time()
     if as_json:
-        told = differences(before, run) if before else ()
+        told = compare_values(before, run) if before else ()
         print_json({**as_item(run, now), "last_success": before.number if before else None, "differences": told})
         return 0
     who = f"you ({run.who})" if run.who == login_name() else run.who
     where = f"in {run.namespace} of {run.context}, chart {run.chart}"
     values = yaml.safe_dump(dict(run.values), sort_keys=False, allow_unicode=True).strip() if run.values else ""
-    print_line(f"{run.name}: {run.recipe}, run {run.number}, {run.how}")
+    print_line(f"{run.name}: {run.recipe}, run {run.number}, {run.mode_words}")
     print_line(f"launched {wording.clock(run.launched)} by {who} {where}")
     found = []
     if run.peak_busbw is not None:
@@ -139,7 +143,7 @@ def show_run(run: RunRecord, runs: Sequence[RunRecord], *, as_json: bool) -> int
 
 
 def show_difference(before: RunRecord, after: RunRecord, *, as_json: bool) -> int:
-    found = differences(before, after)
+    found = compare_values(before, after)
     if as_json:
         print_json({"before": before.number, "after": after.number, "differences": found})
         return 0
@@ -158,9 +162,9 @@ def default(text: str | None) -> str:
     return "(default)" if text is None else wording.one_line(text)
 
 
-async def forget(kept: History, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
+async def forget(kept: RunHistory, runs: Sequence[RunRecord], options: HistoryOptions) -> int:
     chosen = {pick(runs, word).number for word in options.forgotten}
-    gone = await kept.forget(sorted(chosen))
+    gone = await kept.delete_runs(sorted(chosen))
     told = {"forgotten": sorted(chosen) if gone else []}
     print_result(options.json, told, f"Forgot {wording.count(gone, 'run')}.")
     return 0 if gone else 1

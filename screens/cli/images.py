@@ -42,11 +42,11 @@ async def images(options: ImagesOptions) -> int:
             if not options.name:
                 raise BadInput("Which repository?", "a4 images create NAME")
             made = await images.create_repository(
-                *await images.where(project_of(options.projects), options.region), options.name
+                *await images.build_location(project_of(options.projects), options.region), options.name
             )
             return print_result(options.json, {**asdict(made), "address": made.address}, f"{made.address} is there.")
-        contexts = await google.images.contexts()
-        found = await google.images.registry(project_of(options.projects), options.region)
+        contexts = await google.images.list_contexts()
+        found = await google.images.survey_registry(project_of(options.projects), options.region)
     if options.json:
         print_json({
             "kind": "images",
@@ -80,8 +80,8 @@ async def build(options: BuildOptions) -> int:
         images = google.images
         if bool(options.name) == bool(options.file):
             raise BadInput("What is to be built?", "Name a context of a4 images, or a folder with --file.")
-        context = await (images.context(options.name) if options.name else images.own_context(Path(options.file)))
-        plan = await images.begin(context, project_of(options.projects), options.region)
+        context = await (images.find_context(options.name) if options.name else images.read_context(Path(options.file)))
+        plan = await images.new_plan(context, project_of(options.projects), options.region)
         given = {}
         for each in options.set:
             name, cut, value = each.partition("=")
@@ -94,15 +94,15 @@ async def build(options: BuildOptions) -> int:
             machine=options.machine or MACHINES[0],
             time_out=seconds_of(options.time_out) if options.time_out else plan.time_out,
         )
-        if wrong := images.problems(plan):
+        if wrong := images.plan_problems(plan):
             raise BadInput(
                 " ".join(words for _, words in wrong), "a4 images lists repositories; --set _NAME=VALUE sets one."
             )
         if options.dry_run:
             print_json({"image": plan.image, "project": plan.project, "location": plan.location,
-                      "folder": str(plan.context.folder), "build": await images.described(plan)})  # fmt: skip
+                      "folder": str(plan.context.folder), "build": await images.describe_build(plan)})  # fmt: skip
             return 0
-        begun = await images.build(plan)
+        begun = await images.start_build(plan)
         if options.wait:
             if not options.json:
                 print_line(f"{begun.id} builds {plan.image}.")
@@ -112,11 +112,11 @@ async def build(options: BuildOptions) -> int:
 
 
 async def _follow(images: Images, begun: Build, options: BuildOptions) -> int:
-    async with aclosing(images.log(begun.id, project=begun.project, location=begun.location)) as lines:
+    async with aclosing(images.follow_log(begun.id, project=begun.project, location=begun.location)) as lines:
         async for line in lines:
             if not options.json:
                 print_line(wording.one_line(line.text))
-    ended = await images.look(begun.id, begun.project, begun.location)
+    ended = await images.read_build(begun.id, begun.project, begun.location)
     if options.json:
         print_json(as_item(ended))
     elif ended.succeeded:
@@ -134,9 +134,9 @@ async def builds(options: BuildsOptions) -> int:
     async with google_of(options) as google:
         project = project_of(options.projects)
         if options.name:
-            found: Sequence[Build] = (await google.images.look(options.name, project, options.region),)
+            found: Sequence[Build] = (await google.images.read_build(options.name, project, options.region),)
         else:
-            found = await google.images.builds(options.most, project, options.region)
+            found = await google.images.list_builds(options.most, project, options.region)
     told = {"kind": "builds", "items": [as_item(each) for each in found]}
     return print_listing(options.json, told, BUILDS, found, "There are no builds.")
 
@@ -144,7 +144,7 @@ async def builds(options: BuildsOptions) -> int:
 async def build_log(options: BuildLogOptions) -> int:
     async with google_of(options) as google:
         project, region = project_of(options.projects), options.region
-        log = google.images.log(options.name, follow=options.follow, project=project, location=region)
+        log = google.images.follow_log(options.name, follow=options.follow, project=project, location=region)
         async with aclosing(log) as lines:
             async for line in lines:
                 text = msgspec.json.encode(line).decode() if options.json else wording.one_line(line.text)
@@ -155,11 +155,11 @@ async def build_log(options: BuildLogOptions) -> int:
 async def build_cancel(options: BuildCancelOptions) -> int:
     async with google_of(options) as google:
         images, project = google.images, project_of(options.projects)
-        found = await images.look(options.name, project, options.region)
+        found = await images.read_build(options.name, project, options.region)
         lines = [f"{found.id} builds {', '.join(found.images)}; it is {found.status}."]
         if not (options.yes or found.over or await confirm(lines, "Cancel this build?", "Add --yes.")):
             return 1
-        ended = await images.cancel(options.name, project, options.region)
+        ended = await images.cancel_build(options.name, project, options.region)
     return print_result(options.json, as_item(ended), f"{ended.id} is cancelled.")
 
 

@@ -13,14 +13,14 @@ from console.errors import BadInput, ConsoleError, NotFound, Unreachable
 from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet, JobState
 from console.launch.recipes import LaunchPlan
-from console.launch.releases import DiffKind, unified
+from console.launch.releases import DiffKind, format_unified
 from console.metrics.alarm_rules import AlarmKind
-from console.preflight.check import tally, unseen
+from console.preflight.check import tally, unanswered_reasons
 from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import CHECK, PAST, QUEUE_KINDS, choose_queue, forecast
 from console.scheduling.why_answer import WAIT_KINDS, Category
 from console.scheduling.why_job import why_jobset
-from console.session import Session, catalog
+from console.session import Session, load_catalog
 from practice.programs.faults import FAULT_VARIABLE, KINDS, PACE_VARIABLE
 from screens import wording
 from screens.cli.alarm_words import ALARM, alarm_json, print_alarms
@@ -53,7 +53,7 @@ _LONGEST = 1 << 20
 
 
 async def recipes(options: Options) -> int:
-    found = catalog().recipes()
+    found = load_catalog().recipes()
     if options.json:
         print_json(found)
         return 0
@@ -64,9 +64,9 @@ async def recipes(options: Options) -> int:
 async def values(options: ValuesOptions) -> int:
     """Print a commented values file with a recipe's defaults."""
     if options.json:
-        print_json(catalog().fields(options.recipe))
+        print_json(load_catalog().fields(options.recipe))
     else:
-        sys.stdout.write(catalog().values_file(options.recipe))
+        sys.stdout.write(load_catalog().values_file(options.recipe))
     return 0
 
 
@@ -98,8 +98,8 @@ async def launch(options: LaunchOptions) -> int:
 
 async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: bool) -> int:
     """Print the result of a launch; returns 1 if the API server refuses its pods."""
-    refused = await session.launch.refused_at_start(plan.namespace, name)
-    queue = session.launch.drafting.ask(plan).queue
+    refused = await session.launch.wait_for_refusal(plan.namespace, name)
+    queue = session.launch.plan_texts.demand(plan).queue
     if as_json:
         told = {"why": refused.sentence, "next": refused.next, "said": refused.api_text} if refused else None
         print_json({"namespace": plan.namespace, "name": name, "queue": queue, "refused": told})
@@ -116,7 +116,7 @@ async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: boo
 async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
     """Run the checks that could stop this launch and ask about failures; ConsoleError if nobody can answer."""
     checks = await session.preflight.before_launch(plan)
-    for line in unseen(checks):
+    for line in unanswered_reasons(checks):
         warn(line)
     failing = tally(checks).failing
     if not failing:
@@ -136,20 +136,20 @@ async def make_plan(
 
     `like` is an earlier run; `profile` is the usual one unless given, none where it is empty.
     """
-    run = await session.launch.runs.find(like) if like else None
+    run = await session.launch.runs.find_run(like) if like else None
     texts = [(path, await read_text(path)) for path in options.values]
     word = options.recipe or next(
-        (found for _, text in texts if (found := session.launch.drafting.recipe_of(text))), ""
+        (found for _, text in texts if (found := session.launch.plan_texts.detect_recipe(text))), ""
     )
     if run is None and not word:
         raise BadInput("No recipe was named.", "a4 recipes lists them; or launch an earlier run again: --like RUN.")
-    recipe = catalog().recipe(word or (run.recipe if run else ""))
+    recipe = load_catalog().find_recipe(word or (run.recipe if run else ""))
     if run is not None and run.recipe != recipe.id:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {recipe.id}.")
     if run is not None and run.left_out:
         warn(f"Not kept from {run.name}, because secret: {', '.join(run.left_out)}.")
     if profile is None:
-        profile = "" if run else await session.launch.profiles.default()
+        profile = "" if run else await session.launch.profiles.default_name()
     laid = await session.launch.profiles.values(profile, recipe.id) if profile else {}
     laid = take_files(session, recipe.id, overlay_values(laid, run.values if run else {}), texts)
     values = overlay_values(laid, session.launch.set_values(recipe.id, options.set))
@@ -161,7 +161,7 @@ async def make_plan(
 
 async def with_queue(session: Session, plan: LaunchPlan) -> LaunchPlan:
     """The plan with a LocalQueue, named or recommended; prints which one."""
-    ask = session.launch.drafting.ask(plan)
+    ask = session.launch.plan_texts.demand(plan)
     if "queue" in plan.values:
         if ask.gpus and not ask.queue:
             warn(f"No queue, as requested: {_PAST}.")
@@ -203,19 +203,19 @@ def take_files(
     """Merge values files in their order; BadInput names file, line and problem."""
     for path, text in texts:
         file = "standard input" if path == "-" else path
-        draft = session.launch.drafting.read_yaml(recipe, text)
+        draft = session.launch.plan_texts.read_yaml(recipe, text)
         if draft.problems:
             problems = (f"{file}{',' if remark.line else ':'} {remark}" for remark in draft.problems)
             raise BadInput(" ".join(problems))
         for note in draft.notes:
             warn(f"{file}: {note.message}")
-        laid = session.launch.drafting.overlay_draft(laid, draft)
+        laid = session.launch.plan_texts.overlay_draft(laid, draft)
     return laid
 
 
 async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
     manifests = await session.launch.render(plan)
-    fleet, ask = await session.wait_until_listed(*FIT_KINDS), session.launch.drafting.ask(plan)
+    fleet, ask = await session.wait_until_listed(*FIT_KINDS), session.launch.plan_texts.demand(plan)
     fits, others = forecast(fleet, ask), launch_alternatives(fleet, ask)
     if as_json:
         told = {"namespace": plan.namespace, "name": plan.name, "recipe": plan.recipe}
@@ -232,7 +232,7 @@ async def print_trial(session: Session, plan: LaunchPlan, *, as_json: bool) -> i
 
 
 def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
-    command = session.launch.drafting.command(plan)
+    command = session.launch.plan_texts.helm_command(plan)
     for name in () if as_json else command.needs:
         warn(f"Set the variable {name} first: it holds a secret.")
     return print_result(as_json, command, command.inline)
@@ -240,16 +240,16 @@ def print_command(session: Session, plan: LaunchPlan, *, as_json: bool) -> int:
 
 async def print_difference(session: Session, plan: LaunchPlan, options: LaunchOptions) -> int:
     """Print how the plan's objects differ from the recipe's defaults, or from an earlier run's."""
-    run = await session.launch.runs.find(options.against) if options.against else None
+    run = await session.launch.runs.find_run(options.against) if options.against else None
     if run is not None and run.recipe != plan.recipe:
         raise BadInput(f"Run {run.number} ({run.name}) is of {run.recipe}, not of {plan.recipe}.")
-    found = await session.launch.drafting.diff(plan, run.values if run else None)
+    found = await session.launch.plan_texts.diff_with(plan, run.values if run else None)
     if options.json:
         print_json({"namespace": plan.namespace, "name": plan.name, "objects": found})
     elif all(each.change is DiffKind.SAME for each in found):
         print_line("The objects are the same.")
     else:
-        sys.stdout.write(unified(found))
+        sys.stdout.write(format_unified(found))
     return 0
 
 
@@ -259,7 +259,7 @@ async def wait_for_end(session: Session, namespace: str, name: str, *, as_json: 
     0 when it succeeds, 1 when it fails or goes away, 5 when it succeeds with a result that is of no use.
     """
     await session.wait_until_listed(*WAIT_KINDS)
-    async with session.alarms.job(namespace, name) as watched:
+    async with session.alarms.open_monitor(namespace, name) as watched:
         telling = asyncio.create_task(print_alarms(session, name, watched))
         try:
             job = await _wait_until_ended(session, namespace, name)

@@ -145,7 +145,7 @@ async def glances(session: Session, jobs: Iterable[JobSet]) -> Mapping[str, JobP
     glancing = session.measures.glancing
     with suppress(TimeoutError):
         async with asyncio.timeout(LOOKS):
-            await glancing.poll(keys)
+            await glancing.update(keys)
     return glancing.known
 
 

@@ -214,7 +214,7 @@ AT_ONCE = 10_000
 async def print_previous(session: Session, options: LogsOptions, picks: Callable[[RankLine], bool]) -> int:
     """Print the previous logs, and which ranks have none; NotFound if no rank has one."""
     wanted = None if options.all else {options.rank or 0}
-    runs = await session.logs.previous(session.namespace, options.job, wanted, tail=options.tail)
+    runs = await session.logs.read_previous(session.namespace, options.job, wanted, tail=options.tail)
     if not options.all and not 0 <= (options.rank or 0) < runs.ranks:
         there = f"Its pods are 0 to {runs.ranks - 1}." if runs.ranks else ""
         raise NotThere(f"{options.job} has no pod {options.rank}.", there)
@@ -274,7 +274,9 @@ async def logs(options: LogsOptions) -> int:
             with suppress(NotFound):  # then there may be what was kept
                 pod = pod_of_rank(session.fleet, session.namespace, options.job, options.rank or 0)
                 return await one_rank(session, pod, options)
-        async with session.logs.job(session.namespace, options.job, tail=options.tail, once=not options.follow) as log:
+        async with session.logs.open_job_log(
+            session.namespace, options.job, tail=options.tail, once=not options.follow
+        ) as log:
             await log.ready.wait()
             options = with_pod_that_is_there(log, session, options)
             check_there(log, session, options)
@@ -341,7 +343,7 @@ def others(log: JobLog, name: str, rank: int) -> str:
 async def one_rank(session: Session, pod: Pod, options: LogsOptions) -> int:
     """Print a rank's log directly from its pod."""
     drawn = options.follow and sys.stdout.isatty()
-    lines = session.logs.follow(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
+    lines = session.logs.follow_pod(pod.namespace, pod.name, tail=options.tail, follow=options.follow, drawn=drawn)
     was_open = False
     async with aclosing(lines):  # nobody may read on (`| head`): what it is made of ends one after the other
         async for line in lines:
@@ -392,7 +394,7 @@ async def print_all(log: JobLog, options: LogsOptions, picks: LineSelection) -> 
     """Print every selected line, and at the end how many ranks were covered."""
     wanted = None if options.all else {options.rank or 0}
     printer = (AgreedPrinter if options.consensus else Printer)(log, options)
-    async with aclosing(log.lines(wanted)) as lines:
+    async with aclosing(log.iter_lines(wanted)) as lines:
         tail = lines if options.tail is None else tail_then_follow(lines, log, options.tail, follow=options.follow)
         async with aclosing(with_pauses(tail) if options.consensus and options.follow else tail) as batches:
             async for batch in batches:

@@ -14,11 +14,25 @@ from typing import TYPE_CHECKING
 from console.attach.exec_many import QuickTest
 from console.errors import BadInput, ConsoleError, NotFound, Unreadable
 from console.kube.find_job import find_job
-from console.metrics.export import curve_svg, nccl_json, rows_csv, track_csv, track_json, track_svg
+from console.metrics.export import (
+    draw_curve_svg,
+    draw_training_svg,
+    format_rows_csv,
+    format_training_csv,
+    nccl_test_json,
+    training_json,
+)
 from console.metrics.health import Health, job_health
 from console.metrics.job_progress import progress_of_runs
-from console.metrics.log_results import LogReading
-from console.metrics.nccl.history import MeasuredTest, NodeBandwidth, comparable, compare, mean_speedup, usual_bandwidth
+from console.metrics.log_results import LogResults
+from console.metrics.nccl.history import (
+    MeasuredTest,
+    NodeBandwidth,
+    comparable_tests,
+    compare_sizes,
+    mean_speedup,
+    usual_bandwidth,
+)
 from console.metrics.nccl.reference import NcclResult, expected_busbw, is_comparable, judge_test
 from console.metrics.nccl.results import NcclTest
 from console.metrics.training.run import TrainingRun
@@ -58,12 +72,12 @@ KINDS = ("jobsets", "jobs", "pods", "nodes")
 async def nccl(options: NcclOptions) -> int:
     async with open_session(options, KINDS, listed=False) as session:
         if options.by_node:
-            await session.measures.test_history.read()
+            await session.measures.test_history.load()
             return _nodes(session.measures.test_history.nodes, options)
         if options.history:
-            return _history(await session.measures.test_history.read(), options)
+            return _history(await session.measures.test_history.load(), options)
         job = await _measured(session, options.job)
-        kept = await session.measures.test_history.read()
+        kept = await session.measures.test_history.load()
         if not job.tests:
             raise _no_results_error(options.job, job, "nccl", "table of nccl-tests")
         line = options.pass_line or session.measures.pass_line
@@ -83,13 +97,15 @@ async def training(options: TrainingOptions) -> int:
         now = time.time()
         health = _health(session, options.job, track, now)
         if options.json:
-            told = [track_json(each, job.accelerator, now=now) for each in job.tracks]
+            told = [training_json(each, job.accelerator, now=now) for each in job.tracks]
             print_json({"name": options.job, "health": health_json(health) if health else None, "training": told})
         elif options.csv:
-            sys.stdout.write(track_csv(job.tracks))
+            sys.stdout.write(format_training_csv(job.tracks))
         elif options.svg:
-            earlier = await session.measures.earlier(job) if options.earlier else []
-            await asyncio.to_thread(write_text, options.svg, track_svg(options.job, track, earlier, options.metric))
+            earlier = await session.measures.read_earlier_runs(job) if options.earlier else []
+            await asyncio.to_thread(
+                write_text, options.svg, draw_training_svg(options.job, track, earlier, options.metric)
+            )
         else:
             _say_training(options.job, job, track, health)
         _unreadable(job, "training")
@@ -100,8 +116,8 @@ async def training(options: TrainingOptions) -> int:
 async def _measured(session: Session, name: str) -> JobMeasures:
     """The job's measurements so far; NotFound if neither the job nor a stored log exists."""
     fleet = await session.wait_until_listed(*KINDS)
-    async with session.measures.job(session.namespace, name, once=True) as job:
-        async for _ in job.changes():
+    async with session.measures.open_job(session.namespace, name, once=True) as job:
+        async for _ in job.follow_changes():
             pass
     if (session.namespace, name) not in fleet.jobsets:
         if not job.tests and not job.tracks:
@@ -136,7 +152,7 @@ def _unreadable(job: JobMeasures, what: str) -> None:
 
 def _test_to_compare(word: str, kept: Sequence[MeasuredTest], shown: MeasuredTest) -> MeasuredTest:
     """The test to compare with; NotFound lists the known ones."""
-    fitting = comparable(kept, shown)
+    fitting = comparable_tests(kept, shown)
     found = next((each for each in fitting if each.job == word), None)
     if found is None and word.isdigit() and 0 < int(word) <= len(kept):
         found = kept[int(word) - 1]
@@ -159,11 +175,13 @@ async def _print_tests(
             {"name": options.job, "pass_line": line, "nccl": [_test_json(each, kept, other, line) for each in tests]}
         )
     elif options.csv:
-        sys.stdout.write(rows_csv([each.test for each in tests]))
+        sys.stdout.write(format_rows_csv([each.test for each in tests]))
     elif options.svg:
         others = [(other.job, other.test)] if other else []
         compared = is_comparable(last.test, last.accelerator)
-        await asyncio.to_thread(write_text, options.svg, curve_svg(options.job, last.test, others, compared=compared))
+        await asyncio.to_thread(
+            write_text, options.svg, draw_curve_svg(options.job, last.test, others, compared=compared)
+        )
     else:
         for number, each in enumerate(tests, start=1):
             _say_test(options.job, f"test {number} of {len(tests)}", each, kept, other, line)
@@ -174,8 +192,8 @@ async def _print_tests(
 def _test_json(
     each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> dict[str, object]:
-    told, own = judge_test(each.test, line, each.accelerator), usual_bandwidth(comparable(kept, each))
-    found: dict[str, object] = nccl_json(each.test) | {
+    told, own = judge_test(each.test, line, each.accelerator), usual_bandwidth(comparable_tests(kept, each))
+    found: dict[str, object] = nccl_test_json(each.test) | {
         "attempt": each.attempt,
         "rank": each.rank,
         "pod_index": each.rank,
@@ -191,7 +209,7 @@ def _test_json(
             "faster": mean_speedup(other.test, each.test),
             "sizes": [
                 {"size": size.size, "before": size.before, "after": size.after, "share": size.share}
-                for size in compare(other.test, each.test)
+                for size in compare_sizes(other.test, each.test)
             ],
         }
     return found
@@ -200,7 +218,7 @@ def _test_json(
 def _say_test(
     job: str, number: str, each: MeasuredTest, kept: Sequence[MeasuredTest], other: MeasuredTest | None, line: float
 ) -> None:
-    test, own = each.test, usual_bandwidth(comparable(kept, each))
+    test, own = each.test, usual_bandwidth(comparable_tests(kept, each))
     compared = is_comparable(test, each.accelerator)
     about = [
         f"{test.program or 'nccl-tests'} {test.version or ''}".strip(),
@@ -227,7 +245,7 @@ def _say_test(
         if compared:
             cells.append(_share(row.best_busbw, expected_busbw(row.size)))
         if own:
-            cells.append(_share(row.best_busbw, own.at(row.size)))
+            cells.append(_share(row.best_busbw, own.usual_at(row.size)))
         if other:
             cells.append(_share(row.best_busbw, before.get(row.size)))
         rows.append(cells)
@@ -318,23 +336,23 @@ def _say_training(name: str, job: JobMeasures, track: TrainingRun, health: Healt
     assert last is not None
     total = f" of {track.total:,} ({wording.percent(last.step or 0, track.total)})" if track.total else ""
     print_line(f"{name}: step {last.step if last.step is not None else '?'}{total}, {track.format}")
-    left, share, where = track.eta(time.time()), track.mfu(job.accelerator), track.standing()
+    left, share, where = track.eta(time.time()), track.mfu(job.accelerator), track.position()
     lost = where.what.removeprefix("loss is ").lower() if where.what.startswith("loss") else ""
     facts = [
         (health.state, health.words) if health else ("diverged", where.nan_words),
-        ("loss", lost or _figure(track.latest("loss"))),
-        ("grad norm", _figure(track.latest("grad_norm") if last.grad_norm is None else last.grad_norm)),
-        ("learning rate", _figure(track.latest("lr"))),
+        ("loss", lost or _figure(track.latest_value("loss"))),
+        ("grad norm", _figure(track.latest_value("grad_norm") if last.grad_norm is None else last.grad_norm)),
+        ("learning rate", _figure(track.latest_value("lr"))),
         ("step time", f"{pace:.4g} s" if (pace := track.pace()) is not None else ""),
-        ("TFLOP/s per GPU", _figure(track.recent("tflops_per_gpu"))),
+        ("TFLOP/s per GPU", _figure(track.recent_mean("tflops_per_gpu"))),
         ("MFU", f"{100 * share:.1f} % of the dense BF16 peak of {job.accelerator}" if share is not None else ""),
-        ("tokens/s", _figure(track.recent("tokens_per_s"))),
+        ("tokens/s", _figure(track.recent_mean("tokens_per_s"))),
         ("left", "finished" if track.finished else wording.duration(left) if left is not None else ""),
     ]
     for label, value in facts:
         if value:
             print_line(f"  {label:16} {value}")
-    for mark in track.events():
+    for mark in track.list_events():
         print_line(f"  {mark.kind:16} {mark.words}{f', {wording.clock(mark.time)}' if mark.time else ''}")
 
 
@@ -352,7 +370,7 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
     async with open_session(options, POD_KINDS) as session:
         rank = rank_named(session.fleet, session.namespace, options.job, options.rank_text)
         pod = running_pod(rank, options.job, "no test can run in it")
-        reading, told = LogReading(), ReadingPrinter()
+        reading, told = LogResults(), ReadingPrinter()
 
         def heard(channel: int, data: bytes) -> None:
             if channel == 2:
@@ -361,10 +379,10 @@ async def nccl_quick(options: NcclQuickOptions) -> int:
             elif reading.feed(data) and not options.json:
                 told.more(reading)
 
-        test.check()
+        test.require_valid()
         if not options.json:
             warn(f"all_reduce_perf on the GPUs of pod {rank.number}, beside what runs there")
-        await session.inside.quick_nccl(
+        await session.container_exec.run_quick_nccl_test(
             pod, test, heard=heard, container=container_of(pod, options.container), limit=options.limit or LIMIT
         )
     reading.close()

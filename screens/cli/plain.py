@@ -106,7 +106,7 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
     jobsets = (each for each in fleet.jobsets.values() if only in {"", each.namespace})
     for jobset in sorted(jobsets, key=lambda each: (each.finished, -each.created, each.key)):
         yield ("job", "/".join(jobset.key)), _job(live_line(session, jobset, fleet), session.namespace)
-    for alarm in reversed(session.alarms.latest):
+    for alarm in reversed(session.alarms.latest_alarms):
         name = f"{alarm.namespace} {alarm.job} {alarm.kind} {alarm.time}"
         yield ("alarm", name), Line(_alarm(session, alarm), (alarm.over, alarm.more))
 
@@ -158,6 +158,6 @@ async def follow(options: Options) -> int:
 
 async def _glance(session: Session, only: str) -> None:
     while True:
-        await session.measures.glancing.poll([key for key in session.fleet.jobsets if only in {"", key[0]}])
+        await session.measures.glancing.update([key for key in session.fleet.jobsets if only in {"", key[0]}])
         await session.measures.expected_starts()
         await asyncio.sleep(GLANCE_EVERY)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from console.errors import BadInput, ConsoleError
 from console.launch.recipes import LaunchPlan
-from console.preflight.check import Check, Result, nothing_allowed, tally
+from console.preflight.check import Check, Result, lacks_all_permissions, tally
 from console.session import Session
 from screens.cli.arguments import Command, Commands, confirmed, flag, json_flag, option, word
 from screens.cli.ask import confirm
@@ -41,7 +41,9 @@ async def preflight(options: PreflightOptions) -> int:
                 return 1
             engine = session.preflight
             done = await engine.repair(check.repair)
-            again = await engine.settled(engine.wish(plan, bucket=options.bucket, registry=options.registry), check.id)
+            again = await engine.recheck_after_repair(
+                engine.launch_needs(plan, bucket=options.bucket, registry=options.registry), check.id
+            )
             _say_mended(options, done, again, f"{done}\n{again.title}: {again.result}. {again.evidence}")
             return 0 if again.result is not Result.FAIL else 1
         checks = await _looked(session, plan, options, options.checks)
@@ -56,14 +58,14 @@ async def preflight(options: PreflightOptions) -> int:
         _print(checks, options)
         print_line()
         print_line(found.sentence)
-    return 1 if found.failing else 3 if nothing_allowed(checks) else 0
+    return 1 if found.failing else 3 if lacks_all_permissions(checks) else 0
 
 
 async def _looked(
     session: Session, plan: LaunchPlan | None, options: PreflightOptions, ids: Sequence[str]
 ) -> tuple[Check, ...]:
     engine = session.preflight
-    return await engine.all(engine.wish(plan, bucket=options.bucket, registry=options.registry), ids)
+    return await engine.run_all(engine.launch_needs(plan, bucket=options.bucket, registry=options.registry), ids)
 
 
 def _same_command(options: PreflightOptions) -> str:

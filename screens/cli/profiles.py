@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from console.errors import BadInput
-from console.session import catalog
+from console.session import load_catalog
 from screens.cli.arguments import Command, Commands, Options, either, flag, json_flag, option, word
 from screens.cli.output import print_json, print_line, print_result, print_table, warn
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 async def profiles(options: ProfilesOptions) -> int:
     from console.launch.profiles import Profiles
 
-    kept = Profiles(catalog)
+    kept = Profiles(load_catalog)
     if not options.name:
         if options.by_default is False:
             await kept.make_default("")
             return 0
         as_json = options.json
-        default, names = await kept.default(), await kept.names()
+        default, names = await kept.default_name(), await kept.names()
         if names and not as_json:
             rows = [(name, "yes" if name == default else "") for name in names]
             print_table(("PROFILE", "DEFAULT"), rows, (False, False))
@@ -32,11 +32,11 @@ async def profiles(options: ProfilesOptions) -> int:
         told = {"kind": "profiles", "folder": str(kept.folder), "default": default, "items": names}
         return print_result(as_json, told, f"No profiles in {kept.folder}. Make one: a4 profiles NAME --set queue=a4")
     if options.delete:
-        await kept.delete(options.name)
+        await kept.delete_profile(options.name)
         print_line(f"Removed profile {options.name}.")
         return 0
     if options.set or options.unset:
-        await kept.change(options.name, options.set, options.unset)
+        await kept.change_profile(options.name, options.set, options.unset)
     if options.by_default is not None:
         await kept.make_default(options.name if options.by_default else "")
     return await show(kept, options.name, as_json=options.json)
@@ -44,7 +44,7 @@ async def profiles(options: ProfilesOptions) -> int:
 
 async def show(kept: Profiles, name: str, *, as_json: bool) -> int:
     profile = await kept.read(name)
-    default = await kept.default() == name
+    default = await kept.default_name() == name
     if as_json:
         more = {"values": profile.values, "places": profile.places, "problems": profile.problems}
         print_json({"name": name, "default": default, **more})

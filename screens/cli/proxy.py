@@ -90,16 +90,16 @@ def read(argv: Sequence[str]) -> tuple[list[str] | None, dict[str, str]]:
 
 async def proxy(words: Sequence[str], given: dict[str, str]) -> None:
     """Find the rank and relay the connection."""
-    from console.attach.tunnel.engine import LIMIT, PortForwarder
-    from console.attach.tunnel.relay import login, relay_stdio
+    from console.attach.tunnel.engine import POD_TIMEOUT, PortForwarder
+    from console.attach.tunnel.relay import load_login, relay_stdio
     from console.kube.rank_address import SSH_PORT, PortPair, RankAddress
 
     if not 1 <= len(words) <= 2:
         raise BadInput("Name a job and a pod.", _USE)
     port = PortPair.parse(given.get("port", str(SSH_PORT))).remote
-    limit = _seconds(given["wait"]) if "wait" in given else LIMIT
+    limit = _seconds(given["wait"]) if "wait" in given else POD_TIMEOUT
     kubeconfig = Path(given["kubeconfig"]) if given.get("kubeconfig") else None
-    who = login(kubeconfig, given.get("context", ""))
+    who = load_login(kubeconfig, given.get("context", ""))
     address = RankAddress.parse(given.get("namespace") or who.target.namespace, *words)
     found = None
     if name := given.get("entry"):

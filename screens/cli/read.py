@@ -26,8 +26,8 @@ from msgspec.structs import asdict
 from console.errors import BadInput
 from console.logs.failure_kinds import LogFailure, group_sentences
 from console.logs.pyspy import ProcessStacks
-from console.metrics.export import nccl_json, step_json
-from console.metrics.log_results import EvalScore, LogReading
+from console.metrics.export import nccl_test_json, step_json
+from console.metrics.log_results import EvalScore, LogResults
 from console.metrics.nccl.results import NcclTest, PackedRows, Row
 from console.metrics.training.reader import RunReader
 from console.metrics.training.steps import PackedSteps, Step
@@ -39,7 +39,7 @@ _AT_ONCE = 2000
 _encode, _encode_lines = msgspec.json.encode, msgspec.json.Encoder().encode_lines
 
 
-def say_reading(reading: LogReading) -> None:
+def say_reading(reading: LogResults) -> None:
     """Print everything parsed as JSON; unknown is null, nan and inf are strings."""
     sys.stdout.flush()
     for part in _parts(reading):
@@ -47,7 +47,7 @@ def say_reading(reading: LogReading) -> None:
     sys.stdout.write("\n")
 
 
-def _parts(reading: LogReading) -> Iterator[bytes]:
+def _parts(reading: LogResults) -> Iterator[bytes]:
     yield b'{\n  "nccl": ['
     yield from _objects(_tests(reading))
     yield b'],\n  "training": ['
@@ -67,13 +67,13 @@ def _parts(reading: LogReading) -> Iterator[bytes]:
     yield b"\n}"
 
 
-def _tests(reading: LogReading) -> Iterator[Iterator[bytes]]:
+def _tests(reading: LogResults) -> Iterator[Iterator[bytes]]:
     whole = (reading.from_json,) if reading.from_json else ()
     for test, rows in chain(
         ((each, each.rows) for each in whole),
-        ((each.test(with_rows=False), each.rows) for each in reading.growing_tests),
+        ((each.to_test(with_rows=False), each.rows) for each in reading.growing_tests),
     ):
-        said = nccl_json(test)
+        said = nccl_test_json(test)
         before = {key: said[key] for key in ("program", "version", "ranks")}
         after = {key: value for key, value in said.items() if key not in before and key != "rows"}
         yield chain(
@@ -83,7 +83,7 @@ def _tests(reading: LogReading) -> Iterator[Iterator[bytes]]:
         )
 
 
-def _runs(reading: LogReading) -> Iterator[Iterator[bytes]]:
+def _runs(reading: LogResults) -> Iterator[Iterator[bytes]]:
     for run in reading.training:
         yield chain(
             [b"{" + _members({"format": run.format}) + b', "steps": ['],
@@ -92,7 +92,7 @@ def _runs(reading: LogReading) -> Iterator[Iterator[bytes]]:
         )
 
 
-def _restarts(reading: LogReading) -> Iterator[dict[str, int]]:
+def _restarts(reading: LogResults) -> Iterator[dict[str, int]]:
     for at, run in enumerate(reading.training):
         for back in run.rewinds:
             yield {"run": at, "last": back.last, "first": back.first}
@@ -244,7 +244,7 @@ _FIRST, _LAST = Step._fields.index("loss"), Step._fields.index("tokens_per_s") +
 
 def read(options: ReadOptions) -> int:
     """Print the parsed log: as JSON at its end, else line by line."""
-    reading, told = LogReading(), ReadingPrinter()
+    reading, told = LogResults(), ReadingPrinter()
     code = 0
     with _without_collector():
         try:
@@ -258,7 +258,7 @@ def read(options: ReadOptions) -> int:
         reading.close()
         if options.json:
             say_reading(reading)
-        elif reading.found or not code:
+        elif reading.has_results or not code:
             told.more(reading, ended=True)
             told.end(reading)
     return code or int(options.check and not is_well(reading))
@@ -274,7 +274,7 @@ def _without_collector() -> Iterator[None]:
         gc.enable()
 
 
-def is_well(reading: LogReading) -> bool:
+def is_well(reading: LogResults) -> bool:
     return not reading.failures and all(test.ok is not False for test in reading.nccl)
 
 
@@ -290,7 +290,7 @@ class ReadingPrinter:
         self._first = 0
         """Tests before it are over and told."""
 
-    def more(self, reading: LogReading, *, ended: bool = False) -> None:
+    def more(self, reading: LogResults, *, ended: bool = False) -> None:
         """Print what is new; a step whose number may still be corrected waits, unless `ended`."""
         tests = reading.growing_tests
         for at in range(self._first, len(tests)):
@@ -298,7 +298,7 @@ class ReadingPrinter:
             told = self._rows.get(at, 0)
             over = (test.finished or test.error) and at not in self._done
             begins = at not in self._rows and (test.rows or over)
-            known = test.test(with_rows=False) if begins or over else NcclTest()
+            known = test.to_test(with_rows=False) if begins or over else NcclTest()
             if begins:
                 print_line(_test_title(known))
             if len(test.rows) > told:
@@ -322,7 +322,7 @@ class ReadingPrinter:
             self._steps.append(0)
             print_line(f"training: {run.format}")
         self._print_repeated_steps(at, run)
-        told = len(run.steps) - (run.unsettled and not ended)
+        told = len(run.steps) - (run.is_number_uncertain and not ended)
         if self._steps[at] < told:
             for piece in run.steps.chunks(self._steps[at], told):
                 print_line("\n".join(_steps(piece)))
@@ -334,23 +334,23 @@ class ReadingPrinter:
             return
         news, self._rewinds[at] = run.rewinds[self._rewinds.get(at, 0) :], len(run.rewinds)
         print_line(f"restarted: step {news[-1].first} after {news[-1].last}")
-        places = (run.steps.place(back.first) for back in news)
+        places = (run.steps.index_of(back.first) for back in news)
         self._steps[at] = min(self._steps[at], *(place for place in places if place is not None), len(run.steps))
 
-    def end(self, reading: LogReading) -> None:
+    def end(self, reading: LogResults) -> None:
         if reading.from_json:
             self._whole(reading.from_json)
         for at, test in enumerate(reading.growing_tests):
             if at not in self._done:
                 if at not in self._rows:
-                    print_line(_test_title(test.test(with_rows=False)))
-                print_line(_test_end(test.test(with_rows=False), len(test.rows)))
+                    print_line(_test_title(test.to_test(with_rows=False)))
+                print_line(_test_end(test.to_test(with_rows=False), len(test.rows)))
         said = [*map(_run_end, reading.training), *map(_score, reading.scores), *map(_stacks, reading.stacks)]
         said += [*_failures(reading), *([reading.ended] if reading.ended else ())]
         said += [f"{what}: {unread.summary}: {unread.text}" for what, unread in reading.unreadable.items()]
         for each in said:
             print_line(each)
-        if not reading.found:
+        if not reading.has_results:
             print_line(
                 "Neither a table of nccl-tests, steps of a training run, scores, stacks nor a failure were found."
             )
@@ -362,7 +362,7 @@ class ReadingPrinter:
         )
 
 
-def _failures(reading: LogReading) -> list[str]:
+def _failures(reading: LogResults) -> list[str]:
     said = [f"failure: {each}" for each in group_sentences(reading.failures)]
     rest = max(0, len(said) - SAID) + reading.more_failures
     more = f"failure: {rest:,} more; --json has {'the first of them' if reading.more_failures else 'all'}"
@@ -395,7 +395,7 @@ def _test_title(test: NcclTest) -> str:
 
 
 def _rows(rows: PackedRows | Sequence[Row]) -> Iterable[str]:
-    return map(_ROW.__mod__, rows.speeds("-")) if isinstance(rows, PackedRows) else map(_row, rows)
+    return map(_ROW.__mod__, rows.iter_speeds("-")) if isinstance(rows, PackedRows) else map(_row, rows)
 
 
 def _row(row: Row) -> str:

@@ -14,9 +14,9 @@ from screens.columns.runs import REVISIONS
 async def releases(options: ReleasesOptions) -> int:
     async with open_session(options, ()) as session:
         if options.name:
-            found = await session.launch.releases.history(session.namespace, options.name)
+            found = await session.launch.releases.read_history(session.namespace, options.name)
         else:
-            found = await session.launch.releases.all("" if options.all_namespaces else session.namespace)
+            found = await session.launch.releases.list_all("" if options.all_namespaces else session.namespace)
             if not found and not options.all_namespaces:
                 await session.watch.require_namespace(session.namespace)
     told = {"kind": "revisions" if options.name else "releases", "items": found}
@@ -26,22 +26,22 @@ async def releases(options: ReleasesOptions) -> int:
 async def upgrade(options: UpgradeOptions) -> int:
     async with open_session(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
-        plan = await releases.plan(where, name)
+        plan = await releases.plan_of_release(where, name)
         changes = session.launch.set_values(plan.recipe, options.set)
         plan = await releases.changed_plan(where, name, changes)
         if options.dry_run:
-            return print_change(await releases.try_upgrade(plan), as_json=options.json, done="")
+            return print_change(await releases.dry_run_upgrade(plan), as_json=options.json, done="")
         change = await releases.upgrade(plan)
-        await session.launch.runs.changed(plan)
+        await session.launch.runs.record_upgrade(plan)
         return print_change(change, as_json=options.json, done=f"{name} is changed.")
 
 
 async def rollback(options: RollbackOptions) -> int:
     async with open_session(options, ()) as session:
         where, name, releases = session.namespace, options.name, session.launch.releases
-        revision = options.revision or await releases.revision_before(where, name)
+        revision = options.revision or await releases.previous_revision(where, name)
         if options.dry_run:
-            return print_change(await releases.try_rollback(where, name, revision), as_json=options.json, done="")
+            return print_change(await releases.dry_run_rollback(where, name, revision), as_json=options.json, done="")
         change = await releases.rollback(where, name, revision)
         return print_change(change, as_json=options.json, done=f"{name} is back at revision {revision}.")
 
@@ -53,7 +53,7 @@ def print_change(change: ReleaseChange, *, as_json: bool, done: str) -> int:
         if each.fate is not ObjectFate.SAME:
             lines.append(f"{each.kind} {each.name} {each.fate}" + (f", but: {each.refused}" if each.refused else "."))
             lines += [f"  {line}" for line in each.lines]
-    end = "Nothing changes." if change.idle else done
+    end = "Nothing changes." if change.is_empty else done
     print_result(as_json, change, *lines, *filter(None, [end]))
     return int(bool(change.refused))
 

@@ -43,16 +43,16 @@ async def ssh(options: SshOptions) -> int:
         from console.attach.ssh.access import SshAccess
 
         if options.undo:
-            done = await SshAccess.undo()
+            done = await SshAccess.remove_all()
             return print_result(options.json, {"done": done}, *done)
         if options.forget:
             if not options.jobs:
                 raise BadInput("Name the jobs to forget.", "a4 ssh --undo removes everything.")
             gone: list[str] = []
             for job in options.jobs:
-                gone += await SshAccess.forget_named(job, context=options.context, namespace=options.namespace)
+                gone += await SshAccess.remove_named_job(job, context=options.context, namespace=options.namespace)
             return print_result(options.json, {"forgotten": gone}, *(gone or ["There were no such hosts."]))
-        hosts = await SshAccess.hosts()
+        hosts = await SshAccess.list_hosts()
         lines = [f"{host.host:32}  {host.namespace}/{host.job} pod {host.rank}" for host in hosts]
         none = "There are no hosts yet: a4 ssh JOB POD makes them."
         return print_result(options.json, {"kind": "hosts", "items": hosts}, *(lines or [none]))
@@ -86,7 +86,7 @@ async def write_hosts(options: SshOptions) -> int:
     async with open_session(options, KINDS) as session:
         running = [name for (where, name), job in session.fleet.jobsets.items()
                    if where == session.namespace and not job.finished and not job.suspended]  # fmt: skip
-        gone_by = await session.attach.tidy()
+        gone_by = await session.attach.remove_ended()
         hosts, failed = [], None
         for job in options.jobs or sorted(running):
             try:
@@ -109,7 +109,7 @@ async def set_up(session: Session, options: SshOptions | CodeOptions, job: str, 
             "ssh by name needs a job and the index of a pod, not pod/NAME.", "a4 shell opens a shell in any pod."
         )
     attach = session.attach
-    plan = await attach.plan(session.namespace, job, number, identity=options.identity, say=warn)
+    plan = await attach.plan_setup(session.namespace, job, number, identity=options.identity, say=warn)
     if plan.adds_key and not options.yes:
         # Ask whether to put the key into the pod; NotAllowed if declined.
         what = f"Pod {plan.pod} does not know your key. Put {plan.key} into it, for {plan.user}?"
@@ -136,12 +136,12 @@ async def code(options: CodeOptions) -> int:
         attach = session.attach
         folder = options.at or ""
         if options.editor:
-            editor = await attach.editor(options.editor, host, folder)
+            editor = await attach.find_editor(options.editor, host, folder)
         else:
-            editor = (await attach.editors(host, folder))[0]
+            editor = (await attach.list_editors(host, folder))[0]
         opened = bool(editor.command) and not options.json
         if opened:
-            await attach.start(editor)
+            await attach.start_editor(editor)
     if options.json:
         print_json({"host": host, "editor": editor})
     elif opened:

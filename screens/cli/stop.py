@@ -46,7 +46,7 @@ async def stop(options: StopOptions) -> int:
 async def plan_of(session: Session, name: str) -> StopPlan:
     """The StopPlan of a job; NotFound says where it was searched."""
     try:
-        return await session.launch.stopping.plan(session.namespace, name)
+        return await session.launch.job_stopper.plan_stop(session.namespace, name)
     except NotFound as error:
         known = sorted(other for where, other in session.fleet.jobsets if where == session.namespace)
         hint = other_namespaces_hint(session.fleet, session.namespace, name) or known_jobs_hint(name, known)
@@ -60,7 +60,7 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
     for plan in plans:
         try:
             report = await session.launch.stop(plan.namespace, plan.name, plan.goes)
-            await session.attach.forget(plan.namespace, plan.name)
+            await session.attach.remove_job(plan.namespace, plan.name)
         except ConsoleError as error:
             code = code or print_error(error)
             continue
@@ -77,7 +77,9 @@ async def do_stop(session: Session, plans: Sequence[StopPlan], *, as_json: bool)
 async def leftovers(options: StopOptions) -> int:
     """List orphaned resources; with --yes or confirmation remove them, running ones only if named."""
     async with open_session(options, ()) as session:
-        found, hidden = await session.launch.stopping.leftovers("" if options.all_namespaces else session.namespace)
+        found, hidden = await session.launch.job_stopper.list_leftovers(
+            "" if options.all_namespaces else session.namespace
+        )
         if options.jobs:
             found = tuple(each for each in found if (each.release or each.name) in options.jobs)
         for kind in hidden:
@@ -92,7 +94,7 @@ async def leftovers(options: StopOptions) -> int:
             if options.yes or await confirm((), question):
                 for each in going:
                     try:
-                        await session.launch.stopping.remove(each)
+                        await session.launch.job_stopper.remove_leftover(each)
                         removed.append(each)
                     except ConsoleError as error:
                         code = code or print_error(error)

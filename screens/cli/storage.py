@@ -11,7 +11,7 @@ import yaml
 
 from console.attach.files.entries import parse_remote_path
 from console.errors import BadInput, NotThere
-from console.google.storage import FilestoreInstance, LustreInstance, gcs_place
+from console.google.storage import FilestoreInstance, LustreInstance, parse_gcs_address
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, flag, json_flag, word
 from screens.cli.connect import google_of, open_session
@@ -24,9 +24,9 @@ from screens.columns.google import PLACES, of_bucket, of_filestore, of_lustre
 
 async def buckets(options: BucketsOptions) -> int:
     async with google_of(options) as google:
-        region = await google.storage.region()
-        found = await google.storage.buckets(project_of(options.projects))
-    items = [{**asdict(each), "match": each.match(region)} for each in found]
+        region = await google.storage.cluster_region()
+        found = await google.storage.list_buckets(project_of(options.projects))
+    items = [{**asdict(each), "match": each.format_match(region)} for each in found]
     told = {"kind": "buckets", "region": region, "items": items}
     places = [of_bucket(each, region) for each in found]
     return print_listing(options.json, told, PLACES, places, "The project has no buckets.")
@@ -40,9 +40,9 @@ async def list_place(options: LsOptions) -> int:
             f"{options.place} is neither a folder of a pod nor of a bucket.",
             "Write JOB:POD:PATH, pod/NAME:PATH, gs://BUCKET or gs://BUCKET/FOLDER.",
         )
-    place = gcs_place(options.place)
+    place = parse_gcs_address(options.place)
     async with google_of(options) as google:
-        found = await google.storage.folder(place)
+        found = await google.storage.list_folder(place)
     if options.json:
         items = [{**asdict(each), "folder": each.is_folder, "iteration": each.iteration} for each in found.objects]
         told = {"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more}
@@ -62,10 +62,10 @@ async def list_place(options: LsOptions) -> int:
 
 
 async def get(options: GetOptions) -> int:
-    place = gcs_place(options.place)
+    place = parse_gcs_address(options.place)
     async with google_of(options) as google:
         with bars(1, shown=sys.stderr.isatty() and not options.json) as bar:
-            report = await google.storage.fetch(place, options.folder, bar(str(place)))
+            report = await google.storage.fetch_folder(place, options.folder, bar(str(place)))
     kept = f", {report.kept} of them were there" if report.kept else ""
     got = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}"
     print_result(options.json, asdict(report), f"{report.target}: {got}, in {report.seconds:.1f} s; crc32c equal")
@@ -75,7 +75,7 @@ async def get(options: GetOptions) -> int:
 
 
 async def store_logs(options: StoreLogsOptions) -> int:
-    place = gcs_place(options.place)
+    place = parse_gcs_address(options.place)
     if not place.folder:
         raise BadInput(f"{place} is a whole bucket.", f"Name a folder, such as {place}testbed-logs.")
     async with open_session(options, KINDS) as session:
@@ -88,17 +88,17 @@ async def store_logs(options: StoreLogsOptions) -> int:
 async def instances(options: InstanceOptions) -> int:
     """Print Lustre or Filestore instances, or the values that mount one."""
     async with google_of(options) as google:
-        project, region = project_of(options.projects), await google.storage.region()
+        project, region = project_of(options.projects), await google.storage.cluster_region()
         found: Sequence[LustreInstance] | Sequence[FilestoreInstance]
         if options.command == "lustre":
-            found = lustre = await google.storage.lustre(project)
+            found = lustre = await google.storage.list_lustre(project)
             places = [of_lustre(each, region) for each in lustre]
         else:
-            found = filestore = await google.storage.filestore(project)
+            found = filestore = await google.storage.list_filestore(project)
             places = [of_filestore(each, region) for each in filestore]
     if options.name:
         return _print_values(found, options)
-    told = {"kind": options.command, "items": [{**asdict(each), "values": each.values()} for each in found]}
+    told = {"kind": options.command, "items": [{**asdict(each), "values": each.launch_values()} for each in found]}
     return print_listing(options.json, told, PLACES, places, "There are none.")
 
 
@@ -111,7 +111,7 @@ def _print_values(found: Sequence[LustreInstance] | Sequence[FilestoreInstance],
     if chosen[0].state not in {"ACTIVE", "READY"}:
         why = f": {chosen[0].why}" if chosen[0].why else "."
         raise BadInput(f"{options.name} cannot be mounted, it is {chosen[0].state}{why}", "Choose one that is ready.")
-    values = chosen[0].values()
+    values = chosen[0].launch_values()
     return print_result(options.json, values, yaml.safe_dump(values, sort_keys=False).rstrip())
 
 

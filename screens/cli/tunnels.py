@@ -31,17 +31,19 @@ async def forward(options: ForwardOptions) -> int:
         kubeconfig = await asyncio.to_thread(practice.kubeconfig) if practice else options.kubeconfig
         order = await _order(options, kubeconfig)
         if options.background:
-            from console.attach.tunnel.background import detach
+            from console.attach.tunnel.background import start_detached
 
-            tunnel, notes = await detach(order)
+            tunnel, notes = await start_detached(order)
             for note in notes:
                 warn(note)
             ends = f"It runs in the background: a4 tunnels lists it, a4 tunnels stop {tunnel.name} ends it."
             return print_result(options.json, tunnel, *_open_lines(tunnel), ends)
-        from console.attach.tunnel.background import start
-        from console.attach.tunnel.relay import login
+        from console.attach.tunnel.background import start_tunnel
+        from console.attach.tunnel.relay import load_login
 
-        running = await start(await asyncio.to_thread(login, kubeconfig, order.context), order, kept=False)
+        running = await start_tunnel(
+            await asyncio.to_thread(load_login, kubeconfig, order.context), order, is_background=False
+        )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, running.stop)
@@ -52,7 +54,7 @@ async def forward(options: ForwardOptions) -> int:
             if running.tunnel.words:
                 warn(running.tunnel.words)
             running.forwarding.tell = _teller(running.tunnel)
-            await running.over()
+            await running.wait_until_over()
         finally:
             await running.close()
         return 0
@@ -63,13 +65,13 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
     from console.attach.tunnel import published
     from console.attach.tunnel.background import TunnelRequest
     from console.attach.tunnel.published import Profile
-    from console.attach.tunnel.relay import login
+    from console.attach.tunnel.relay import load_login
     from console.kube.rank_address import PortPair, RankAddress
 
     if options.profile:
         if options.words:
             raise BadInput("Name a profile, or a job and ports, not both.")
-        saved = await asyncio.to_thread(published.profile, options.profile)
+        saved = await asyncio.to_thread(published.find_profile, options.profile)
         options = replace(options, context=options.context or saved.context,
                           namespace=options.namespace or saved.namespace)  # fmt: skip
         words: tuple[str, ...] = tuple(filter(None, (saved.job, saved.rank, *saved.ports)))
@@ -81,7 +83,7 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
         raise BadInput("Name a job, a pod and one or more ports.", "Such as: a4 forward train-1 0 8888 6006")
     job, rank, ports = (words[0], words[1] if used == 2 else "", words[used:])
     context = "" if options.demo else options.context
-    target = (await asyncio.to_thread(login, kubeconfig, context)).target
+    target = (await asyncio.to_thread(load_login, kubeconfig, context)).target
     address = RankAddress.parse(options.namespace or target.namespace, job, rank)
     remote = [PortPair.parse(each).remote for each in ports]
     twice = next((each for each in remote if remote.count(each) > 1), None)
@@ -123,7 +125,7 @@ async def tunnels(options: TunnelsOptions) -> int:
 async def _list(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
-    found = await published.listed()
+    found = await published.list_tunnels()
     none = "No tunnel is open. Open one: a4 forward JOB POD 8888"
     return print_listing(options.json, {"kind": "tunnels", "items": found}, TUNNELS, found, none)
 
@@ -133,7 +135,7 @@ async def _stop(options: TunnelsOptions) -> int:
 
     if options.all == bool(options.words):
         raise BadInput("Name the tunnels to stop, or give --all.", "a4 tunnels lists them.")
-    names = [each.name for each in await published.listed()] if options.all else list(options.words)
+    names = [each.name for each in await published.list_tunnels()] if options.all else list(options.words)
     stopped = [await published.stop_tunnel(name) for name in names]
     lines = [
         f"Stopped {each.name}: {', '.join(map(str, each.listeners)) or 'no port'} of {each.address}."
@@ -145,7 +147,7 @@ async def _stop(options: TunnelsOptions) -> int:
 async def _profiles(options: TunnelsOptions) -> int:
     from console.attach.tunnel import published
 
-    found = await asyncio.to_thread(published.profiles)
+    found = await asyncio.to_thread(published.read_profiles)
     none = "No profile is saved. Save one: a4 forward JOB POD 8888 --save NAME"
     return print_listing(options.json, {"kind": "profiles", "items": found}, PROFILES, found, none)
 

@@ -19,7 +19,7 @@ from console.config import Thresholds, config_in_force, with_thresholds
 from console.errors import BadInput
 from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobSet, JobState
-from console.metrics.alarm_rules import Alarm, Coverage, full_text
+from console.metrics.alarm_rules import Alarm, Coverage, format_alarm
 from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, alarm_json, alarm_line
@@ -115,7 +115,7 @@ async def wait(options: WaitOptions) -> int:
             given["off"] = tuple(options.without.split(","))
         thresholds = with_thresholds(session.alarms.thresholds, given)
         replay = _Replay()
-        async with session.alarms.job(session.namespace, options.job, thresholds) as watched:
+        async with session.alarms.open_monitor(session.namespace, options.job, thresholds) as watched:
             try:
                 async with asyncio.timeout(options.timeout):
                     code, words = await _wait_until(session, options, wanted, watched, replay)
@@ -161,7 +161,7 @@ async def _wait_until(
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
-            return ALARM, f"{options.job}: {alarm.kind} alarm: {full_text(alarm, session.watch).rstrip('.')}"
+            return ALARM, f"{options.job}: {alarm.kind} alarm: {format_alarm(alarm, session.watch).rstrip('.')}"
         over = _over(options.job, jobset, last is not None, watched, wanted)
         if over is not None:
             return over
@@ -279,7 +279,7 @@ async def alarms(options: AlarmsOptions) -> int:
         if options.follow:
             return await _follow(session, options)
         await asyncio.sleep(options.listen)
-        found = [alarm for alarm in watching.latest if alarm.is_active]
+        found = [alarm for alarm in watching.latest_alarms if alarm.is_active]
         if options.json:
             coverage = watching.coverage
             told = [alarm_json(session, each) for each in found]

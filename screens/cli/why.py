@@ -15,7 +15,7 @@ from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobSet, JobState
 from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import Alarm, AlarmReport, next_step
-from console.metrics.health import Health, health_kind, job_health
+from console.metrics.health import Health, alarm_kind_of_health, job_health
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import WAIT_KINDS, Category, Why
 from console.scheduling.why_job import why_jobset
@@ -93,7 +93,7 @@ def _next_steps(
 ) -> Iterator[str]:
     if reason is not None and reason.next:
         yield f"{reason.next}."
-    kind = health_kind(health) if health is not None else None
+    kind = alarm_kind_of_health(health) if health is not None else None
     if report.alarms:
         alarm = report.alarms[-1]
         more = f"{alarm.more[0].upper()}{alarm.more[1:]}. " if alarm.more else ""
@@ -106,7 +106,9 @@ async def _require_unknown(session: Session, name: str) -> None:
     """Raise NotFound with the outcome of the latest run if the job is gone and the history knows it."""
     where = session.namespace, session.watch.server
     known = [
-        run for run in await session.launch.runs.all() if run.name == name and (run.namespace, run.server) == where
+        run
+        for run in await session.launch.runs.list_runs()
+        if run.name == name and (run.namespace, run.server) == where
     ]
     if not known:
         return
@@ -118,7 +120,7 @@ async def _require_unknown(session: Session, name: str) -> None:
     elif run.outcome is Outcome.UNKNOWN and why:
         how = f"{why[0].lower()}{why[1:]}"
     else:
-        how = run.how
+        how = run.mode_words
     raise NotFound(
         f"{name} is no longer in the cluster (run {run.number}): {how}.",
         f"a4 history {run.number} has more, and a4 logs {name} what was kept of its log.",
@@ -133,8 +135,8 @@ async def _check(session: Session, job: JobSet | None, *, runs_or_done: bool) ->
     if runs_or_done and job.finished:
         with suppress(TimeoutError):  # then it is not known to have ended otherwise than well
             async with asyncio.timeout(LONGEST):
-                await session.measures.glancing.poll([job.key])
-        report = AlarmReport(progress=session.measures.glancing.of(job.uid))
+                await session.measures.glancing.update([job.key])
+        report = AlarmReport(progress=session.measures.glancing.progress_of(job.uid))
     elif runs_or_done:
         session.watch.keep_watching()
         report = await session.alarms.check_job(*job.key, LISTENS)

@@ -177,8 +177,8 @@ class Place:
 def of_bucket(found: Bucket, region: str) -> Place:
     from console.google.storage import bucket_values
 
-    match = found.match(region) if region else ""
-    return Place(BUCKET, found.name, found.location, match, found.near(region), "", "",
+    match = found.format_match(region) if region else ""
+    return Place(BUCKET, found.name, found.location, match, found.is_near(region), "", "",
                  found.storage_class.lower(), bucket_values(found.name), found.created)  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def of_lustre(found: LustreInstance, region: str) -> Place:
     near = found.location.startswith(f"{region}-")
     ready = found.state == "ACTIVE"
     return Place(LUSTRE, found.name, found.location, _match(near, region), near, found.state, f"{found.gib:,} GiB",
-                 found.mount_point or found.why, found.values() if ready else {})  # fmt: skip
+                 found.mount_point or found.why, found.launch_values() if ready else {})  # fmt: skip
 
 
 def of_filestore(found: FilestoreInstance, region: str) -> Place:
@@ -194,7 +194,7 @@ def of_filestore(found: FilestoreInstance, region: str) -> Place:
     ready = found.state == "READY" and found.address
     address = f"{found.address}:/{found.share}" if found.address else found.why
     return Place(FILESTORE, found.name, found.location, _match(near, region), near, found.state, f"{found.gib:,} GiB",
-                 address, found.values() if ready else {})  # fmt: skip
+                 address, found.launch_values() if ready else {})  # fmt: skip
 
 
 def _match(near: bool, region: str) -> str:

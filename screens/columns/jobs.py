@@ -13,7 +13,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind
-from console.metrics.health import NO_STEPS, Health, Level, job_health
+from console.metrics.health import NO_STEPS, Health, HealthLevel, job_health
 from console.metrics.nccl.reference import NcclResult
 from console.scheduling.ranks import Rank, first_failure, ranks
 from console.scheduling.why_answer import WAIT_KINDS, Why
@@ -83,10 +83,10 @@ def state_cell(line: JobLine) -> Cell:
 
 def health_runs(health: Health, ink: str = "") -> list[Span]:
     """The health as glyph and word: ▲ during an alarm, ◐ while a step is late."""
-    if health.level is Level.BAD:
+    if health.level is HealthLevel.BAD:
         glyph = wording.BAD if health.state == JobState.FAILED else Span(GLYPH, "bad")
         return [glyph, Span(f" {health.state}", "bad")]
-    if health.level is Level.LATE:
+    if health.level is HealthLevel.LATE:
         return [wording.WAITS, Span(f" {health.state}", "waits")]
     return [wording.job_glyph(health.state), Span(f" {health.state}", ink)]
 
@@ -141,18 +141,18 @@ def reasons(line: JobLine) -> tuple[str, str]:
 def last_cell(line: JobLine) -> Cell:
     """The most important fact: why it waits, what failed first, its result, or where it runs."""
     state, health = line.jobset.state, line.health
-    sick = Span(wording.sentence(health.verdict or health.words), "bad" if health.level is Level.BAD else "waits")
+    sick = Span(wording.sentence(health.verdict or health.words), "bad" if health.level is HealthLevel.BAD else "waits")
     if state is JobState.SUCCEEDED:
         took = line.jobset.finished_at - line.jobset.created
         done = Span(f"done after {wording.duration(took)}" if took > 0 else "done", "dim")
-        if health.level is Level.BAD:
+        if health.level is HealthLevel.BAD:
             return [sick, Span("  "), done]
         return [*glance_words(line.glance), Span("  "), done] if line.glance else done
     if state in {JobState.FAILED, JobState.RESTARTING}:
         first = first_failure(line.jobset, line.fleet)
         if first:
             return Span(failure_words(first), "bad" if state is JobState.FAILED else "waits")
-    if health.level in {Level.BAD, Level.LATE}:
+    if health.level in {HealthLevel.BAD, HealthLevel.LATE}:
         return sick
     told = wording.sentence(line.why.sentence)
     if told:
@@ -291,7 +291,7 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
         runs.append(Span(f"First failure: {failure_words(first)}{where}{f', {when}' if when else ''}. ", "bad"))
     sentence, own = reasons(line)
     if sentence and first is None and not line.health.alarmed:
-        ink = {Level.BAD: "bad", Level.LATE: "waits"}.get(line.health.level, "")
+        ink = {HealthLevel.BAD: "bad", HealthLevel.LATE: "waits"}.get(line.health.level, "")
         found = line.health.verdict
         runs.append(Span(f"{sentence}. {found}. " if found else f"{sentence} ", ink))
     if own:
@@ -306,7 +306,7 @@ def _text_if_healthy(line: JobLine) -> str:
     place = place_words(line)
     if line.jobset.state is JobState.SUCCEEDED:
         return "Done."
-    if line.health.level is not Level.WELL:
+    if line.health.level is not HealthLevel.WELL:
         return f"It is {line.health.state}."
     return f"No problem found, {place}." if place else "No problem found."
 

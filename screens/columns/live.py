@@ -21,7 +21,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         return JobLine(jobset, fleet, owner=jobset.owner)
     key, workload = jobset.key, fleet.workload_of(jobset)
     line = JobLine(
-        jobset, fleet, session.measures.glancing.of(jobset.uid),
+        jobset, fleet, session.measures.glancing.progress_of(jobset.uid),
         owner=session.watch.whose(jobset.owner), may_stop=not session.watch.read_only,
         outside=session.watch.namespace_option(jobset.namespace),
         slow=session.slow_report(key),
@@ -31,7 +31,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
         return line
     alarms = session.alarms
     return replace(
-        line, alarms=alarms.of(*key), late=alarms.late(*key), heard=alarms.follows_steps(*key),
+        line, alarms=alarms.active_alarms(*key), late=alarms.late_text(*key), heard=alarms.follows_steps(*key),
         verdict=alarms.verdict(*key),
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from console.kube.objects.meta import GPU
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
-from console.metrics.health import Health, Level
+from console.metrics.health import Health, HealthLevel
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.kueue_snapshot import cluster_queue_name, gpu_flavors, queue_order
 from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder, account, queue_account
@@ -122,7 +122,7 @@ def _wait(line: WorkloadLine) -> Cell:
 def _reason(line: WorkloadLine) -> Cell:
     state = line.workload.state
     if not line.position and state is WorkloadState.ADMITTED:
-        if line.health is not None and line.health.level in {Level.BAD, Level.LATE}:
+        if line.health is not None and line.health.level in {HealthLevel.BAD, HealthLevel.LATE}:
             glyph, word = health_runs(line.health)
             return [glyph, Span(f"{word.text} {_where(line.workload)}".rstrip(), word.ink)]
         return [Span("● ", "ok"), Span(f"runs {_where(line.workload)}".rstrip(), "dim")]

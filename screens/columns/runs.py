@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.launch.run_record import STALLED, Outcome, RunRecord
 from console.metrics.alarm_rules import GLYPH
-from console.metrics.training.steps import nan_since
+from console.metrics.training.steps import find_nan_since
 from console.settings import YOU
 from screens import wording
 from screens.columns.column import COMMAND, Column, since
@@ -100,7 +100,7 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
         ("Peak busbw", "" if run.peak_busbw is None else f"{run.peak_busbw:,.1f} GB/s"),
         ("Average busbw", "" if run.average_busbw is None else f"{run.average_busbw:,.1f} GB/s"),
         ("Last good loss" if run.nan else "Last loss", loss_words(run)),
-        ("No number", nan_since(run.position).partition(" (")[0] if run.nan else ""),
+        ("No number", find_nan_since(run.position).partition(" (")[0] if run.nan else ""),
         ("Last step", "" if run.step is None else f"{run.step:,}"),
         *((f"Alarm {at}", alarm_words(alarm, run)) for at, alarm in enumerate(run.alarms, start=1)),
         ("Namespace", run.namespace),

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from console.attach.ssh.editors import Editor, SshHost, SshPlan
-from console.attach.tunnel.published import USUAL_PORTS
+from console.attach.tunnel.published import SUGGESTED_PORTS
 from console.errors import BadInput
 from console.kube.objects.pod import Pod
 from console.kube.rank_address import PortPair, RankAddress
@@ -124,16 +124,16 @@ WAIT = 10.0  # seconds for which a pod that is being replaced is waited for whil
 async def open_editor_in_rank(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
     """Set up SSH to the rank after confirmation and offer editors; runs in a worker."""
     attach, jobset = screen.session.attach, line.jobset
-    plan = await attach.plan(jobset.namespace, jobset.name, rank.number, wait=WAIT)
+    plan = await attach.plan_setup(jobset.namespace, jobset.name, rank.number, wait=WAIT)
     if plan.adds_key or plan.adds_line:
         question = Confirm(f"Set up SSH to {plan.job}?", consequences(plan), verb="Set up", keep="Leave")
         if not await screen.app.push_screen_wait(question):
             return
     host = await attach.set_up(plan, wait=WAIT)
-    chosen = await screen.app.push_screen_wait(EditorDialog(host, await attach.editors(host)))
+    chosen = await screen.app.push_screen_wait(EditorDialog(host, await attach.list_editors(host)))
     if chosen is not None:
         if chosen.command:
-            await screen.session.attach.start(chosen)
+            await screen.session.attach.start_editor(chosen)
             screen.notify(f"{chosen.title} opens {host.host}.", timeout=4, markup=False)
             return
         screen.app.copy_to_clipboard(chosen.link or host.host)
@@ -164,7 +164,7 @@ def consequences(plan: SshPlan) -> list[str]:
 
 
 Answer = tuple[tuple[str, ...], bool]
-USUAL = "   ".join(f"{port} {name}" for port, name in USUAL_PORTS.items())
+USUAL = "   ".join(f"{port} {name}" for port, name in SUGGESTED_PORTS.items())
 
 
 class AskPorts(Question["Answer | None"]):
@@ -246,7 +246,7 @@ async def ask_and_open(screen: LiveScreen, address: RankAddress) -> None:
 
 async def open_ports(screen: LiveScreen, address: RankAddress, ports: Sequence[str], keep: bool) -> None:
     with screen.report_errors(f"No tunnel to {address}"):
-        tunnel, notes = await screen.session.tunnels.open(address, ports, keep=keep)
+        tunnel, notes = await screen.session.tunnels.open_tunnel(address, ports, keep=keep)
         lines = [f"{each}." for each in tunnel.listeners] + list(notes)
         if tunnel.state != "ready" and tunnel.words:
             lines.append(tunnel.words)

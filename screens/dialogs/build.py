@@ -125,7 +125,7 @@ OWN = "a folder of yours"
 async def start_build(screen: LiveScreen) -> Build | None:
     """Ask for context and settings and start a build; None if cancelled."""
     images = screen.app.google.images
-    known = await images.contexts()
+    known = await images.list_contexts()
     choices = [Choice(each.name, each.title) for each in known]
     choices.append(Choice(OWN, "with a Dockerfile or a cloudbuild.yml"))
     picked = await screen.app.push_screen_wait(Pick("Build which image?", choices))
@@ -134,11 +134,11 @@ async def start_build(screen: LiveScreen) -> Build | None:
     context = await _own(screen) if picked == OWN else next(each for each in known if each.name == picked)
     if context is None:
         return None
-    plan = await screen.app.push_screen_wait(AskBuild(await images.begin(context), images.problems))
+    plan = await screen.app.push_screen_wait(AskBuild(await images.new_plan(context), images.plan_problems))
     if plan is None:
         return None
     screen.notify(f"Sending {context.folder} to the builder …", timeout=2, markup=False)
-    return await images.build(plan)
+    return await images.start_build(plan)
 
 
 async def _own(screen: LiveScreen) -> BuildContext | None:
@@ -146,7 +146,7 @@ async def _own(screen: LiveScreen) -> BuildContext | None:
     if not place:
         return None
     try:
-        return await screen.app.google.images.own_context(_typed(place))
+        return await screen.app.google.images.read_context(_typed(place))
     except BadInput as error:
         screen.notify(str(error), title="Nothing to build", severity="error", markup=False)
         return None
@@ -165,7 +165,7 @@ async def cancel_build(screen: LiveScreen, build: Build) -> Build | None:
     question = Confirm(f"Cancel build {build.id[:8]}?", lines, verb="Cancel it", keep="Let it go on")
     if not await screen.app.push_screen_wait(question):
         return None
-    return await screen.app.google.images.cancel(build.id, build.project, build.location)
+    return await screen.app.google.images.cancel_build(build.id, build.project, build.location)
 
 
 def launch_with(screen: LiveScreen, image: str) -> None:

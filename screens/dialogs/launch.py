@@ -17,9 +17,9 @@ from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, Release
 from console.kube.nested_values import overlay_values
 from console.kube.objects.jobset import JobSet
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
-from console.launch.recipes import LaunchPlan, Manifest, joined
+from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
-from console.preflight.check import Check, tally, unseen
+from console.preflight.check import Check, tally, unanswered_reasons
 from console.scheduling.launch_alternatives import MOST, Alternative, launch_alternatives
 from console.session import Session
 from screens import wording
@@ -61,7 +61,7 @@ class LaunchLook(Question[bool | Alternative]):
         self, title: str, words: Sequence[Span], manifests: Sequence[Manifest], checks: Sequence[Check] = (),
         others: Sequence[Alternative] = (),
     ) -> None:  # fmt: skip
-        self._failing, self._unseen = tally(checks).failing, unseen(checks)
+        self._failing, self._unseen = tally(checks).failing, unanswered_reasons(checks)
         super().__init__(classes="-fails" if self._failing else "")
         self._question, self._words, self._manifests, self._others = title, tuple(words), manifests, others
 
@@ -85,7 +85,7 @@ class LaunchLook(Question[bool | Alternative]):
     def on_mount(self) -> None:
         self.query_one(SentenceLine).runs = self._words
         text = self.query_one(YamlText)
-        text.show(joined(self._manifests))
+        text.show(join_manifests(self._manifests))
         text.focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -154,7 +154,7 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     try:
         manifests = await session.launch.render(plan)
         _, checks = await asyncio.gather(session.launch.check(plan), session.preflight.before_launch(plan))
-        fleet, ask = screen.app.fleet, session.launch.drafting.ask(plan)
+        fleet, ask = screen.app.fleet, session.launch.plan_texts.demand(plan)
         others = await asyncio.to_thread(launch_alternatives, fleet, ask)
         fits = [*fit_words(fleet, ask), *alternative_words(others)]
         kinds = ", ".join(f"{manifest.kind} {manifest.name}" for manifest in manifests)
@@ -184,7 +184,7 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
     await screen.app.switch_mode("jobs")
     await screen.app.close_pages()  # the new job is no part of the one whose page was open
     screen.app.open_page("job", plan.namespace, job, tab_of(plan.recipe))
-    refused = await session.launch.refused_at_start(plan.namespace, job)
+    refused = await session.launch.wait_for_refusal(plan.namespace, job)
     if refused is not None:
         why = f"{refused.sentence}. {refused.next}."
         screen.app.notify(why, title=f"{job} gets no pods", severity="error", timeout=12, markup=False)
@@ -201,7 +201,7 @@ def _change(screen: LaunchScreen, draft: LaunchDraft, change: Alternative) -> No
 
 async def _refused(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan, error: ConsoleError) -> None:
     """Show the server's refusal at its field and as a toast, and offer to remove leftovers."""
-    faults = screen.app.session.launch.drafting.faults(plan, error)
+    faults = screen.app.session.launch.plan_texts.locate_problems(plan, error)
     draft.server_says = {fault.path: fault.message for fault in reversed(faults)}
     screen.app.notify(str(error), title=f"{plan.name} was not launched", severity="error", timeout=12, markup=False)
     screen.judge()
@@ -231,8 +231,8 @@ async def apply_paste(screen: LaunchScreen, text: str) -> None:
     if here is None or not text.strip():
         return
     launch = screen.app.session.launch
-    read = await launch.drafting.paste(here.recipe.id, text, variables=await launch.profiles.variables())
-    if not read.sound:
+    read = await launch.plan_texts.parse_pasted(here.recipe.id, text, variables=await launch.profiles.place_variables())
+    if not read.is_valid:
         await screen.app.push_screen_wait(PasteReport("Nothing was imported", paste_words(read, taken=0)))
         return
     draft = screen.pick_recipe(read.recipe) if read.recipe and read.recipe != here.recipe.id else here
@@ -306,7 +306,10 @@ async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
         try:
             releases = screen.session.launch.releases
             if jobset.release:
-                plan, said = await releases.plan(jobset.namespace, jobset.release), f"Values of {jobset.name}."
+                plan, said = (
+                    await releases.plan_of_release(jobset.namespace, jobset.release),
+                    f"Values of {jobset.name}.",
+                )
             else:
                 plan = releases.plan_of_job(jobset)
                 said = f"Recipe, GPUs, queue, priority, restarts and time kept of {jobset.name}; "
@@ -344,7 +347,7 @@ async def pick_profile(screen: LaunchScreen) -> None:
     profiles, draft = screen.app.session.launch.profiles, screen.draft
     if draft is None:
         return
-    names, default = await profiles.names(), await profiles.default()
+    names, default = await profiles.names(), await profiles.default_name()
     if not names:
         screen.app.notify("There are no profiles. a4 profiles NAME --set queue=a4 makes one.", markup=False)
         return
@@ -356,7 +359,7 @@ async def pick_profile(screen: LaunchScreen) -> None:
 
 async def lay_default(screen: LaunchScreen, draft: LaunchDraft, untouched: Mapping[str, str]) -> None:
     """Merge the default profile into a new form, unless it was changed meanwhile."""
-    name = await screen.app.session.launch.profiles.default()
+    name = await screen.app.session.launch.profiles.default_name()
     if name:
         await _lay_named(screen, draft, name, untouched)
 
@@ -396,7 +399,7 @@ class GoogleOffers:
     def over(self, offers: Mapping[str, FieldChoices]) -> dict[str, FieldChoices]:
         """The choices extended by Google's."""
         none = {kind: FieldChoices(kind) for kind in self._known}
-        return {**offers, **{kind: {**none, **offers}[kind].joined(more) for kind, more in self._known.items()}}
+        return {**offers, **{kind: {**none, **offers}[kind].merge(more) for kind, more in self._known.items()}}
 
     def wants(self, kind: str) -> bool:
         """Whether to ask Google for that kind now; marks it as requested."""
@@ -410,6 +413,6 @@ class GoogleOffers:
         return True
 
     async def ask(self, session: Session, kind: str) -> None:
-        found = self._known[kind] = await session.google.offer(kind)
+        found = self._known[kind] = await session.google.field_choices(kind)
         if found.state is ChoicesState.FAILED:
             self._asked.pop(kind, None)  # the next try need not wait

@@ -331,7 +331,7 @@ async def read_plan(screen: LiveScreen, jobset: JobSet) -> tuple[StopPlan, Conso
     from console.launch.stop import plan_from_snapshot  # loaded with what asks Helm
 
     try:
-        return await screen.session.launch.stopping.plan(jobset.namespace, jobset.name), None
+        return await screen.session.launch.job_stopper.plan_stop(jobset.namespace, jobset.name), None
     except ConsoleError as error:
         return plan_from_snapshot(jobset, screen.app.fleet), error
 

@@ -93,7 +93,7 @@ class PoolsScreen(LiveScreen):
 
     @work(group="google", exclusive=True)
     async def _follow(self, session: Session) -> None:
-        async for found in session.google.node_pools.follow():
+        async for found in session.google.node_pools.follow_snapshots():
             if isinstance(found, ConsoleError):
                 self.pools_refused(found)
             else:
@@ -162,7 +162,7 @@ class PoolSizes(PoolsScreen):
             if wanted == each:
                 self.notify(f"{name} has {count(each, 'node')} already.", timeout=3, markup=False)
                 return
-            lines = [*facts.losses(wanted * max(1, zones)), *self._autoscaled(facts, wanted)]
+            lines = [*facts.resize_losses(wanted * max(1, zones)), *self._autoscaled(facts, wanted)]
             if wanted > each:
                 lines.append("The reservation or the zone must have enough capacity: else the resize stops part-way.")
             title = f"Resize {name} from {each} to {count(wanted, 'node')}{where}?"

@@ -36,8 +36,8 @@ def group_lines(group: OutputGroup) -> list[str]:
     ended = f", exit code {group.code}" if group.code else ""
     lines = group.said.splitlines()
     if len(lines) <= 1:
-        return [f"{RULE}{glyph} {group.words}{ended}: {lines[0] if lines else '(no output)'}"]
-    return [f"{RULE}{glyph} {group.words}{ended}", *(f"   {line}" for line in lines)]
+        return [f"{RULE}{glyph} {group.description}{ended}: {lines[0] if lines else '(no output)'}"]
+    return [f"{RULE}{glyph} {group.description}{ended}", *(f"   {line}" for line in lines)]
 
 
 class ExecAll(WorkDialog):
@@ -198,7 +198,7 @@ async def run_in_ranks(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
         fleet = screen.app.fleet
         found = fleet.jobsets.get((jobset.namespace, jobset.name), jobset)
         chosen = [each for each in ranks(found, fleet) if each.number in set(numbers)]
-        await screen.session.inside.run_in_ranks(chosen, argv, ended=ended)
+        await screen.session.container_exec.run_in_ranks(chosen, argv, ended=ended)
 
     await screen.app.push_screen_wait(ExecAll(jobset.name, [each.number for each in line.ranks], perform))
 
@@ -219,7 +219,7 @@ async def nccl_in_pod(screen: LiveScreen, line: JobLine, rank: Rank) -> None:
             job, space, number = jobset.name, jobset.namespace, rank.number
             take(MeasuredTest(test, job, space, rank=number, at=time.time(), nodes=nodes, accelerator=accelerator))
 
-        await screen.session.inside.quick_nccl(pod, test, heard=heard, grown=grown, limit=120.0)
+        await screen.session.container_exec.run_quick_nccl_test(pod, test, heard=heard, grown=grown, limit=120.0)
 
     title = f"NCCL test in pod {rank.number} of {jobset.name}"
     await screen.app.push_screen_wait(QuickNccl(title, f"{test.first} to {test.last}", perform))

@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 
 from console.attach.files.entries import CopyProgress, CopyReport
 from console.errors import BadInput, ConsoleError
-from console.logs.text import Text
+from console.logs.text import LogText
 from console.scheduling.ranks import Rank
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PAGE = 5000
 
 
-async def save_log(screen: LiveScreen, text: Text, name: str) -> None:
+async def save_log(screen: LiveScreen, text: LogText, name: str) -> None:
     """Ask for a file and write the shown lines; to be run in a worker."""
     place = await screen.app.push_screen_wait(Prompt("Save the lines that are shown to", f"{name}.log"))
     if not place:
@@ -45,14 +45,14 @@ async def save_log(screen: LiveScreen, text: Text, name: str) -> None:
         screen.notify(f"{count(number, 'line')} in {whole_path(place)}.", title="Saved", markup=False)
 
 
-def write_lines(text: Text, place: str) -> int:
+def write_lines(text: LogText, place: str) -> int:
     """Write all lines to a new file with mode 0600; returns their number. BadInput: no lines, or no file."""
     total = len(text)
     if not total:
         raise BadInput("There are no lines to save.", "Wait for new lines, or clear the filter with esc.")
     with _new_file(place) as out:
         for start in range(0, total, PAGE):
-            for row in text.page(start, min(total, start + PAGE)):
+            for row in text.read_rows(start, min(total, start + PAGE)):
                 out.write(f"[{row.label}] {row.text}\n" if row.label else f"{row.text}\n")
     return total
 
@@ -204,7 +204,7 @@ async def copy_files(
     async def perform(source: str, target: str, progress: Listener) -> CopyReport:
         found = screen.app.fleet.pods.get((namespace, pod))
         main = found.main.name if found and found.main else ""
-        copies = screen.session.copies.of(namespace, pod, container=container or main, where=where)
+        copies = screen.session.copies.for_container(namespace, pod, container=container or main, where=where)
         return await (copies.fetch if fetch else copies.send)(source, target, progress=progress)
 
     dialog = (

@@ -19,7 +19,7 @@ from console.metrics.gpu_metrics import (
     DCGM,
     METRICS,
     SMI,
-    STALE,
+    STALE_SECONDS,
     Gpu,
     GpuBoard,
     GpuMetric,
@@ -28,7 +28,7 @@ from console.metrics.gpu_metrics import (
     Source,
     sum_rates,
 )
-from console.metrics.job_monitor import faults
+from console.metrics.job_monitor import gpu_faults
 from screens.columns.column import Column
 from screens.columns.jobs import JobLine
 from screens.job_tabs.tab import JobTab
@@ -66,7 +66,7 @@ def gpu_cell(row: GpuRow, index: int) -> Cell:
     gpu = row.gpu(index)
     if gpu is None:
         return ""
-    value, share = row.metric.value(gpu), row.metric.share(gpu)
+    value, share = row.metric.value(gpu), row.metric.share_of_range(gpu)
     number = "─" if value is None else f"{value:.0f}"
     if gpu.faults:
         return [Span("✗", "bad"), Span(f"{number:>{_CELL - 2}}", "bad")]
@@ -172,7 +172,7 @@ class GpusTab(JobTab):
     @work(group="gpus", exclusive=True)
     async def _read(self) -> None:
         with self.live.report_errors(f"The GPUs of {self.key[1]} cannot be read"):
-            async with aclosing(self.live.session.gpus.watch(*self.key, source=self.source)) as boards:
+            async with aclosing(self.live.session.gpus.follow_boards(*self.key, source=self.source)) as boards:
                 async for board in boards:
                     self.board = board
                     self._show()
@@ -202,7 +202,7 @@ class GpusTab(JobTab):
 
     @property
     def fault(self) -> str:
-        return "; ".join(faults(self.board)[:2])
+        return "; ".join(gpu_faults(self.board)[:2])
 
     def _show(self) -> None:
         what, board = METRICS[self._place], self.board
@@ -210,7 +210,7 @@ class GpusTab(JobTab):
         ranks = {rank.rank: rank for rank in board.ranks}
         rows: dict[RowKey, GpuRow] = {
             (str(number),): GpuRow(ranks[number], what, middle, board.outlier_distance(what))
-            for number in self._foremost.order(board, what)
+            for number in self._foremost.sort_ranks(board, what)
         }
         self.table.fit_gpus(max((gpu.index + 1 for _, gpu in board.all_gpus), default=USUAL))
         self.table.show_rows(rows)
@@ -243,6 +243,6 @@ def row_words(rank: RankGpus, now: float) -> list[Span]:
             low, high = f"{min(values):.0f}", f"{max(values):.0f}"
             span = low if low == high else f"{low}–{high}"
             runs.append(Span(f"  {what.title.lower()} {span} {what.unit}"))
-    if rank.at and now - rank.at > STALE:
+    if rank.at and now - rank.at > STALE_SECONDS:
         runs.append(Span(f"  read {now - rank.at:.0f} s ago", "waits"))
     return [*runs, Span(f"  {rank.source}", "dim")]

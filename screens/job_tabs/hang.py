@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from console.errors import ConsoleError
 from console.hang.report import HangGroup, HangReport, TracedProcess
-from console.hang.report_lines import STACKS, member_lines, pod_lines
+from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
 from console.hang.xray import seconds_to_ask
 from console.kube.snapshot import Fleet
 from console.scheduling.ranks import format_processes, format_ranges
@@ -55,7 +55,7 @@ class GroupTable(ResourceTable["HangGroup"]):
             for thread in (each.stacks.threads if each.stacks else ())
             for frame in thread.frames
         }
-        return f"{row.doing} {row.label} {row.who} {' '.join(calls)}"
+        return f"{row.doing} {row.label} {row.format_short_members} {' '.join(calls)}"
 
 
 def _call(group: HangGroup) -> Span:
@@ -121,7 +121,7 @@ class HangTab(JobTab):
     def opened(self) -> None:
         if not self._asked:
             self._asked = True
-            made = self.live.session.xray.reports.get(self.key)
+            made = self.live.session.hang_probe.reports.get(self.key)
             if made is not None and self.line is not None and self.line.verdict:  # made since its last step
                 self._take(made)
             else:
@@ -135,16 +135,16 @@ class HangTab(JobTab):
     @work(group="hang", exclusive=True)
     async def action_slow(self) -> None:
         session = self.live.session
-        measures = session.measures.followed(self.key)
+        measures = session.measures.find_followed(self.key)
         track = measures.track if measures is not None else None
         seconds = seconds_to_ask(track.pace() if track is not None else None)
         self._tell("waits", "◐ ", f"Asking NCCL for {seconds:.0f} s for which rank the others wait…")
         try:
-            report = await session.xray.slow(*self.key, seconds)
+            report = await session.hang_probe.find_slow_ranks(*self.key, seconds)
         except ConsoleError as error:
             self._tell("bad", "✗ ", str(error))
             return
-        glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.told else ("○ ", "dim")
+        glyph, ink = ("▲ ", "waits") if report.slow else ("● ", "ok") if report.has_verdict else ("○ ", "dim")
         self._tell(ink, glyph, " ".join(report.words))
 
     @work(group="hang", exclusive=True)
@@ -156,7 +156,7 @@ class HangTab(JobTab):
             self._tell("waits", "◐ ", f"Reading the stacks of all processes: {done} of {pods} answered…")
 
         try:
-            report = await self.live.session.xray.job(*self.key, answered=answered)
+            report = await self.live.session.hang_probe.inspect_job(*self.key, answered=answered)
         except ConsoleError as error:
             gone = self.line is not None and self.fleet is not None and self.key not in self.fleet.jobsets
             if self.ended or gone:
@@ -179,7 +179,7 @@ class HangTab(JobTab):
             self._tell_gone()
 
     def _tell_gone(self) -> None:
-        self._tell("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
+        self._tell("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The inspect_job is gone.'}")
 
     def _tell(self, ink: str, glyph: str, words: str) -> None:
         self.verdict.runs = (Span(glyph, ink), Span(words, ink if ink == "bad" else ""))
@@ -208,11 +208,11 @@ class HangTab(JobTab):
         if group is not None:
             if self.is_open:  # keys of the page are about the pod of the process
                 self.post_message(self.Chosen(group.members[0].pod_rank))
-            lines.append(f"{RULE}{'✗' if group.suspect else '●'} {group.words}")
-            lines += member_lines(group)
-            if len(group.members) > STACKS:
-                lines += [f"   … and {len(group.members) - STACKS} more", ""]
-        self.text.show("\n".join([*lines, *_with_glyphs(pod_lines(report))]))
+            lines.append(f"{RULE}{'✗' if group.suspect else '●'} {group.sentence}")
+            lines += format_member_lines(group)
+            if len(group.members) > MAX_STACKS:
+                lines += [f"   … and {len(group.members) - MAX_STACKS} more", ""]
+        self.text.show("\n".join([*lines, *_with_glyphs(format_pod_lines(report))]))
 
     @on(GroupTable.Opened, "GroupTable")
     def open_rank(self, event: GroupTable.Opened) -> None:
@@ -233,7 +233,7 @@ class HangTab(JobTab):
             return
         app = self.live.app
         name = f"{self.key[1]}-rank-{process.rank}.svg"
-        what = format_processes(process.place)
+        what = format_processes(process.sort_place)
         place = await app.push_screen_wait(Prompt(f"Record {what} for {FLAME:g} s and save it to", name))
         if not place:
             return
@@ -241,7 +241,7 @@ class HangTab(JobTab):
         with self.live.report_errors(f"No flame graph of {what}"):
             self.notify(f"Records {what} for {FLAME:g} s…")
             file = await asyncio.to_thread(Path(place).expanduser)
-            size = await self.live.session.xray.record(*self.key, process, tool, FLAME, file)
+            size = await self.live.session.hang_probe.record_profile(*self.key, process, tool, FLAME, file)
             self.notify(f"{file.absolute()}, {size:,} bytes.", title="Flame graph saved")
 
     @work(group="actions")
@@ -250,13 +250,13 @@ class HangTab(JobTab):
         process = self._process()
         if process is None:
             return
-        who = f"{format_processes(process.place)}, pid {process.pid}"
+        who = f"{format_processes(process.sort_place)}, pid {process.pid}"
         choices = [Choice(name, note) for name, note in FACT_NOTES.items()]
         what = await self.live.app.push_screen_wait(Pick(f"Of {who}", choices))
         if what is None:
             return
         with self.live.report_errors(f"Rank {process.rank} shows no {what}"):
-            said = await self.live.session.xray.facts(*self.key, process, what)
+            said = await self.live.session.hang_probe.read_process_fact(*self.key, process, what)
             self.text.show(f"{RULE}● {what} of {who}\n{said}")
 
     @work(group="hang-install", exclusive=True)
@@ -273,7 +273,7 @@ class HangTab(JobTab):
             return
         with self.live.report_errors("py-spy is not installed"):
             self._tell("waits", "◐ ", f"Installs py-spy in {wording.count(len(missing), 'pod')}…")
-            done = await self.live.session.xray.install(*self.key, missing)
+            done = await self.live.session.hang_probe.install_py_spy(*self.key, missing)
             failed = {pod: why for pod, why in done.items() if why}
             for pod, why in list(failed.items())[:1]:
                 self.notify(why, title=f"py-spy is not installed in {pod}", severity="error")

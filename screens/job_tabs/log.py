@@ -19,7 +19,7 @@ from console.logs.line import FIRST_ERROR
 from console.logs.segment import LogSegment
 from console.logs.text import AgreedText
 from console.metrics.alarm_rules import Alarm
-from console.metrics.log_search import LogLocation, PodLine, first_matches, location_of
+from console.metrics.log_search import LogLocation, PodLine, find_first_matches, locate_alarm
 from console.scheduling.ranks import first_failure, format_pods
 from screens.columns.jobs import JobLine, rank_waits
 from screens.dialogs.save import save_log
@@ -99,7 +99,7 @@ class LogTab(JobTab):
             failed = alarm is None and first_failure(line.jobset, line.fleet) is not None
             if not self.is_open or self.mode != "one" or self.rank != pod or len(line.ranks) < 2 or failed:
                 return
-            place = await asyncio.to_thread(location_of, self._parts(), alarm)
+            place = await asyncio.to_thread(locate_alarm, self._parts(), alarm)
             if place is not None:
                 break
         self._led_to = alarm
@@ -122,7 +122,7 @@ class LogTab(JobTab):
         """Find out whether another pod's log has an error."""
         if self.mode != "one" or self._log is None:
             return
-        found = await asyncio.to_thread(first_matches, self._parts(), FIRST_ERROR)
+        found = await asyncio.to_thread(find_first_matches, self._parts(), FIRST_ERROR)
         found.pop(self.rank, None)
         if not found:
             self.view.tell_answer("No line of any pod contains an error.", OFFERS)
@@ -167,7 +167,7 @@ class LogTab(JobTab):
     async def _follow(self) -> None:
         with self.live.report_errors(f"The log of {self.key[1]} cannot be followed"):
             pods = len(self.line.ranks) if self.line else 1
-            async with self.live.session.logs.job(*self.key, tail=max(LEAST, BUDGET // max(1, pods))) as log:
+            async with self.live.session.logs.open_job_log(*self.key, tail=max(LEAST, BUDGET // max(1, pods))) as log:
                 before, self._log = self._log, self._log or log
                 await log.ready.wait()
                 self._log = log
@@ -214,7 +214,7 @@ class LogTab(JobTab):
 
         text = self.view.lines.text
         if again and isinstance(text, MergedText):
-            text.renew()
+            text.set_segments()
         elif self.mode == "all":
             self.view.lines.show_text(MergedText(self._parts, lambda part: str(part.rank)))
         else:
@@ -242,7 +242,7 @@ class LogTab(JobTab):
         text, read = AgreedText(consensus, log.ranks, lambda: log.gaps), 0
         if not again:
             self.view.lines.show_text(text)
-        async with aclosing(log.lines()) as batches:
+        async with aclosing(log.iter_lines()) as batches:
             async for batch in batches:
                 consensus.add(batch)
                 if self.mode != "agreed":

@@ -66,14 +66,14 @@ class NcclTab(JobTab):
         try:
             measures = self.live.session.measures
             self.panel.pass_line = measures.pass_line
-            async with measures.job(*self.key) as job, aclosing(job.changes()) as changes:
+            async with measures.open_job(*self.key) as job, aclosing(job.follow_changes()) as changes:
                 async for now in changes:
                     panel = self.panel
                     panel.kept = self.live.session.measures.test_history.tests
                     panel.measured = now.tests
                     panel.unreadable = now.unreadable.get("nccl")
                     peak = panel.test.peak_busbw if panel.test else None
-                    self.note = f"{peak:,.0f} GB/s" if peak is not None and not now.reading else ""
+                    self.note = f"{peak:,.0f} GB/s" if peak is not None and not now.is_reading_old_lines else ""
                     self.refresh_bindings()
         except ConsoleError as error:
             self.panel.waiting = f"The tables cannot be read: {error}"

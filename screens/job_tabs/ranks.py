@@ -280,7 +280,7 @@ class RanksTab(JobTab):
 
     def _show_cells(self, line: JobLine) -> None:
         pulse = self._pulse
-        heard, behind = (pulse.heard, pulse.behind) if pulse else ({}, lambda rank: 0)
+        heard, behind = (pulse.heard, pulse.steps_behind) if pulse else ({}, lambda rank: 0)
         slow = {each.pod_index for each in line.slow.slow} if line.slow is not None else set()
         self.matrix.cells = tuple(
             PodCell(
@@ -293,7 +293,7 @@ class RanksTab(JobTab):
     @work(group="pulse", exclusive=True)
     async def _listen(self) -> None:
         with self.live.report_errors("The pods cannot be watched"):
-            async with self.live.session.measures.job(*self.key) as job, aclosing(job.changes()) as changes:
+            async with self.live.session.measures.open_job(*self.key) as job, aclosing(job.follow_changes()) as changes:
                 async for _ in changes:
                     self._pulse = job.ranks
                     if self.is_open and self.line is not None:

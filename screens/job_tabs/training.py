@@ -48,8 +48,8 @@ class TrainingTab(JobTab):
 
     @property
     def fault(self) -> str:
-        track = self._job.track if self._job and not self._job.reading else None
-        return track.standing().nan_words if track is not None and track.nan else ""
+        track = self._job.track if self._job and not self._job.is_reading_old_lines else None
+        return track.position().nan_words if track is not None and track.nan else ""
 
     def activated(self) -> None:
         if not self._asked:
@@ -74,7 +74,7 @@ class TrainingTab(JobTab):
     @work(group="training", exclusive=True)
     async def _measure(self) -> None:
         try:
-            async with self.live.session.measures.job(*self.key) as job, aclosing(job.changes()) as changes:
+            async with self.live.session.measures.open_job(*self.key) as job, aclosing(job.follow_changes()) as changes:
                 self._job = job
                 async for _ in changes:
                     self._tell()
@@ -87,15 +87,15 @@ class TrainingTab(JobTab):
     def _reading(self) -> bool:
         """Whether there is a log that was not yet read up to now."""
         begun = self.line is not None and self.line.jobset.state is not JobState.PENDING
-        return begun and (self._job is None or self._job.reading)
+        return begun and (self._job is None or self._job.is_reading_old_lines)
 
     def _tell(self) -> None:
-        track = self._job.track if self._job and not self._job.reading else None
+        track = self._job.track if self._job and not self._job.is_reading_old_lines else None
         if track is not None and track.last is not None:
-            loss = track.latest("loss")
+            loss = track.latest_value("loss")
             late = f"{wording.WAITS.text} {self.line.health.state}" if self.line and self.panel.late else ""
             known = f"loss {loss:.4g}" if loss is not None else ""
-            self.note = f"{wording.BAD.text} {track.standing().what}" if track.nan else late or known
+            self.note = f"{wording.BAD.text} {track.position().what}" if track.nan else late or known
 
     def _show(self) -> None:
         if self._job is not None:
@@ -117,7 +117,7 @@ class TrainingTab(JobTab):
             panel.earlier = ()
         else:
             with self.live.report_errors("Earlier runs cannot be read"):
-                panel.earlier = tuple(await self.live.session.measures.earlier(job))
+                panel.earlier = tuple(await self.live.session.measures.read_earlier_runs(job))
             if not panel.earlier:
                 self.notify("No earlier run of this recipe has a log that is kept.")
         panel.redraw()

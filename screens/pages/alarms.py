@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import GLYPH, Alarm, full_text
+from console.metrics.alarm_rules import GLYPH, Alarm, format_alarm
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.jobs import ALARMS
 from screens.widgets.sentence_line import SentenceLine
@@ -55,7 +55,7 @@ class AlarmsScreen(LiveScreen):
         yield SentenceLine(id="whole")
 
     def show_fleet(self, fleet: Fleet) -> None:
-        found = self.session.alarms.latest if self.app.connected and self.session.alarms_enabled else []
+        found = self.session.alarms.latest_alarms if self.app.connected and self.session.alarms_enabled else []
         rows: dict[RowKey, Alarm] = {
             (each.namespace, each.job, each.kind, f"{each.time}", f"{number}"): each
             for number, each in enumerate(sorted(found, key=lambda each: each.since))
@@ -86,7 +86,7 @@ class AlarmsScreen(LiveScreen):
         whole.runs = () if alarm is None else (
             Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
             Span(f"{alarm.job} ", "strong"),
-            Span(f"{alarm.kind}: {full_text(alarm, self.session.watch)}"),
+            Span(f"{alarm.kind}: {format_alarm(alarm, self.session.watch)}"),
         )  # fmt: skip
 
     @on(AlarmTable.Opened)

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from console.errors import ApiDisabled, ConsoleError
 from console.google.account import Cloud
 from console.google.clusters import Clusters, GkeCluster
-from console.google.services import Google
+from console.google.services import GoogleServices
 from console.kube.snapshot import Fleet
 from screens.base import error_notice, error_runs
 from screens.columns.google import CLUSTERS, ClusterRow
@@ -55,7 +55,7 @@ class ClustersScreen(AskingScreen):
     table = getters.query_one(ClusterTable)
     told = getters.query_one(SentenceLine)
 
-    _alone: Google | None = None
+    _alone: GoogleServices | None = None
     _found: Clusters | None = None
 
     def body(self) -> ComposeResult:
@@ -74,9 +74,9 @@ class ClustersScreen(AskingScreen):
         if self.app.connected:
             return self.session.google.cloud
         if self._alone is None:
-            from console.google.services import Google
+            from console.google.services import GoogleServices
 
-            self._alone = Google()
+            self._alone = GoogleServices()
         return self._alone.cloud
 
     async def on_unmount(self) -> None:
@@ -94,7 +94,7 @@ class ClustersScreen(AskingScreen):
 
     async def _read_once(self) -> bool:
         try:
-            async for picture in (await self.cloud()).growing():
+            async for picture in (await self.cloud()).follow_clusters():
                 if self._found is None or len(picture.clusters) >= len(self._found.clusters):
                     self._found = picture
                     self._show(growing=True)
@@ -180,7 +180,7 @@ class ClustersScreen(AskingScreen):
         with self.report_errors(f"Could not connect to {cluster.name}"):
             cloud = await self.cloud()
             if self.app.connected:
-                await cloud.enter(cluster)
+                await cloud.switch_to_cluster(cluster)
             else:
                 await cloud.fetch_server_version(cluster)
                 self.app.settings = replace(self.app.settings, context=cluster.context)
@@ -197,7 +197,7 @@ class ClustersScreen(AskingScreen):
         if cluster is None:
             return
         cloud = await self.cloud()
-        usual = "" if self.app.settings.practice else str(cloud.usual_kubeconfig())
+        usual = "" if self.app.settings.practice else str(cloud.default_kubeconfig())
         hint = "An entry of that name is replaced; all else stays. No token is written. Esc cancels."
         path = await self.app.push_screen_wait(Prompt(f"Put {cluster.context} into which file?", usual, hint=hint))
         if not path:

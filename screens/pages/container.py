@@ -9,7 +9,7 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.attach.container_facts import ContainerFact, FactState, pending_facts
+from console.attach.container_facts import ContainerFact, FactState, unanswered_facts
 from console.attach.files.copies import ContainerCopies
 from console.attach.files.entries import EntryKind, FileEntry
 from console.errors import ConsoleError
@@ -90,7 +90,7 @@ class ContainerFactsScreen(LiveScreen):
             self.text.show(f"{RULE}✗ The pod was deleted: nothing can be read from it.")
             return
         with self.report_errors(f"Could not ask {pod.name}"):
-            await self.session.inside.facts(pod, container=self._container, answered=self._take)
+            await self.session.container_exec.read_facts(pod, container=self._container, answered=self._take)
 
     def _take(self, fact: ContainerFact) -> None:
         self._facts[fact.name] = fact
@@ -99,7 +99,7 @@ class ContainerFactsScreen(LiveScreen):
     def _draw(self) -> None:
         lines: list[str] = []
         self.show_fleet(self.app.fleet)
-        for asked in pending_facts():
+        for asked in unanswered_facts():
             fact = self._facts.get(asked.name, asked)
             words = fact.words or ("asked" if fact.state is FactState.ASKED else f"{fact.seconds:.1f} s")
             lines += [f"{RULE}{GLYPHS[fact.state]} {fact.title}: {words}", *fact.text.splitlines(), ""]
@@ -167,7 +167,7 @@ class FolderScreen(LiveScreen):
         self.read()
 
     def _files(self) -> ContainerCopies:
-        return self.session.copies.of(*self._pod, container=self._container)
+        return self.session.copies.for_container(*self._pod, container=self._container)
 
     def action_read(self) -> None:
         self.read()
@@ -177,7 +177,7 @@ class FolderScreen(LiveScreen):
         """Read the folder; puts the cursor on `back_to`."""
         self.summary.runs = (Span(self.path, "strong"), Span("   looking …", "dim"))
         try:
-            found = await self._files().listed(self.path)
+            found = await self._files().list_folder(self.path)
         except ConsoleError as error:
             self.table.show_rows({})
             self.table.show_trouble(error_notice(error))

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.errors import ConsoleError
-from console.google.node_pools import with_google
+from console.google.node_pools import merge_google_pools
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.ranks import ranks
 from console.scheduling.topology import Floor, Holder, Host, Pool, format_gpu_sum, pools
@@ -81,13 +81,13 @@ class FleetScreen(PoolsScreen):
         yield FloorKey()
 
     def show_fleet(self, fleet: Fleet) -> None:
-        seen = self.session.google.node_pools.seen if self.pools is None and self.app.connected else None
+        seen = self.session.google.node_pools.last_snapshot if self.pools is None and self.app.connected else None
         if seen is not None:  # another screen has asked already: nothing new is loaded
             self.pools = seen
             self.action_google()
         if self.pools is not None and self.app.connected:
-            self.pools = self.session.google.node_pools.again(self.pools)
-        found = with_google(pools(fleet), self.pools)
+            self.pools = self.session.google.node_pools.with_current_nodes(self.pools)
+        found = merge_google_pools(pools(fleet), self.pools)
         self.table.styles.height = max(2, min(len(found) + 1, self.size.height // 3)) if found else 4
         self.table.show_rows({(pool.name,): pool for pool in found}, fleet.links.get("nodes"))
         self._floors = [pool for pool in found if pool.floor.total]

@@ -117,8 +117,8 @@ class ImagesScreen(PlacedScreen, AskingScreen):
     async def _read_builds(self) -> tuple[Build, ...] | None:
         try:
             images = self.app.google.images
-            found = await images.builds()
-            project, location = await images.where()
+            found = await images.list_builds()
+            project, location = await images.build_location()
         except ConsoleError as error:
             self._refused(self.builds, self.summary, error)
             return None
@@ -136,7 +136,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
 
     async def _read_images(self) -> None:
         try:
-            found = await self.app.google.images.registry()
+            found = await self.app.google.images.survey_registry()
         except ConsoleError as error:
             self._refused(self.images, self.held, error)
             return
@@ -213,7 +213,7 @@ class ImagesScreen(PlacedScreen, AskingScreen):
     async def action_create(self) -> None:
         with self.report_errors("No repository was made"):
             images = self.app.google.images
-            project, location = await images.where()
+            project, location = await images.build_location()
             name = await self.app.push_screen_wait(Prompt(f"New repository in {project}, {location}, named?", "a4"))
             if name:
                 made = await images.create_repository(project, location, name)
@@ -289,7 +289,7 @@ class BuildScreen(InGoogleScreen):
     async def look(self) -> None:
         if self.is_current and (self.build is None or not self.build.over):
             try:
-                self.build = await self.app.google.images.look(*self._about)
+                self.build = await self.app.google.images.read_build(*self._about)
             except ConsoleError as error:
                 self.head.runs = error_runs(error.message)
                 return
@@ -316,7 +316,7 @@ class BuildScreen(InGoogleScreen):
         self.view.over, self.view.status = "", "the builder prints"
         known = self._given.copy()
         try:
-            async with aclosing(self.app.google.images.log(number, project=project, location=location)) as lines:
+            async with aclosing(self.app.google.images.follow_log(number, project=project, location=location)) as lines:
                 async for line in lines:
                     if known[line]:
                         known[line] -= 1

@@ -117,13 +117,13 @@ class JobScreen(LiveScreen):
     async def _find_end(self) -> None:
         """Look up how a vanished job ended: in the run history, else in this session's alarms."""
         with self.report_errors("The history could not be read"):
-            runs = [run for run in await self.session.launch.runs.all() if run.key == self.key]
+            runs = [run for run in await self.session.launch.runs.list_runs() if run.key == self.key]
         if self.key in self.app.fleet.jobsets:
             return
         run = next((run for run in runs if run.server == self.session.watch.server), None)
         alarms = self.session.alarms.history_of(*self.key) if self.session.alarms_enabled else ()
         if run is not None and not run.open:
-            self._ended = f"Run {run.number} is over, {run.how}."
+            self._ended = f"Run {run.number} is over, {run.mode_words}."
         elif alarms and self._line is None:
             self._ended = "It is not in the cluster any more."
         for tab in self.tabs.values():

@@ -114,7 +114,7 @@ class JobsScreen(PanedScreen):
             if self.app.screen is self and self.app.connected:
                 keys = [(key[0], key[1]) for key in self.table.shown]
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
-                    news = await self.session.measures.glancing.poll(keys)
+                    news = await self.session.measures.glancing.update(keys)
                     if await self.session.measures.poll_starts() or news:
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
@@ -131,7 +131,7 @@ class JobsScreen(PanedScreen):
         line = self.table.row
         if line is None:
             return []
-        measures = self.session.measures.followed(line.jobset.key) if self.app.connected else None
+        measures = self.session.measures.find_followed(line.jobset.key) if self.app.connected else None
         return job_lines(line, measures, width, height, now, self.app.whose)
 
     @on(ResourceTable.Highlighted)

@@ -142,7 +142,7 @@ class LaunchScreen(LiveScreen):
 
     def _offer(self) -> None:
         planned = self.plan()
-        self._asked = self.session.launch.drafting.ask(planned[0]) if planned is not None else None
+        self._asked = self.session.launch.plan_texts.demand(planned[0]) if planned is not None else None
         seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
         self.form.offer(self._google.over({**seen, **self._listed}))
 
@@ -152,7 +152,7 @@ class LaunchScreen(LiveScreen):
         if not (self.app.connected and self.is_current):
             return
         self._listed_in = self.session.namespace
-        self._listed = await self.session.choices()
+        self._listed = await self.session.read_choices()
         self._offer()
 
     @on(Form.Asked)
@@ -200,7 +200,7 @@ class LaunchScreen(LiveScreen):
 
     def _follow_queue(self, draft: LaunchDraft) -> bool:
         """Fill in the recommended queue unless the person typed one; returns whether it changed."""
-        ask = self.session.launch.drafting.ask(draft.plan(self.session.namespace)[0])
+        ask = self.session.launch.plan_texts.demand(draft.plan(self.session.namespace)[0])
         return draft.follow_queue(choose_queue(self.app.fleet, ask))
 
     def show_draft(self, draft: LaunchDraft) -> None:
@@ -277,7 +277,7 @@ class LaunchScreen(LiveScreen):
         plan, problems = planned
         self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
         asked = not any(problem.path in {"gpus", "queue"} for problem in problems)
-        ask = self.session.launch.drafting.ask(plan) if asked else None
+        ask = self.session.launch.plan_texts.demand(plan) if asked else None
         self.head.tell_fit(self.app.fleet, ask)
         if ask not in {None, self._asked}:
             self._offer()

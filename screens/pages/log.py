@@ -75,7 +75,7 @@ class LogScreen(LiveScreen):
         run = "previous run" if self._previous else ""
         self.view.over, self.view.status = "", run
         try:
-            log = self.session.logs.follow(
+            log = self.session.logs.follow_pod(
                 namespace, pod, container=container, tail=TAIL, previous=self._previous, follow=not self._previous,
                 memory=self._memory,
             )  # fmt: skip
@@ -123,7 +123,7 @@ class LogFileApp(KeyOrderedApp):
     def _poll_file(self) -> None:
         if not self.is_running:  # a last look may come while the widgets are being taken away
             return
-        self.text.grow()
+        self.text.read_growth()
         self.view.lines.renew()
         self._tell()
 

@@ -16,9 +16,9 @@ from console.google.node_pools import (
     PoolsSnapshot,
     PoolStatus,
     ProvisioningRequest,
-    kind_words,
-    operation_sentence,
-    operation_words,
+    format_operation,
+    format_operation_kind,
+    format_operation_of,
 )
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet
@@ -139,7 +139,7 @@ class NodepoolsScreen(PoolSizes):
     def show_fleet(self, fleet: Fleet) -> None:
         if self.pools is None or not self.app.connected:
             return
-        found = self.pools = self.session.google.node_pools.again(self.pools)
+        found = self.pools = self.session.google.node_pools.with_current_nodes(self.pools)
         cluster, now = found.cluster, time.time()
         self.table.show_rows({(each.pool.name,): each for each in found.pools})
         runs = [Span(f"{cluster.path}  ", "strong"), Span(f"{cluster.status.lower()} · {cluster.version}", "text")]
@@ -147,13 +147,13 @@ class NodepoolsScreen(PoolSizes):
         runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in found.unread]
         self.about.runs = tuple(runs)
         rows = [
-            operation_row(each, operation_sentence(each, each.pool or cluster.name), now)
+            operation_row(each, format_operation_of(each, each.pool or cluster.name), now)
             for each in found.operations
             if not each.over
         ]
         rows += [request_row(each, now) for each in found.requests]
         rows += [
-            operation_row(each, f"{each.pool or cluster.name}: {kind_words(each.kind).lower()} failed:", now)
+            operation_row(each, f"{each.pool or cluster.name}: {format_operation_kind(each.kind).lower()} failed:", now)
             for each in found.operations
             if each.over and each.error and now - each.started < LATELY
         ]
@@ -204,7 +204,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
 
     @property
     def facts(self) -> PoolStatus | None:
-        return self.pools.pool(self._pool) if self.pools else None
+        return self.pools.find_pool(self._pool) if self.pools else None
 
     def pools_answered(self) -> None:
         self._show_google()
@@ -218,8 +218,8 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         """Show Google's data merged with the current nodes."""
         if self.pools is None:
             return
-        self.pools = self.session.google.node_pools.again(self.pools)
-        facts = self.pools.pool(self._pool)
+        self.pools = self.session.google.node_pools.with_current_nodes(self.pools)
+        facts = self.pools.find_pool(self._pool)
         now = time.time()
         if facts is None:
             self.google.runs = (Span("Google has no pool of this name in the cluster.", "dim"),)
@@ -231,16 +231,16 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         picture = self.pools
         name = facts.pool.name
         rows = [
-            operation_row(each, operation_sentence(each, name, facts.nodes).removeprefix(f"{name}: "), now)
+            operation_row(each, format_operation_of(each, name, facts.nodes).removeprefix(f"{name}: "), now)
             for each in facts.operations
         ]
         rows += [
-            operation_row(each, sentence(operation_words(each)), now)
+            operation_row(each, sentence(format_operation(each)), now)
             for each in picture.operations
             if not each.over and not each.pool
         ]
         if facts.failed is not None:
-            rows.append(operation_row(facts.failed, f"{kind_words(facts.failed.kind)} failed:", now))
+            rows.append(operation_row(facts.failed, f"{format_operation_kind(facts.failed.kind)} failed:", now))
         if facts.pool.queued or facts.pool.flex_start:
             rows += [request_row(each, now) for each in picture.requests]
         self.progress.show([*rows, *reports])
@@ -306,7 +306,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         if not self.app.connected:
             return []
         pools = self.session.google.node_pools
-        return [node for node in self.nodes()[:1] if not pools.why_not_report(node)]
+        return [node for node in self.nodes()[:1] if not pools.why_not_reportable(node)]
 
     @work(group="actions")
     async def action_report(self) -> None:
@@ -333,7 +333,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         with self.report_errors(f"Could not report {node.name}"):
             if typed != node.name:
                 raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
-            await self.session.google.node_pools.report(node.name, fault)
+            await self.session.google.node_pools.report_fault(node.name, fault)
             self.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5)
             self.look_again()
 
@@ -344,7 +344,7 @@ def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:
     runs = [POOL_GLYPHS[facts.state], Span(f" Google: {pool.status.lower().replace('_', ' ')}   ", "strong")]
     if facts.target is not None:
         runs.append(Span(f"{facts.ready} of {count(facts.target, 'wanted node')} ready   ", "text"))
-    rows = {operation_words(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars
+    rows = {format_operation(each, facts.nodes) for each in facts.operations}  # they stand below, with their bars
     said = [text for text in facts.sentences if text not in rows and not facts.failed]
     runs += [Span(f"{sentence(text)}   ", "bad" if facts.state == "bad" else "waits") for text in said]
     parts = [

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 
 from console.kube.objects.pod import Container, Pod
 from console.kube.snapshot import Fleet
-from console.yielding import keys_soon
+from console.yielding import key_expected
 from screens.base import ONLY_MINE
 from screens.columns.column import Column, since
 from screens.columns.pods import PODS, status_cell
@@ -112,7 +112,7 @@ class PodsScreen(PanedScreen, PodActions):
         yield from self.beside_pane(AllPods())
 
     def show_fleet(self, fleet: Fleet) -> None:
-        at_once = AT_ONCE_AMONG_KEYS if keys_soon() else AT_ONCE
+        at_once = AT_ONCE_AMONG_KEYS if key_expected() else AT_ONCE
         self.table.show_rows(self.narrowed(fleet.pods), fleet.links.get("pods"), at_once)
         self._tally.take(self.table.listing.changes)
         self.summary.runs = self._tally.runs

@@ -147,17 +147,17 @@ class PreflightScreen(LiveScreen):
             self.notify(await engine.repair(repair))
             self.checks[check.id] = replace(check, at=0.0)
             self._draw()
-            self.checks[check.id] = await engine.settled(engine.wish(self.plan), check.id)
+            self.checks[check.id] = await engine.recheck_after_repair(engine.launch_needs(self.plan), check.id)
             self._draw()
 
     @work(group="looking")
     async def _look(self, ids: Collection[str]) -> None:
         with self.report_errors("The checks could not be done"):
             engine = self.session.preflight
-            for each in engine.begun(ids):
+            for each in engine.pending_checks(ids):
                 self.checks[each.id] = replace(self.checks.get(each.id, each), at=0.0)
             self._draw()
-            async for check in engine.run(engine.wish(self.plan), ids):
+            async for check in engine.run(engine.launch_needs(self.plan), ids):
                 self.checks[check.id] = check
                 self._draw()
 

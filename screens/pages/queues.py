@@ -143,7 +143,7 @@ class QueuesScreen(PanedScreen):
         jobset = row.fleet.jobset_by_uid.get(row.workload.owner_uid)
         if jobset is not None:
             line = line_of(self.app, jobset, row.fleet)
-            measures = self.session.measures.followed(jobset.key) if self.app.connected else None
+            measures = self.session.measures.find_followed(jobset.key) if self.app.connected else None
             return job_lines(line, measures, width, height, now, self.app.whose)
         said = [Span(wording.sentence(row.why.sentence) or "It does not wait.")]
         starts = start_lines(row.start, width, now)

@@ -49,7 +49,7 @@ class ChangeLook(Question[bool]):
     @property
     def can_be(self) -> bool:
         """Whether the change does something and the cluster allows it."""
-        return not (self._change.refused or self._change.idle)
+        return not (self._change.refused or self._change.is_empty)
 
     def compose(self) -> ComposeResult:
         yes = f"y or ctrl+s: {self._verb}   " if self.can_be else ""
@@ -123,8 +123,8 @@ class EditValues(Question[str | None]):
 async def change_values(screen: LiveScreen, namespace: str, name: str) -> bool:
     """Edit a release's values as YAML, confirm the change, and apply it; returns whether it was applied."""
     session = screen.session
-    plan = await session.launch.releases.plan(namespace, name)
-    drafting = session.launch.drafting
+    plan = await session.launch.releases.plan_of_release(namespace, name)
+    drafting = session.launch.plan_texts
 
     def judge(text: str) -> Sequence[Remark]:
         return drafting.read_yaml(plan.recipe, text, kept=plan.values).problems
@@ -137,10 +137,10 @@ async def change_values(screen: LiveScreen, namespace: str, name: str) -> bool:
         values = drafting.read_yaml(plan.recipe, text, kept=plan.values).values
         wanted = LaunchPlan(plan.recipe, name, namespace, values)
         with screen.report_errors(f"{name} was not changed"):
-            change = await session.launch.releases.try_upgrade(wanted)
+            change = await session.launch.releases.dry_run_upgrade(wanted)
             if await screen.app.push_screen_wait(ChangeLook(f"Change {name}?", change, "change it")):
                 await session.launch.releases.upgrade(wanted)
-                await session.launch.runs.changed(wanted)
+                await session.launch.runs.record_upgrade(wanted)
                 screen.notify(f"{name} is changed.", markup=False)
                 return True
 
@@ -149,7 +149,7 @@ async def roll_back(screen: LiveScreen, namespace: str, name: str, revision: int
     """Confirm and apply a rollback; returns whether it was applied."""
     with screen.report_errors(f"{name} was not rolled back"):
         releases = screen.session.launch.releases
-        change = await releases.try_rollback(namespace, name, revision)
+        change = await releases.dry_run_rollback(namespace, name, revision)
         title = f"Roll {name} back to revision {revision}?"
         if await screen.app.push_screen_wait(ChangeLook(title, change, "roll back")):
             await releases.rollback(namespace, name, revision)
@@ -164,7 +164,7 @@ _INKS = {"+": "ok", "-": "bad", "@": "faint", "=": "head"}
 
 def change_words(change: ReleaseChange) -> list[Span]:
     """The change of a release as one sentence."""
-    if change.idle:
+    if change.is_empty:
         return [Span("Nothing would change.", "dim")]
     if change.refused:
         why = " ".join(f"{each.kind} {each.name}: {wording.sentence(each.refused)}" for each in change.refused)
@@ -257,7 +257,7 @@ class ReleaseScreen(LiveScreen):
             return
         namespace, name = self.key
         try:
-            found = await self.session.launch.releases.history(namespace, name)
+            found = await self.session.launch.releases.read_history(namespace, name)
         except ConsoleError as error:
             self.table.show_trouble(Notice(error.message, error.hint, "✗", "bad"))
             return
@@ -306,7 +306,7 @@ class ReleaseScreen(LiveScreen):
             return
         self.said.runs = (Span("◐ ", "waits"), Span(f"The API server compares revision {revision} …", "dim"))
         try:
-            change = await self.session.launch.releases.try_rollback(*self.key, revision)
+            change = await self.session.launch.releases.dry_run_rollback(*self.key, revision)
         except ConsoleError as error:
             self.said.runs = (Span("✗ ", "bad"), Span(f"{error.message} {error.hint}".strip(), "bad"))
             self.text.show("")
@@ -362,7 +362,7 @@ class LeftoversScreen(LiveScreen):
     async def action_read(self) -> None:
         self.told.runs = (Span("◐ ", "waits"), Span("Reading the releases and the objects with their labels …"))
         try:
-            found, hidden = await self.session.launch.stopping.leftovers(self.app.only_namespace)
+            found, hidden = await self.session.launch.job_stopper.list_leftovers(self.app.only_namespace)
         except ConsoleError as error:
             self.told.runs = (Span("✗ ", "bad"), Span(str(error)))
             return
@@ -401,6 +401,6 @@ class LeftoversScreen(LiveScreen):
             return
         for each in chosen:
             with self.report_errors(f"Could not remove {each.kind} {each.name}"):
-                await self.session.launch.stopping.remove(each)
+                await self.session.launch.job_stopper.remove_leftover(each)
         self.table.clear_marks()
         self.action_read()

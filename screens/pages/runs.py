@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 
 from console.kube.objects.meta import short_name
 from console.kube.snapshot import Fleet
-from console.launch.run_record import Difference, RunRecord, differences, find_run, last_success
+from console.launch.run_record import Difference, RunRecord, compare_values, find_run, last_success
 from console.settings import YOU
 from screens import wording
 from screens.alarm_notices import with_jobs
@@ -44,7 +44,7 @@ class RunTable(ResourceTable["RunRecord"]):
     COLUMNS: ClassVar = RUNS
 
     def row_text(self, row: RunRecord) -> str:
-        typed = " ".join(f"{each.path}={each.after}" for each in differences(replace(row, values={}), row))
+        typed = " ".join(f"{each.path}={each.after}" for each in compare_values(replace(row, values={}), row))
         return f"{row.number} {row.recipe} {row.name} {row.state} {row.queue} {row.context} {row.namespace} {typed}"
 
 
@@ -88,7 +88,7 @@ class RunsScreen(PanedScreen):
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The runs could not be read"):
-            runs = with_jobs(self.app, await self.session.launch.runs.all())
+            runs = with_jobs(self.app, await self.session.launch.runs.list_runs())
             rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in runs}
             self.table.show_trouble(RunTable.EMPTY)
             self.table.show_rows(rows)
@@ -99,7 +99,7 @@ class RunsScreen(PanedScreen):
         if run is None:
             return []
         found = [*folded_runs(run_sentence(run), width), [], *fact_lines(run_facts(run, now), width)]
-        changed = differences(replace(run, values={}), run)
+        changed = compare_values(replace(run, values={}), run)
         if changed:
             found += [[], [Span("values that were changed", "head")]]
             found += [[Span(f"{each.path} = ", "dim"), Span(wording.one_line(str(each.after)))] for each in changed]
@@ -151,7 +151,7 @@ class RunsScreen(PanedScreen):
         if not await self.app.push_screen_wait(Confirm(question, lines, verb="Forget")):
             return
         with self.report_errors("The runs could not be forgotten"):
-            gone = await self.session.launch.runs.forget([run.number for run in runs])
+            gone = await self.session.launch.runs.delete_runs([run.number for run in runs])
             if not gone:
                 self.notify(
                     self.session.launch.runs.note or "They were already deleted.", severity="warning", markup=False
@@ -280,7 +280,7 @@ class RunScreen(LiveScreen):
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The run could not be read"):
-            self._runs = with_jobs(self.app, await self.session.launch.runs.all())
+            self._runs = with_jobs(self.app, await self.session.launch.runs.list_runs())
             self._draw()
 
     def _draw(self) -> None:
@@ -312,14 +312,14 @@ class RunScreen(LiveScreen):
         if self._named != (other.number, run.number):
             self._named = other.number, run.number
             self.table.name_runs(other, run)
-        rows: dict[RowKey, Difference] = {(each.path,): each for each in differences(other, run)}
+        rows: dict[RowKey, Difference] = {(each.path,): each for each in compare_values(other, run)}
         self.table.show_rows(rows)
 
     @work(group="log", exclusive=True)
     async def _read_log(self, run: RunRecord) -> None:
         """Show curve and log from the stored log; without one, say why."""
         with self.report_errors(f"The log of {run.name} could not be read"):
-            kept = await self.session.measures.from_stored_log(run.namespace, run.name, run.uid)
+            kept = await self.session.measures.read_stored_log(run.namespace, run.name, run.uid)
             self.set_class(kept is None, "-unkept")
             if kept is None:
                 return
@@ -338,7 +338,7 @@ class RunScreen(LiveScreen):
             self.log_view.lines.show_text(text)
             self.set_class(trained, "-trained")
             self.set_class(bool(kept.measures.tests) and not trained, "-tested")
-            self.set_class(bool(text.total()), "-logged")
+            self.set_class(bool(text.line_count()), "-logged")
             self.refresh_bindings()
 
     def _without_log(self, run: RunRecord) -> list[Span]:

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 
 from console.attach.files.entries import CopyProgress
 from console.errors import BadInput, Conflict, ConsoleError
-from console.google.storage import GcsPlace, StoredObject, gcs_place
+from console.google.storage import GcsPlace, StoredObject, parse_gcs_address
 from screens import wording
 from screens.base import error_notice, error_runs
 from screens.columns.column import Column, since
@@ -63,7 +63,7 @@ class StorageScreen(PlacedScreen, AskingScreen):
             if not await self.placed(region=False):
                 raise BadInput("No cluster is connected, and no project was named.", "w asks for it.")
             storage = self.app.google.storage
-            project = await storage.project() if self.app.without_cluster else ""
+            project = await storage.project_or_default() if self.app.without_cluster else ""
         except ConsoleError as error:
             self.summary.runs = ()
             self.table.show_trouble(error_notice(error))
@@ -73,14 +73,14 @@ class StorageScreen(PlacedScreen, AskingScreen):
 
         async def buckets() -> dict[RowKey, Place]:
             nonlocal region
-            region = await storage.region()
-            return {(BUCKET, each.name, ""): of_bucket(each, region) for each in await storage.buckets()}
+            region = await storage.cluster_region()
+            return {(BUCKET, each.name, ""): of_bucket(each, region) for each in await storage.list_buckets()}
 
         async def lustre() -> dict[RowKey, Place]:
-            return {(LUSTRE, each.name, each.location): of_lustre(each, region) for each in await storage.lustre()}
+            return {(LUSTRE, each.name, each.location): of_lustre(each, region) for each in await storage.list_lustre()}
 
         async def shares() -> dict[RowKey, Place]:
-            found = await storage.filestore()
+            found = await storage.list_filestore()
             return {
                 (FILESTORE, f"{each.name}/{each.share}", each.location): of_filestore(each, region) for each in found
             }
@@ -197,7 +197,7 @@ class BucketScreen(InGoogleScreen):
 
     def __init__(self, place: str) -> None:
         super().__init__()
-        self.place = gcs_place(place)
+        self.place = parse_gcs_address(place)
         self.crumb = f"gs://{self.place.bucket}"
         self._target = ""  # where the last copy went
 
@@ -218,7 +218,7 @@ class BucketScreen(InGoogleScreen):
         place = self.place
         self.summary.runs = (Span(str(place), "strong"), Span("   looking …", "dim"))
         try:
-            found = await self.app.google.storage.folder(place)
+            found = await self.app.google.storage.list_folder(place)
         except ConsoleError as error:
             self.table.show_rows({})
             self.table.show_trouble(error_notice(error))
@@ -254,7 +254,7 @@ class BucketScreen(InGoogleScreen):
             super().action_back()
             return
         here = self.place.path
-        self.place = self.place.up()
+        self.place = self.place.parent_folder()
         self.read(here)
 
     def action_copy(self) -> None:
@@ -277,7 +277,7 @@ class BucketScreen(InGoogleScreen):
         for each in chosen:
             with self.report_errors(f"{each.title} was not copied"):
                 place = GcsPlace(self.place.bucket, each.name)
-                report = await self.app.google.storage.fetch(place, folder, self._tell)
+                report = await self.app.google.storage.fetch_folder(place, folder, self._tell)
                 kept = f", {report.kept} of them were there" if report.kept else ""
                 words = f"{wording.count(report.files, 'file')}, {wording.size(report.bytes)}{kept}; crc32c equal."
                 self.notify(words, title=f"{each.title} is in {target}")
@@ -301,7 +301,7 @@ class BucketScreen(InGoogleScreen):
         if not typed:
             return
         with self.report_errors(f"The logs of {job} were not stored"):
-            place = gcs_place(typed)
+            place = parse_gcs_address(typed)
             try:
                 report = await self.app.google.storage.store_logs(namespace, job, place)
             except Conflict as error:

@@ -66,7 +66,7 @@ class TunnelsScreen(LiveScreen):
         if not self.is_current or not self.app.connected:
             return
         with self.report_errors("The tunnels could not be read"):
-            rows: dict[RowKey, Tunnel] = {(each.name,): each for each in await self.session.tunnels.listed()}
+            rows: dict[RowKey, Tunnel] = {(each.name,): each for each in await self.session.tunnels.list_tunnels()}
             self.table.show_rows(rows)
             self._tell()
 
@@ -115,7 +115,7 @@ class TunnelsScreen(LiveScreen):
         if await self.app.push_screen_wait(Confirm(title, lines, verb="Stop")):
             with self.report_errors("Not stopped"):
                 for each in chosen:
-                    await self.session.tunnels.stop(each.name)
+                    await self.session.tunnels.stop_tunnel(each.name)
             self.table.clear_marks()
             self.read()
 
@@ -135,7 +135,7 @@ class TunnelsScreen(LiveScreen):
             )
             if not broken or await self.app.push_screen_wait(Confirm(question, broken, verb="Move")):
                 with self.report_errors("Not moved"):
-                    await self.session.tunnels.stop(tunnel.name)
+                    await self.session.tunnels.stop_tunnel(tunnel.name)
                     await open_ports(self, tunnel.address, ports, keep=True)
             self.read()
 
@@ -146,14 +146,16 @@ class TunnelsScreen(LiveScreen):
             if name:
                 ports = tuple(f"{each.local}:{each.remote}" for each in tunnel.listeners)
                 made = Profile(name, tunnel.namespace, tunnel.job, tunnel.rank, ports, tunnel.context)
-                await self.session.tunnels.save(made)
+                await self.session.tunnels.save_profile(made)
                 self.notify(f"Saved. a4 forward --profile {name} opens it too.")
 
     @work(group="actions")
     async def action_new(self) -> None:
         with self.report_errors("No tunnel"):
             saved = [
-                each for each in await self.session.tunnels.profiles() if each.context in {"", self.session.context}
+                each
+                for each in await self.session.tunnels.list_profiles()
+                if each.context in {"", self.session.context}
             ]
             name: str | None = ""
             if saved:

@@ -166,7 +166,7 @@ def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
     canvas = Canvas(width, high)
     if track is not None and (column := track.columns.get(LOSS.name)) is not None and column.known > 1:
         with track.lock:
-            draw_chart(canvas, Box(0, 0, width, high), Chart(LOSS, track, marks=track.events(), large=False),
+            draw_chart(canvas, Box(0, 0, width, high), Chart(LOSS, track, marks=track.list_events(), large=False),
                        View(), "loss, all steps read")  # fmt: skip
         return [*canvas.rows(), []]
     if test is not None and len(test.test.rows) > 1:

@@ -48,7 +48,7 @@ class YamlText(LogLines, FixedHeightView):
             return
         self._whole = text
         held = MemoryText(LIMIT)
-        held.append([(0.0, line) for line in text.splitlines()])
+        held.append_lines([(0.0, line) for line in text.splitlines()])
         row = self.scroll_y
         with self.app.batch_update():
             self.show_text(held)

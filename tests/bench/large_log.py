@@ -37,18 +37,18 @@ def large_file(bound: Any, say: Any) -> bool:
             file.write(b"RuntimeError: the end\n")
         began = time.perf_counter()
         text = FileText(place)
-        assert len(text.page(0, 50)) == 50
+        assert len(text.read_rows(0, 50)) == 50
         opened = time.perf_counter() - began
         through(text)
         counted = time.perf_counter() - began
-        assert text.page(len(text) - 1, len(text))[0].text == "RuntimeError: the end"
+        assert text.read_rows(len(text) - 1, len(text))[0].text == "RuntimeError: the end"
         say(f"\n{text.size / 1e9:.2f} GB, {len(text):,} lines")
         kept = [bound("1 GB: open (s)", opened, 1.0), bound("1 GB: open and count all lines (s)", counted, 5.0)]
         for pattern in (re.compile(b"RuntimeError"), re.compile(b"runtimeerror: the.*end", re.IGNORECASE)):
-            text.seek(pattern)
+            text.start_search(pattern)
             kept.append(fast(f"search {pattern.pattern.decode()}", text, say))
-            assert text.found == 1
-        text.seek(None)
+            assert text.match_count == 1
+        text.start_search(None)
         for keep in (
             LineFilter(level="error"),
             LineFilter(level="warn"),

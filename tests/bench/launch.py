@@ -39,8 +39,8 @@ def main(say: Callable[[str], None], bound: Callable[[str, float, float], bool])
         LaunchPlan(biggest, f"anna-{number}", "team", {**_values(), "ttl": 600 + number}) for number in range(KEYS)
     ]
     text = drafting.write_yaml(plans[0])
-    good = bound("problems of a plan, p95 (ms)", p95(lambda at: CATALOGUE.problems(plans[at])), 10)
-    good &= bound("its notes after them, p95 (ms)", p95(lambda at: CATALOGUE.notes(plans[at % 2])), 10)
+    good = bound("problems of a plan, p95 (ms)", p95(lambda at: CATALOGUE.plan_problems(plans[at])), 10)
+    good &= bound("its notes after them, p95 (ms)", p95(lambda at: CATALOGUE.plan_notes(plans[at % 2])), 10)
     good &= bound("its YAML, p95 (ms)", p95(lambda at: drafting.write_yaml(plans[at])), 10)
     good &= bound("its YAML in a person's text, p95 (ms)", p95(lambda at: drafting.write_yaml(plans[at], text)), 20)
     good &= bound("that YAML read and judged, p95 (ms)", p95(lambda at: drafting.read_yaml(biggest, text)), 10)
@@ -61,11 +61,11 @@ def _values() -> dict[str, Value]:
 
 
 async def _renders(drafting: PlanTexts, plans: list[LaunchPlan]) -> float:
-    await drafting.diff(plans[0])
+    await drafting.diff_with(plans[0])
     times = []
     for plan in plans[:20]:
         begun = perf_counter()
-        await drafting.diff(replace(plan, name="anna"))
+        await drafting.diff_with(replace(plan, name="anna"))
         times.append((perf_counter() - begun) * 1000)
     return statistics.quantiles(times, n=20)[-1]
 

@@ -45,7 +45,7 @@ def taken(every: Sequence[Step]) -> tuple[TrainingRun, float]:
     began = time.process_time()
     for start in range(0, len(every), CHUNK):
         growing += every[start : start + CHUNK]
-        track.sync(growing, 1.7e9 + start)
+        track.sync_steps(growing, 1.7e9 + start)
     return track, 1e6 * (time.process_time() - began) / len(every)
 
 
@@ -53,7 +53,7 @@ def main() -> int:
     """Measure, say it, and fail if the slowest usual drawing is over the bound."""
     every = steps(STEPS)
     track, cost = taken(every)
-    say(f"{STEPS:,} steps taken in: {cost:.1f} µs a step; marks: {[mark.words for mark in track.events()]}")
+    say(f"{STEPS:,} steps taken in: {cost:.1f} µs a step; marks: {[mark.words for mark in track.list_events()]}")
     worst = 0.0
     views = {"whole": View(), "by time, log": View(by_time=True, log=True), "64 x zoom": View(span=1 / 64, end=0.6)}
     for width, height in SIZES:
@@ -62,7 +62,7 @@ def main() -> int:
             for turn in range(TIMES):
                 fresh = replace(view, end=view.end - turn * 1e-7)  # nothing of the last drawing helps with this one
                 began = time.process_time()
-                draw(TrainingChartData(track, track.events()), fresh, METRICS, width, height, alone=False).rows()
+                draw(TrainingChartData(track, track.list_events()), fresh, METRICS, width, height, alone=False).rows()
                 took.append(1000 * (time.process_time() - began))
             took.sort()
             worst = max(worst, took[len(took) // 2])

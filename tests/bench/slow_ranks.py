@@ -124,11 +124,13 @@ def measure(folder: Path, loop: subprocess.Popen[bytes], until: float, seconds: 
 
 def judge(folder: Path) -> None:
     """A line for each kind of disturbance: how often which verdict, after how long, and with which share."""
-    from console.hang.slow_ranks import RasPolls, SlowReport, read_polls, slow_ranks
+    from console.hang.slow_ranks import RasPolls, SlowReport, find_slow_ranks, parse_polls
 
     def verdict(read: RasPolls, seconds: float) -> SlowReport:
         polls = tuple(each for each in read.polls if each.at - read.polls[0].at <= seconds)
-        return slow_ranks(RasPolls(read.version, read.form, read.ranks, read.processes, polls, read.over, read.active))
+        return find_slow_ranks(
+            RasPolls(read.version, read.form, read.ranks, read.processes, polls, read.over, read.active)
+        )
 
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     trials = json.loads((folder / "trials.json").read_text())
@@ -139,8 +141,8 @@ def judge(folder: Path) -> None:
         for reads in (True, False)
     }
     for each in trials:
-        read, step = read_polls((folder / each["polls"]).read_bytes()), each["step"]
-        report = slow_ranks(read)
+        read, step = parse_polls((folder / each["polls"]).read_bytes()), each["step"]
+        report = find_slow_ranks(read)
         named = [late.rank for late in report.slow]
         right = named == [each["rank"]] if each["kind"] != "none" else not named
         first = next(
@@ -150,7 +152,7 @@ def judge(folder: Path) -> None:
         lost = max(0.0, step - usual[each["reads"]]) / step
         found[title_of(each)].append(
             {
-                "right": right, "wrong": bool(named) and not right, "told": report.told, "first": first,
+                "right": right, "wrong": bool(named) and not right, "told": report.has_verdict, "first": first,
                 "share": share, "lost": lost, "cause": report.slow[0].cause if report.slow else None,
                 "polls": report.polls,
                 "inside": bool(report.slow) and lost <= report.slow[0].high,

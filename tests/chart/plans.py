@@ -9,7 +9,7 @@ from console.launch.helm import Helm
 from console.launch.install import ChartCatalog, Launcher
 from console.launch.recipes import LaunchPlan
 
-CATALOGUE = ChartCatalog.load()
+CATALOGUE = ChartCatalog.from_chart()
 
 
 def offline() -> Launcher:
@@ -20,7 +20,7 @@ def offline() -> Launcher:
 
 def plain(recipe: str) -> LaunchPlan:
     """A recipe with nothing but a queue."""
-    return LaunchPlan(recipe, f"anna-{CATALOGUE.recipe(recipe).suffix}", "team", {"queue": "a4"})
+    return LaunchPlan(recipe, f"anna-{CATALOGUE.find_recipe(recipe).suffix}", "team", {"queue": "a4"})
 
 
 PLANS = {

@@ -57,7 +57,7 @@ def objects(lab: Lab, namespace: str) -> set[str]:
 
 @pytest.mark.parametrize("name", PLANS)
 async def test_a_trial_is_accepted_and_makes_nothing(launcher: Launcher, lab: Lab, name: str) -> None:
-    await launcher.check(PLANS[name])
+    await launcher.dry_run(PLANS[name])
     assert objects(lab, "team") == set()
 
 
@@ -169,7 +169,7 @@ async def test_a_release_of_another_chart_is_not_ours_to_stop(launcher: Launcher
 
 async def test_a_namespace_that_is_missing_is_named(launcher: Launcher) -> None:
     with pytest.raises(NotFound, match="nowhere"):
-        await launcher.check(LaunchPlan("nccl-all-reduce", "anna", "nowhere", {}))
+        await launcher.dry_run(LaunchPlan("nccl-all-reduce", "anna", "nowhere", {}))
 
 
 @pytest.mark.parametrize(

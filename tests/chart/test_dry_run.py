@@ -78,7 +78,7 @@ def without_owner(part: Any) -> Any:
 
 @pytest.mark.parametrize("code", [recipe.code for recipe in CATALOGUE.recipes()])
 def test_the_objects_are_the_golden_ones(typist: Typist, code: str) -> None:
-    recipe = CATALOGUE.recipe(code).id
+    recipe = CATALOGUE.find_recipe(code).id
     plan = PLANS[recipe]
     said = typist.worked(
         "-n", plan.namespace, "launch", code, "--name", plan.name, "--set", "queue=a4", "--dry-run", "--json"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.metrics.job_measures import LauncherStep, StepState, launcher_step
+from console.metrics.job_measures import LauncherStep, StepState, parse_launcher_step
 from console.metrics.nccl.reference import NcclResult, judge_test
 from console.metrics.training.parser import TrainingParser
 from practice.child import PracticeProcess
@@ -50,7 +50,7 @@ class Played:
     """Lines of each pod, by its number."""
 
     def steps(self, pod: int) -> list[LauncherStep]:
-        return [step for step in map(launcher_step, self.logs[pod]) if step is not None]
+        return [step for step in map(parse_launcher_step, self.logs[pod]) if step is not None]
 
     def text(self, pod: int = -1) -> str:
         return "".join(f"{line}\n" for line in self.logs[pod])

@@ -232,7 +232,7 @@ async def test_environment_is_text_and_has_no_name_twice() -> None:
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "TOKEN"])
 async def test_a_secret_is_not_given_in_the_open(name: str) -> None:
-    (problem,) = CATALOGUE.problems(LaunchPlan("ddp-smoke", "anna", "team", {"env": {name: "hf_abcdef"}}))
+    (problem,) = CATALOGUE.plan_problems(LaunchPlan("ddp-smoke", "anna", "team", {"env": {name: "hf_abcdef"}}))
     assert problem.path == "env"
     assert name in problem.message
     assert "under Secrets" in problem.message
@@ -242,7 +242,7 @@ async def test_a_secret_is_not_given_in_the_open(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["TOKENIZER_PATH", "TOKENIZERS_PARALLELISM", "KEYS", "MAX_TOKENS"])
 def test_words_that_only_sound_secret_are_variables(name: str) -> None:
-    assert CATALOGUE.problems(LaunchPlan("ddp-smoke", "anna", "team", {"env": {name: "x"}})) == ()
+    assert CATALOGUE.plan_problems(LaunchPlan("ddp-smoke", "anna", "team", {"env": {name: "x"}})) == ()
 
 
 async def test_without_gpus_the_queue_is_not_asked() -> None:
@@ -429,7 +429,7 @@ async def test_the_size_chooses_the_model_and_the_model_its_folders(recipe: str,
     assert given["A4_MODEL_ID"] == model_id(CATALOGUE.values(LaunchPlan(recipe, "anna", "team", values))) == name
     for variable in ("A4_HF_FOLDER", "A4_MCORE_FOLDER", "A4_EXPORT_FOLDER", "A4_PRETRAIN_CHECKPOINT_PATH"):
         assert name.partition("/")[2] in given[variable].rpartition("/")[2]
-    assert f"Model {name}." in CATALOGUE.notes(LaunchPlan(recipe, "anna", "team", values))
+    assert f"Model {name}." in CATALOGUE.plan_notes(LaunchPlan(recipe, "anna", "team", values))
 
 
 async def test_a_log_folder_has_the_pods_keep_what_they_print() -> None:

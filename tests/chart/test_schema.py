@@ -12,11 +12,11 @@ from jsonschema import Draft202012Validator
 from console import assets
 from console.kube.nested_values import merge_values
 from console.launch.install import ChartCatalog
-from console.launch.schema import leaves, parse_defaults
+from console.launch.schema import iter_fields, parse_defaults
 
-CATALOGUE = ChartCatalog.load()
+CATALOGUE = ChartCatalog.from_chart()
 SCHEMA = CATALOGUE.schema
-LEAVES = dict(leaves(SCHEMA))
+LEAVES = dict(iter_fields(SCHEMA))
 ANNOTATIONS = {
     "x-group", "x-order", "x-advanced", "x-secret", "x-hidden",
     "x-unit", "x-rule", "x-choices", "x-recipes", "x-options", "x-multiline",
@@ -33,7 +33,7 @@ def test_it_is_a_schema_of_draft_2020_12() -> None:
 
 
 def test_its_defaults_are_the_charts_values() -> None:
-    values = yaml.safe_load((assets.chart() / "values.yaml").read_text())
+    values = yaml.safe_load((assets.chart_folder() / "values.yaml").read_text())
     assert values.pop("launchers") == {}
     assert parse_defaults(SCHEMA) == values
 
@@ -135,7 +135,7 @@ def test_a_recipes_defaults_fit_but_for_what_a_person_must_give(recipe: str) -> 
 
 def test_names_the_chart_sets_are_those_that_env_refuses() -> None:
     """The list in the schema and the names in the templates are one list in two places; A4_ is the chart's own."""
-    templates = assets.chart() / "templates"
+    templates = assets.chart_folder() / "templates"
     texts = [
         (templates / "_env.tpl").read_text().partition('define "a4.fixedEnv"')[2],
         (templates / "_recipes.tpl").read_text().partition('define "a4.ncclPreset"')[0],

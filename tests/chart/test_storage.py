@@ -160,7 +160,7 @@ async def test_ssd_node_folders_shared_memory_and_claims() -> None:
 @pytest.mark.parametrize("bucket", ["gs://my-bucket", "My-Bucket", "a", "my bucket"])
 def test_a_bucket_is_a_name_alone(bucket: str) -> None:
     plan = LaunchPlan("interactive", "anna", "team", {"storage": {"gcs": {bucket: "/gcs"}}})
-    (problem,) = CATALOGUE.problems(plan)
+    (problem,) = CATALOGUE.plan_problems(plan)
     assert problem.path == "storage.gcs"
     assert "without gs://" in problem.message
 

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_checkout_comes_first() -> None:
-    assert assets.chart() == ROOT / "chart"
-    assert assets.launchers() == ROOT / "launchers"
+    assert assets.chart_folder() == ROOT / "chart"
+    assert assets.launchers_folder() == ROOT / "launchers"
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_broken_installation_is_said(installed: Path) -> None:
 def test_a_checkout_tells_its_commit() -> None:
     asked = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    assert re.fullmatch(rf"\d+\.\d+\.\d+ \(commit {commit}(-dirty)?\)", assets.release())
+    assert re.fullmatch(rf"\d+\.\d+\.\d+ \(commit {commit}(-dirty)?\)", assets.release_name())
 
 
 @pytest.mark.parametrize("built", ["51e6f05", ""])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from console.config import Config, config_time, json_schema, line_of, load_config
+from console.config import Config, config_mtime, find_line, json_schema, load_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_without_a_file_all_is_as_usual(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     found = load_config()
     assert (found.config, found.problems, found.text) == (Config(), (), None)
-    assert config_time() == 0
+    assert config_mtime() == 0
 
 
 BROKEN = (
@@ -106,12 +106,12 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
 
 
 def test_a_setting_is_found_on_its_line() -> None:
-    assert line_of(GOOD, ("theme",)) == 1
-    assert line_of(GOOD, ("keys", "table.filter")) == 5
-    assert line_of(GOOD, ("lists", "jobs")) == 7
-    assert line_of(GOOD, ("themes", "mine", "colors", "ink-ok")) == 13
-    assert line_of(GOOD, ("commands", 0, "name")) == 17
-    assert line_of(GOOD, ("commands",)) == 15
+    assert find_line(GOOD, ("theme",)) == 1
+    assert find_line(GOOD, ("keys", "table.filter")) == 5
+    assert find_line(GOOD, ("lists", "jobs")) == 7
+    assert find_line(GOOD, ("themes", "mine", "colors", "ink-ok")) == 13
+    assert find_line(GOOD, ("commands", 0, "name")) == 17
+    assert find_line(GOOD, ("commands",)) == 15
 
 
 def test_the_schema_for_editors_is_valid_and_allows_what_is_right() -> None:

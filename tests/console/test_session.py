@@ -75,13 +75,13 @@ async def test_nothing_runs_unasked_in_a_job_of_others_nor_in_read_only_mode(
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"], read_only=read_only) as session:
         monkeypatch.setattr(type(session.watch), "fleet", fleet_of(job, scene.rank(job, 0, "n0")))
         monkeypatch.setattr(session.watch, "whose", lambda _: owner)
-        monkeypatch.setattr(session.xray, "_run", run)
+        monkeypatch.setattr(session.hang_probe, "_run", run)
         if not why:
-            await session._inspect_own(job.key)
+            await session._inspect_own_job(job.key)
             assert ran
             return
         with pytest.raises(NotAllowed, match=why):
-            await session._inspect_own(job.key)
+            await session._inspect_own_job(job.key)
         assert ran == []
 
 
@@ -413,7 +413,10 @@ async def test_the_table_grows_with_the_log_and_ends_with_the_jobset(tmp_path: P
 
             async def read() -> None:
                 nonlocal ended
-                async with session.measures.job("default", "train") as job, aclosing(job.changes()) as changes:
+                async with (
+                    session.measures.open_job("default", "train") as job,
+                    aclosing(job.follow_changes()) as changes,
+                ):
                     async for now in changes:
                         rows.extend(len(each.test.rows) for each in now.tests[:1])
                         ended = any(each.test.finished for each in now.tests)
@@ -425,7 +428,7 @@ async def test_the_table_grows_with_the_log_and_ends_with_the_jobset(tmp_path: P
             assert not reading.done()
             server.put(JOBSETS, train(terminalState="Completed"))
             await asyncio.wait_for(reading, 60)
-            kept = await session.measures.test_history.read()
+            kept = await session.measures.test_history.load()
             assert [each.test.finished for each in kept if each.job == "train"] == [True]
 
 
@@ -433,9 +436,9 @@ async def test_there_is_no_table_of_what_is_not_there(tmp_path: Path) -> None:
     async with (
         ApiServer() as server,
         opened(server, tmp_path, kinds=["pods", "jobsets"]) as session,
-        session.measures.job("default", "nothing") as job,
+        session.measures.open_job("default", "nothing") as job,
     ):
-        assert [now.tests async for now in job.changes() if now.over] == [()]
+        assert [now.tests async for now in job.follow_changes() if now.over] == [()]
 
 
 async def test_a_part_that_cannot_be_closed_keeps_no_other_open(

@@ -25,19 +25,19 @@ async def test_a_running_job_is_heard_and_its_failure_told(session: Session, spa
     await space.cluster.append_log(space.api, space.name, last["metadata"]["name"], "main", lines)
 
     def kinds() -> list[AlarmKind]:
-        return [alarm.kind for alarm in session.alarms.latest]
+        return [alarm.kind for alarm in session.alarms.latest_alarms]
 
     async def nan() -> bool:
         return AlarmKind.NAN in kinds()
 
     await eventually(nan, "a loss that is no number is told")
-    assert [alarm.kind for alarm in session.alarms.of(space.name, "train")] == [AlarmKind.NAN]
+    assert [alarm.kind for alarm in session.alarms.active_alarms(space.name, "train")] == [AlarmKind.NAN]
     await space.end(first["metadata"]["name"], "Failed", 1, "Error")
 
     async def failed() -> bool:
         return AlarmKind.FAILED in kinds()
 
     await eventually(failed, "the job's failure is told")
-    (told,) = (alarm for alarm in session.alarms.latest if alarm.kind is AlarmKind.FAILED)
+    (told,) = (alarm for alarm in session.alarms.latest_alarms if alarm.kind is AlarmKind.FAILED)
     assert told.words.startswith("the job failed: ")
     assert [alarm.job for alarm in session.alarms.take_new()] == ["train", "train"]

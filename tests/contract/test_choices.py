@@ -36,7 +36,7 @@ async def test_choices_are_listed_and_secrets_by_name_alone(space: Space, sessio
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "trainer"}}
     assert (await space.api.create(space.path(CORE, "serviceaccounts"), account)).status == 201
 
-    found = await session.choices()
+    found = await session.read_choices()
 
     assert found["pvcs"].names == ("data",)
     assert found["pvcs"].about["data"] == "Pending, ReadWriteMany"
@@ -51,7 +51,7 @@ async def test_choices_are_listed_and_secrets_by_name_alone(space: Space, sessio
 async def test_what_may_not_be_listed_is_told_from_what_is_not_there(cluster: Cluster, space: Space) -> None:
     session = await Session.open(Settings(kubeconfig=cluster.reader_kubeconfig, namespace=space.name), kinds=())
     try:
-        found = await session.choices()
+        found = await session.read_choices()
     finally:
         await session.close()
     assert found["secrets"].state is ChoicesState.NOT_ALLOWED

@@ -39,7 +39,7 @@ async def running(session: Session, space: Space, name: str) -> Pod:
 
 async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path: Path) -> None:
     await running(session, space, "a")
-    files = session.copies.of(space.name, "a", way=CopyMethod.EXEC)
+    files = session.copies.for_container(space.name, "a", way=CopyMethod.EXEC)
     source = tmp_path / "src"
     (source / "sub dir").mkdir(parents=True)
     for number, name in enumerate(("plain", "-dash", "with space", "new\nline", "sub dir/ünï", "sub dir/empty")):
@@ -65,7 +65,7 @@ async def test_a_folder_there_and_back(session: Session, space: Space, tmp_path:
 @pytest.mark.parametrize("upload", [True, False])
 async def test_a_copy_that_was_stopped_goes_on(session: Session, space: Space, tmp_path: Path, upload: bool) -> None:
     await running(session, space, "a")
-    files = session.copies.of(space.name, "a", way=CopyMethod.EXEC)
+    files = session.copies.for_container(space.name, "a", way=CopyMethod.EXEC)
     content = os.urandom(LARGE)
     (tmp_path / "large").write_bytes(content)
     there = f"{space.name}-files/"
@@ -103,7 +103,7 @@ async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
     session: Session, space: Space, tmp_path: Path
 ) -> None:
     await running(session, space, "a")
-    files = session.copies.of(space.name, "a", way=CopyMethod.EXEC)
+    files = session.copies.for_container(space.name, "a", way=CopyMethod.EXEC)
     (tmp_path / "large").write_bytes(bytes(LARGE))
     deleting: list[asyncio.Task[object]] = []
 
@@ -128,9 +128,11 @@ async def test_a_pod_that_goes_in_the_middle_ends_the_copy_in_words(
 async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_path: Path) -> None:
     await running(session, space, "a")
     (tmp_path / "file").write_text("x")
-    files = session.copies.of(space.name, "a")
+    files = session.copies.for_container(space.name, "a")
     with pytest.raises(NotFound, match=r"There is no nowhere/at-all in pod 3 of train\."):
-        await session.copies.of(space.name, "a", where="pod 3 of train").fetch("nowhere/at-all", str(tmp_path))
+        await session.copies.for_container(space.name, "a", where="pod 3 of train").fetch(
+            "nowhere/at-all", str(tmp_path)
+        )
     with pytest.raises(CopyFailed, match="device, pipe or socket"):
         await files.fetch("/dev/null", str(tmp_path))
     with pytest.raises(NotFound, match="There is no folder nowhere"):
@@ -138,27 +140,29 @@ async def test_bad_places_are_said_by_name(session: Session, space: Space, tmp_p
     with pytest.raises(BadInput, match="on this machine"):
         await files.send(str(tmp_path / "nope"), "x")
     with pytest.raises(NotFound, match="not found"):
-        await session.copies.of(space.name, "no-such-pod").fetch("/etc/hostname", str(tmp_path))
+        await session.copies.for_container(space.name, "no-such-pod").fetch("/etc/hostname", str(tmp_path))
 
 
 async def test_one_command_in_many_ranks(session: Session, space: Space) -> None:
     pods = [await running(session, space, name) for name in ("a", "b", "c")]
     ranks = [Rank(number, "workers", 0, number, 0, pod) for number, pod in enumerate(pods)]
-    outputs = await session.inside.run_in_ranks([*ranks, Rank(3, "workers", 0, 3)], ("sh", "-c", "echo same; exit 3"))
+    outputs = await session.container_exec.run_in_ranks(
+        [*ranks, Rank(3, "workers", 0, 3)], ("sh", "-c", "echo same; exit 3")
+    )
     assert [(each.rank, each.output, each.code) for each in outputs[:3]] == [(n, "same\n", 3) for n in range(3)]
     assert "no running pod" in outputs[3].failure
     assert worst_exit_code(outputs) == 3
     assert [group.ranks for group in group_outputs(outputs)] == [(0, 1, 2), (3,)]
-    (slow,) = await session.inside.run_in_ranks(ranks[:1], ("sleep", "20"), limit=0.3)
+    (slow,) = await session.container_exec.run_in_ranks(ranks[:1], ("sleep", "20"), limit=0.3)
     assert (slow.code, slow.failure.startswith("It did not end within")) == (124, True)
-    (absent,) = await session.inside.run_in_ranks(ranks[:1], ("no-such-program",))
+    (absent,) = await session.container_exec.run_in_ranks(ranks[:1], ("no-such-program",))
     assert absent.code in (126, 127, 1)
-    assert absent.said
+    assert absent.comparable_text
 
 
 async def test_a_container_says_what_it_has(session: Session, space: Space) -> None:
     pod = await running(session, space, "a")
-    facts = await session.inside.facts(pod)
+    facts = await session.container_exec.read_facts(pod)
     by_name = {each.name: each for each in facts.facts}
     assert len(by_name) == 7
     assert all(each.state in (FactState.KNOWN, FactState.ABSENT, FactState.FAILED) for each in facts.facts)
@@ -169,12 +173,12 @@ async def test_a_container_says_what_it_has(session: Session, space: Space) -> N
 
 async def test_a_folder_is_listed_and_what_is_in_it_deleted(session: Session, space: Space) -> None:
     pod = await running(session, space, "a")
-    files = session.copies.of(space.name, "a")
+    files = session.copies.for_container(space.name, "a")
     made = "mkdir -p there/sub && printf 12345 > there/file && ln -s sub there/link && printf x > there/sub/x && pwd -P"
     rank = Rank(0, "workers", 0, 0, 0, pod)
-    (told,) = await session.inside.run_in_ranks([rank], ("sh", "-c", made))
+    (told,) = await session.container_exec.run_in_ranks([rank], ("sh", "-c", made))
     top = f"{told.output.strip().rstrip('/')}/there"
-    listed = await files.listed(top)
+    listed = await files.list_folder(top)
     assert (listed.path, listed.complaints) == (top, ())
     assert [(each.path, each.kind, each.size, each.target) for each in listed.entries] == [
         ("sub", EntryKind.FOLDER, 0, ""),
@@ -185,13 +189,13 @@ async def test_a_folder_is_listed_and_what_is_in_it_deleted(session: Session, sp
     assert listed.free is not None
     assert listed.total > listed.free > 0
     await files.delete(f"{top}/link")
-    assert [each.path for each in (await files.listed(f"{top}/sub")).entries] == ["x"], "a link goes alone"
+    assert [each.path for each in (await files.list_folder(f"{top}/sub")).entries] == ["x"], "a link goes alone"
     await files.delete(f"{top}/sub/")
-    assert [each.path for each in (await files.listed(top)).entries] == ["file"]
+    assert [each.path for each in (await files.list_folder(top)).entries] == ["file"]
     with pytest.raises(NotFound):
         await files.delete(f"{top}/sub")
     with pytest.raises(NotFound):
-        await files.listed(f"{top}/sub")
+        await files.list_folder(f"{top}/sub")
     for path in ("/", "/tmp", "there/file", "", "/tmp/../usr"):
         with pytest.raises(BadInput):
             await files.delete(path)

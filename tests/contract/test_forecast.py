@@ -47,7 +47,7 @@ async def test_what_is_expected_happens(
 
     async for fleet in session.watch.snapshots():
         if seen():
-            found = forecast(fleet, session.launch.drafting.ask(asked))
+            found = forecast(fleet, session.launch.plan_texts.demand(asked))
             break
     assert found.verdict is verdict, found
     assert (found.total, found.free) == (quota, quota - held)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
-CATALOGUE = ChartCatalog.load()
+CATALOGUE = ChartCatalog.from_chart()
 RECIPE = "nccl-all-reduce"
 KINDS = ((JOBSETS, "jobsets"), (BATCH, "jobs"), (CORE, "pods"), (CORE, "services"), (CORE, "secrets"))
 
@@ -47,9 +47,9 @@ async def test_a_release_runs_and_leaves_nothing_behind(space: Space, helm: Helm
     await space.queue("team", 64)
     await install(helm, space)
     await space.pods("train", 2)
-    (release,) = await helm.releases("a4", space.name)
+    (release,) = await helm.list_releases("a4", space.name)
     assert (release.name, release.namespace, release.revision, release.status) == ("train", space.name, 1, "deployed")
-    assert (await helm.values(name="train", namespace=space.name))["queue"] == "team"
+    assert (await helm.read_values(name="train", namespace=space.name))["queue"] == "team"
     gone = await helm.uninstall(name="train", namespace=space.name)
     assert "JobSet train" in gone
 
@@ -59,7 +59,7 @@ async def test_a_release_runs_and_leaves_nothing_behind(space: Space, helm: Helm
         return not any(left) and not maps and not await space.items(KUEUE, "workloads")
 
     await eventually(nothing, "nothing of the release is left", limit=40)
-    assert await helm.releases("a4", space.name) == ()
+    assert await helm.list_releases("a4", space.name) == ()
 
 
 async def test_a_release_says_what_it_is_of(space: Space, helm: Helm) -> None:
@@ -80,7 +80,7 @@ async def test_an_upgrade_that_changes_nothing_is_a_revision(space: Space, helm:
     await space.queue("team", 64)
     await install(helm, space)
     await helm.upgrade(CATALOGUE.chart, values(), name="train", namespace=space.name)
-    (release,) = await helm.releases("a4", space.name)
+    (release,) = await helm.list_releases("a4", space.name)
     assert (release.revision, release.status) == (2, "deployed")
     await helm.uninstall(name="train", namespace=space.name)
 
@@ -155,11 +155,11 @@ async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, he
     forged = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
     (await space.api.send("PUT", path, {**secret, "data": {"release": forged}})).made  # noqa: B018
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.launch.stopping.plan(space.name, "train")
+        await session.launch.job_stopper.plan_stop(space.name, "train")
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.launch.stopping.stop(space.name, "train")
+        await session.launch.job_stopper.stop_job(space.name, "train")
     with pytest.raises((ReleaseFailed, Conflict), match="Nothing was"):
-        await session.launch.stopping.remove(Leftover("Release", space.name, "train", "train", ""))
+        await session.launch.job_stopper.remove_leftover(Leftover("Release", space.name, "train", "train", ""))
     assert await space.items(CORE, "configmaps", fieldSelector="metadata.name=theirs")
     assert await space.items(JOBSETS, "jobsets")
     assert not await space.items(CORE, "configmaps", fieldSelector="metadata.name=pwned")
@@ -168,17 +168,19 @@ async def test_a_forged_release_is_not_obeyed(space: Space, session: Session, he
 async def test_only_what_was_named_is_removed(space: Space, session: Session, helm: Helm) -> None:
     """A release that names more by the time somebody has answered stays, with all of its objects."""
     await install(helm, space)
-    plan = await session.launch.stopping.plan(space.name, "train")
+    plan = await session.launch.job_stopper.plan_stop(space.name, "train")
     before = [each for each in plan.goes if each != "JobSet train"]
     assert 0 < len(before) == len(plan.goes) - 1
     with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
-        await session.launch.stopping.stop(space.name, "train", before)
+        await session.launch.job_stopper.stop_job(space.name, "train", before)
     with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
-        await session.launch.stopping.remove(Leftover("Release", space.name, "train", "train", "", goes=tuple(before)))
+        await session.launch.job_stopper.remove_leftover(
+            Leftover("Release", space.name, "train", "train", "", goes=tuple(before))
+        )
     with pytest.raises(Conflict, match=r"it names JobSet train too\. Nothing was removed"):
         await helm.uninstall(name="train", namespace=space.name, only=before)
     assert await space.items(JOBSETS, "jobsets")
-    report = await session.launch.stopping.stop(space.name, "train", plan.goes)
+    report = await session.launch.job_stopper.stop_job(space.name, "train", plan.goes)
     assert sorted(report.deleted) == sorted(plan.goes)
 
 
@@ -192,10 +194,10 @@ async def test_a_release_that_unpacks_to_gigabytes_is_not_unpacked(space: Space,
     }  # fmt: skip
     assert (await space.api.create(space.path(CORE, "secrets"), secret)).made
     for asked in (
-        session.launch.releases.all(space.name),
-        session.launch.releases.history(space.name, "bomb"),
-        session.launch.stopping.leftovers(space.name),
-        session.launch.stopping.stop(space.name, "bomb"),
+        session.launch.releases.list_all(space.name),
+        session.launch.releases.read_history(space.name, "bomb"),
+        session.launch.job_stopper.list_leftovers(space.name),
+        session.launch.job_stopper.stop_job(space.name, "bomb"),
     ):
         with pytest.raises(ReleaseFailed, match="unpacks to more than 32 MiB"):
             await asked

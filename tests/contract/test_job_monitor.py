@@ -79,8 +79,8 @@ async def test_list_alarms_page_and_wait_share_one_connection_to_each_container(
         async def look() -> int | None:
             for _ in range(LOOKS):
                 list_._asked.clear()
-                await list_.poll([key])
-            found = list_.of(uid)
+                await list_.update([key])
+            found = list_.progress_of(uid)
             return found.step if found else None
 
         alarms.watch_namespace(space.name, always=True)
@@ -90,16 +90,16 @@ async def test_list_alarms_page_and_wait_share_one_connection_to_each_container(
         assert connections.opened.total() <= 2, "the list asks for no log that is followed"
 
         alarms.watch_job(*key)
-        page = await stack.enter_async_context(session.measures.job(*key))
-        await stack.enter_async_context(session.logs.job(*key))
-        waited = await stack.enter_async_context(alarms.job(*key))
+        page = await stack.enter_async_context(session.measures.open_job(*key))
+        await stack.enter_async_context(session.logs.open_job_log(*key))
+        waited = await stack.enter_async_context(alarms.open_monitor(*key))
         await connections.stand(first, last)
         await true(lambda: page.track and page.track.last and page.track.last.step == 12, "the page has the steps")
         opened = connections.opened.total()
         await job.print(1)
         await true(lambda: waited.measures and waited.measures.track and waited.measures.track.last
                    and waited.measures.track.last.step == 13, "a wait hears the next step")  # fmt: skip
-        await true(lambda: not page.reading, "what was printed before is read")
+        await true(lambda: not page.is_reading_old_lines, "what was printed before is read")
         assert await look() == 13
         assert +connections.open == Counter((first, last))
         assert connections.opened.total() == opened <= 4

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from console.kube import http
 from console.logs import container_log
-from console.logs.follow import Logs
+from console.logs.follow import LogService
 from console.session import Session
 from console.settings import Settings
 from tests.contract.cable import cable
@@ -50,7 +50,7 @@ class Heard:
     line: Cable
     log: JobLog
     seen: Counter[str]
-    follow: Logs
+    follow: LogService
 
     async def has(self, printed: Counter[str]) -> None:
         """Every line that was printed is there, as often as it was printed and no more."""
@@ -83,11 +83,11 @@ async def hearing(cluster: Cluster, space: Space, folder: Path) -> AsyncIterator
     """The job "job" is followed."""
     async with cable(cluster.kubeconfig, folder) as (line, kubeconfig):
         session = await Session.open(Settings(kubeconfig=kubeconfig, namespace=space.name))
-        session.logs = Logs(session.watch, folder=folder / "logs")
+        session.logs = LogService(session.watch, folder=folder / "logs")
         seen: Counter[str] = Counter()
         try:
             await session.wait_until_listed("jobsets", "pods", "nodes")
-            async with session.logs.job(space.name, "job") as log:
+            async with session.logs.open_job_log(space.name, "job") as log:
                 reading = asyncio.create_task(count(log, seen))
                 try:
                     yield Heard(line, log, seen, session.logs)
@@ -118,9 +118,9 @@ async def test_no_line_is_lost_or_doubled(cluster: Cluster, space: Space, tmp_pa
         await heard.has(printed)
         assert heard.log.coverage.lost == 0
         assert heard.log.coverage.gaps == ()
-        runs = await heard.follow.previous(space.name, "job")
+        runs = await heard.follow.read_previous(space.name, "job")
         assert (Counter(line.text for line in runs.lines), runs.without) == (first, ())
-    kept = Counter(text.decode() for part in heard.log.parts for text in part.texts(0, len(part)))
+    kept = Counter(text.decode() for part in heard.log.parts for text in part.read_texts(0, len(part)))
     assert kept == heard.seen
 
 
@@ -167,7 +167,7 @@ async def test_many_ranks_share_connections_where_the_server_has_http_2(
 async def test_logs_come_back_from_a_network_that_was_cut_without_a_word(
     cluster: Cluster, space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(container_log, "SILENCE", 4.0)
+    monkeypatch.setattr(container_log, "SILENCE_TIMEOUT", 4.0)
     monkeypatch.setattr(http, "CONNECT", 2.0)
     await space.queue("team", 64)
     await space.jobset("job", "team", RANKS)
@@ -193,9 +193,9 @@ async def test_a_progress_bar_is_seen_while_it_is_drawn_and_is_one_line(
     (pod,) = await space.pods("job", 1)
     where = space.api, space.name, pod["metadata"]["name"], "main"
     session = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=space.name))
-    session.logs = Logs(session.watch, folder=tmp_path / "logs")
+    session.logs = LogService(session.watch, folder=tmp_path / "logs")
     try:
-        async with session.logs.job(space.name, "job") as log:
+        async with session.logs.open_job_log(space.name, "job") as log:
             await cluster.append_log(*where, ["begins"])
             for step in range(1, 4):
                 await cluster.draw_log(*where, f"\rTrain:  {step}%|#   | {step}/9 [00:01<00:08,  1.00s/it]\r")
@@ -203,7 +203,7 @@ async def test_a_progress_bar_is_seen_while_it_is_drawn_and_is_one_line(
             await cluster.append_log(*where, ["", "ends"])
             await eventually(lambda: drawn(log, ""), "the bar is over")
             await eventually(lambda: lines_of(log, 3), "all lines")
-            texts = [text.decode() for part in log.parts for text in part.texts(0, len(part))]
+            texts = [text.decode() for part in log.parts for text in part.read_texts(0, len(part))]
             assert texts == ["begins", "Train:  3%|#   | 3/9 [00:01<00:08,  1.00s/it]", "ends"]
     finally:
         await session.close()
@@ -219,7 +219,7 @@ async def lines_of(log: JobLog, number: int) -> bool:
 
 
 async def count(log: JobLog, seen: Counter[str]) -> None:
-    async with aclosing(log.lines()) as batches:
+    async with aclosing(log.iter_lines()) as batches:
         async for batch in batches:
             seen.update(line.text for line in batch if " rank " in line.text)
 

@@ -350,7 +350,7 @@ async def test_a_launch_answers_that_its_pods_are_refused(session: Session, spac
     await space.queue("team", 64)
     values: dict[str, Value] = {"queue": "team", "serviceAccount": "nope", "gpus": 8}
     await session.launch.install(LaunchPlan("interactive", "train", space.name, values))
-    refused = await session.launch.refused_at_start(space.name, "train")
+    refused = await session.launch.wait_for_refusal(space.name, "train")
     assert refused is not None
     words = f'error looking up service account {space.name}/nope: serviceaccount "nope" not found'
     assert refused.sentence == f"its pods are refused: {words}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.contract.cluster import Cluster
     from tests.contract.space import Space
 
-CATALOGUE = ChartCatalog.load()
+CATALOGUE = ChartCatalog.from_chart()
 
 
 def plan(space: Space, name: str = "train", **values: Value) -> LaunchPlan:
@@ -39,8 +39,8 @@ def plan(space: Space, name: str = "train", **values: Value) -> LaunchPlan:
 @pytest.fixture(autouse=True)
 async def queue(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue to launch into, and consoles that look more often than a person would notice."""
-    monkeypatch.setattr("console.launch.runs.PAUSE", 0.1)
-    monkeypatch.setattr("console.launch.runs.GRACE", 0.5)
+    monkeypatch.setattr("console.launch.runs.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("console.launch.runs.STOP_GRACE_SECONDS", 0.5)
     await space.queue("team", 64)
 
 
@@ -63,7 +63,7 @@ async def remembered(session: Session, space: Space, outcome: Outcome) -> RunRec
     found: list[RunRecord] = []
 
     async def so() -> bool:
-        found[:] = [run for run in await session.launch.runs.all() if run.namespace == space.name]
+        found[:] = [run for run in await session.launch.runs.list_runs() if run.namespace == space.name]
         return bool(found) and found[0].outcome is outcome
 
     await eventually(so, f"the run is remembered as {outcome}")
@@ -93,7 +93,7 @@ async def test_a_run_that_is_stopped_here_is_stopped(session: Session, other: Se
     await session.launch.install(plan(space))
     await space.pods("train", 2)
     await seen(session, lambda fleet: [pod.gpus for pod in pods_of(fleet, space)] == [8, 8], "its pods")
-    stop = await session.launch.stopping.plan(space.name, "train")
+    stop = await session.launch.job_stopper.plan_stop(space.name, "train")
     assert (stop.release, stop.pods, stop.gpus) == ("train", 2, 16)
     assert set(stop.goes) == {"JobSet train", "ConfigMap train-launchers", "Secret train-ssh"}
     await other.launch.stop(space.name, "train")
@@ -121,7 +121,7 @@ async def test_a_run_that_diverged_is_none_that_succeeded(session: Session, spac
     await space.cluster.append_log(space.api, space.name, pod, "workload", steps(1, 9, nan_from=5))
 
     async def rang() -> bool:
-        return bool(session.alarms.of(space.name, "train"))
+        return bool(session.alarms.active_alarms(space.name, "train"))
 
     await eventually(rang, "the alarm rings", 60)
     for each in await space.pods("train", 2):
@@ -143,7 +143,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
         await space.cluster.append_log(space.api, space.name, pod, "workload", steps(at, at))
         await asyncio.sleep(0.3)
     await eventually(lambda: is_late(session, space), "the step is late", 90)
-    assert session.alarms.of(space.name, "train") == (), "late is said before it is an alarm"
+    assert session.alarms.active_alarms(space.name, "train") == (), "late is said before it is an alarm"
     await session.launch.stop(space.name, "train")
     run = await remembered(session, space, Outcome.STOPPED)
     assert run.why.startswith("stopped while it was late: no step for ")
@@ -151,7 +151,7 @@ async def test_a_run_that_is_stopped_while_its_next_step_is_late_says_so(
 
 
 async def is_late(session: Session, space: Space) -> bool:
-    return bool(session.alarms.late(space.name, "train"))
+    return bool(session.alarms.late_text(space.name, "train"))
 
 
 async def test_a_job_that_somebody_deletes_was_stopped(session: Session, space: Space) -> None:
@@ -159,29 +159,29 @@ async def test_a_job_that_somebody_deletes_was_stopped(session: Session, space: 
     await remembered(session, space, Outcome.RUNNING)
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
     assert "deleted" in (await remembered(session, space, Outcome.STOPPED)).why
-    left, _ = await session.launch.stopping.leftovers(space.name)
+    left, _ = await session.launch.job_stopper.list_leftovers(space.name)
     assert [(each.kind, each.name) for each in left] == [("Release", "train")]
     assert (await session.launch.stop(space.name, "train")).release == "train"
-    assert await session.launch.stopping.leftovers(space.name) == ((), ())
+    assert await session.launch.job_stopper.list_leftovers(space.name) == ((), ())
 
 
 async def test_volumes_stay_and_are_found_when_their_release_is_gone(session: Session, space: Space) -> None:
     nfs: dict[str, Value] = {"server": "10.0.0.2", "claim": "shared", "share": "data"}
     await session.launch.install(plan(space, storage={"nfs": nfs, "gcs": {"runs": "/gcs"}}))
-    stop = await session.launch.stopping.plan(space.name, "train")
+    stop = await session.launch.job_stopper.plan_stop(space.name, "train")
     volume = f"PersistentVolume a4-{space.name}-shared"
     assert set(stop.stays) == {"PersistentVolumeClaim shared", volume, "bucket gs://runs, mounted at /gcs"}
     await session.launch.stop(space.name, "train")
-    left, hidden = await session.launch.stopping.leftovers(space.name)
+    left, hidden = await session.launch.job_stopper.list_leftovers(space.name)
     assert {(each.kind, each.name, each.holds_data) for each in left} == {
         ("PersistentVolumeClaim", "shared", True), ("PersistentVolume", f"a4-{space.name}-shared", True),
     }  # fmt: skip
     assert hidden == ()
     for each in left:
-        await session.launch.stopping.remove(each)
+        await session.launch.job_stopper.remove_leftover(each)
 
     async def nothing() -> bool:
-        return await session.launch.stopping.leftovers(space.name) == ((), ())
+        return await session.launch.job_stopper.list_leftovers(space.name) == ((), ())
 
     await eventually(nothing, "the volume and its claim are gone")
 
@@ -202,7 +202,7 @@ async def test_a_launch_says_whose_it_is_and_stays_so_when_somebody_else_changes
     again = await session.launch.releases.changed_plan(space.name, "train", {"ttl": 3600})
     assert "owner" not in again.values
     other.watch._me = "bob"
-    change = await other.launch.releases.try_upgrade(again)
+    change = await other.launch.releases.dry_run_upgrade(again)
     assert "owner" not in "".join(line for each in change.objects for line in each.lines if line[0] in "+-")
 
 
@@ -224,7 +224,7 @@ async def test_services_and_pods_made_by_hand_are_found_and_removed(session: Ses
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"role": role}},
             "spec": {"containers": [container], "restartPolicy": "OnFailure"},
         })  # fmt: skip
-    left, hidden = await session.launch.stopping.leftovers(space.name)
+    left, hidden = await session.launch.job_stopper.list_leftovers(space.name)
     assert hidden == ()
     found = {(each.kind, each.name): each for each in left}
     assert set(found) == {("Pod", "training-master"), ("Service", "training-master"), ("Service", "training-worker")}
@@ -233,30 +233,30 @@ async def test_services_and_pods_made_by_hand_are_found_and_removed(session: Ses
     assert found["Service", "training-master"].why == "Made by hand for training-master, which has not ended."
     assert "for training-of-dogs" in found["Service", "training-worker"].why, "whatever it is called, it has its role"
     for each in left:
-        await session.launch.stopping.remove(each)
+        await session.launch.job_stopper.remove_leftover(each)
 
     async def nothing() -> bool:
-        return await session.launch.stopping.leftovers(space.name) == ((), ())
+        return await session.launch.job_stopper.list_leftovers(space.name) == ((), ())
 
     await eventually(nothing, "all of it is gone")
 
 
 async def test_a_job_without_a_release_goes_alone(session: Session, space: Space) -> None:
     await space.jobset("own", "team", 1)
-    stop = await session.launch.stopping.plan(space.name, "own")
+    stop = await session.launch.job_stopper.plan_stop(space.name, "own")
     assert (stop.release, stop.goes, stop.stays) == ("", ("JobSet own",), ())
 
 
 async def test_what_is_not_there_has_nothing_to_stop(session: Session, space: Space) -> None:
     with pytest.raises(NotFound):
-        await session.launch.stopping.plan(space.name, "nope")
-    await session.launch.stopping.remove(Leftover("ConfigMap", space.name, "nope", "nope", ""))
+        await session.launch.job_stopper.plan_stop(space.name, "nope")
+    await session.launch.job_stopper.remove_leftover(Leftover("ConfigMap", space.name, "nope", "nope", ""))
 
 
 async def test_what_of_a_running_job_can_change(session: Session, space: Space) -> None:
     await session.launch.install(plan(space))
     await space.pods("train", 2)
-    again = await session.launch.releases.plan(space.name, "train")
+    again = await session.launch.releases.plan_of_release(space.name, "train")
     assert again == plan(space)
     change = await session.launch.releases.upgrade(
         await session.launch.releases.changed_plan(space.name, "train", {"ttl": 100})
@@ -279,35 +279,35 @@ async def test_what_of_a_running_job_can_change(session: Session, space: Space) 
                 await session.launch.releases.changed_plan(space.name, "train", values)
             )
         assert refused.value.message == f"train was not changed. JobSet train: {words}"
-    assert [each.revision for each in await session.launch.releases.history(space.name, "train")] == [1, 2]
+    assert [each.revision for each in await session.launch.releases.read_history(space.name, "train")] == [1, 2]
 
 
 async def test_a_release_goes_back_to_what_it_was(session: Session, space: Space) -> None:
     await session.launch.install(plan(space))
     await space.pods("train", 2)
     with pytest.raises(BadInput):
-        await session.launch.releases.revision_before(space.name, "train")
+        await session.launch.releases.previous_revision(space.name, "train")
     await session.launch.releases.upgrade(plan(space, ttl=100))
-    assert await session.launch.releases.revision_before(space.name, "train") == 1
+    assert await session.launch.releases.previous_revision(space.name, "train") == 1
     with pytest.raises(BadInput, match="no revision 9"):
-        await session.launch.releases.try_rollback(space.name, "train", 9)
+        await session.launch.releases.dry_run_rollback(space.name, "train", 9)
     change = await session.launch.releases.rollback(space.name, "train", 1)
     assert [each.fate for each in change.objects if each.kind == "JobSet"] == [ObjectFate.CHANGED]
     live = (await space.api.get(space.path(JOBSETS, "jobsets", "train"))).made
     assert live["spec"]["ttlSecondsAfterFinished"] == 43200
-    assert [each.revision for each in await session.launch.releases.history(space.name, "train")] == [1, 2, 3]
+    assert [each.revision for each in await session.launch.releases.read_history(space.name, "train")] == [1, 2, 3]
 
 
 async def test_an_upgrade_that_changes_nothing_makes_no_revision(session: Session, space: Space) -> None:
     await session.launch.install(plan(space))
-    assert (await session.launch.releases.upgrade(plan(space))).idle
-    assert len(await session.launch.releases.history(space.name, "train")) == 1
+    assert (await session.launch.releases.upgrade(plan(space))).is_empty
+    assert len(await session.launch.releases.read_history(space.name, "train")) == 1
 
 
 async def test_a_job_that_went_while_no_console_looked(
     cluster: Cluster, session: Session, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.launch.runs.SETTLING", 0.0)  # as if the person had come back later
+    monkeypatch.setattr("console.launch.runs.SETTLE_SECONDS", 0.0)  # as if the person had come back later
     await session.launch.install(plan(space))
     await session.close()
     await space.api.delete(space.path(JOBSETS, "jobsets", "train"), propagationPolicy="Background")
@@ -329,9 +329,9 @@ async def test_several_consoles_tell_one_story(session: Session, other: Session,
     await asyncio.gather(
         session.launch.install(plan(space, "one", gpus=8)), other.launch.install(plan(space, "two", gpus=8))
     )
-    names = {run.name for run in await session.launch.runs.all() if run.namespace == space.name}
+    names = {run.name for run in await session.launch.runs.list_runs() if run.namespace == space.name}
     assert names == {"one", "two"}
     await session.launch.stop(space.name, "two")
-    runs = {run.name: run.outcome for run in await other.launch.runs.all() if run.namespace == space.name}
+    runs = {run.name: run.outcome for run in await other.launch.runs.list_runs() if run.namespace == space.name}
     assert runs["two"] is Outcome.STOPPED
     assert (await space.items(CORE, "configmaps", labelSelector="app.kubernetes.io/instance=two")) == []

@@ -118,8 +118,8 @@ async def test_the_main_job_from_launch_to_stop(session: Session, space: Space) 
 
 async def finished(session: Session, space: Space) -> NcclTest:
     """The first test of the job, once its table has ended."""
-    async with asyncio.timeout(60), session.measures.job(space.name, "bandwidth") as job:
-        async for now in job.changes():
+    async with asyncio.timeout(60), session.measures.open_job(space.name, "bandwidth") as job:
+        async for now in job.follow_changes():
             if now.tests and now.tests[0].test.avg_busbw is not None:
                 return now.tests[0].test
     raise AssertionError("the log has ended without a table")
@@ -129,7 +129,7 @@ async def test_a_log_is_followed(session: Session, space: Space) -> None:
     await space.pod("a")
     await space.cluster.append_log(space.api, space.name, "a", "main", ["one", "two"])
     heard: list[str] = []
-    async with asyncio.timeout(60), aclosing(session.logs.follow(space.name, "a")) as lines:
+    async with asyncio.timeout(60), aclosing(session.logs.follow_pod(space.name, "a")) as lines:
         async for line in lines:
             heard.append(line.text)
             if len(heard) == 2:
@@ -153,7 +153,7 @@ async def test_a_command_runs_in_a_pod(session: Session, space: Space) -> None:
 async def test_a_port_of_a_pod_becomes_one_of_ours(session: Session, space: Space) -> None:
     await space.pod("a")
     async with asyncio.timeout(60):
-        tunnel, _ = await session.tunnels.open(RankAddress.parse(space.name, "pod/a"), ["2222"])
+        tunnel, _ = await session.tunnels.open_tunnel(RankAddress.parse(space.name, "pod/a"), ["2222"])
         reader, writer = await asyncio.open_connection("127.0.0.1", tunnel.listeners[0].local)
         assert (await reader.readline()).startswith(b"SSH-2.0-")
         writer.close()

@@ -56,7 +56,7 @@ async def session(cluster: Cluster, space: Space) -> AsyncIterator[Session]:
 
 async def set_up(session: Session, rank: int = 0) -> SshHost:
     """What `a4 ssh` and the key v do, the person agreeing."""
-    return await session.attach.set_up(await session.attach.plan(session.namespace, JOB, rank))
+    return await session.attach.set_up(await session.attach.plan_setup(session.namespace, JOB, rank))
 
 
 async def test_ssh_scp_and_sftp_by_name(session: Session, openssh: OpenSsh, tmp_path: Path) -> None:
@@ -111,12 +111,12 @@ async def test_a_port_of_the_pod_through_ssh(session: Session, openssh: OpenSsh)
 
 
 async def test_nothing_is_put_into_a_pod_unasked(session: Session, openssh: OpenSsh) -> None:
-    plan = await session.attach.plan(session.namespace, JOB, 0)
+    plan = await session.attach.plan_setup(session.namespace, JOB, 0)
     assert (plan.makes_key, plan.adds_key, plan.adds_line) == (True, True, True)
     assert not openssh.folder.exists(), "a plan changes nothing"
     with pytest.raises(NotAllowed, match="lacks the key"):
         await session.attach.set_up(replace(plan, adds_key=False))
-    again = await session.attach.plan(session.namespace, JOB, 0)
+    again = await session.attach.plan_setup(session.namespace, JOB, 0)
     assert again.adds_key
 
 
@@ -133,7 +133,7 @@ async def test_a_key_that_only_the_agent_holds(
         assert (await openssh.run("ssh-add", "-q", str(key))).code == 0
         key.unlink()
         key.with_suffix(".pub").unlink()
-        plan = await session.attach.plan(session.namespace, JOB, 0)
+        plan = await session.attach.plan_setup(session.namespace, JOB, 0)
         assert (plan.makes_key, plan.key) == (False, "held of the agent")
         host = await session.attach.set_up(plan)
         assert (await openssh.ssh(host.host, "echo in")).out == "in\n"
@@ -147,7 +147,7 @@ async def test_a_key_that_only_the_agent_holds(
 async def test_a_second_time_has_nothing_to_do(session: Session, openssh: OpenSsh) -> None:
     await set_up(session)
     first = openssh.known_hosts.read_bytes(), (openssh.folder / "a4" / "config").read_bytes()
-    plan = await session.attach.plan(session.namespace, JOB, 0)
+    plan = await session.attach.plan_setup(session.namespace, JOB, 0)
     assert (plan.makes_key, plan.adds_key, plan.adds_line) == (False, False, False)
     host = await session.attach.set_up(plan)
     assert host.notes == ()
@@ -170,11 +170,11 @@ async def test_a_name_outlives_its_pod(session: Session, openssh: OpenSsh, space
 
 async def test_a_host_key_that_nothing_explains_is_refused(session: Session, openssh: OpenSsh) -> None:
     host = await set_up(session)
-    places = SshPaths.find()
-    with places.locked():
-        (entry,) = config.load_all(places)
+    places = SshPaths.locate()
+    with places.lock():
+        (entry,) = config.load_entries(places)
         known = msgspec.structs.replace(entry.pods["0"], keys=(OTHER_KEY,))
-        config.save(places, msgspec.structs.replace(entry, pods={"0": known}, release_keys=()))
+        config.save_entry(places, msgspec.structs.replace(entry, pods={"0": known}, release_keys=()))
     done = await openssh.ssh(host.host, "true")
     assert done.code == 255
     assert "Host key verification failed" in done.err
@@ -184,7 +184,7 @@ async def test_a_host_key_that_nothing_explains_is_refused(session: Session, ope
     steps = [step async for step in session.attach.diagnose(session.namespace, JOB, 0)]
     (failed,) = [step for step in steps if step.state is StepState.FAILED]
     assert (failed.name, failed.fix) == ("host-key", refused.value.hint)
-    assert await session.attach.forget(session.namespace, JOB)
+    assert await session.attach.remove_job(session.namespace, JOB)
     assert (await openssh.ssh((await set_up(session)).host, "true")).code == 0
 
 
@@ -195,13 +195,13 @@ async def test_the_release_answers_for_its_pods(session: Session, openssh: OpenS
     await session.launch.install(LaunchPlan("interactive", release, space.name, {"queue": "b", "gpus": 16}))
     await space.pods(release, 2)
     await session_sees(session, release)
-    plan = await session.attach.plan(space.name, release, 1)
+    plan = await session.attach.plan_setup(space.name, release, 1)
     if space.cluster.name == "lab":
         with pytest.raises(HostKeyChanged, match="its release has no other"):
             await session.attach.set_up(plan)
         return
     host = await session.attach.set_up(plan)
-    other = replace(await session.attach.plan(space.name, release, 0), adds_key=True)
+    other = replace(await session.attach.plan_setup(space.name, release, 0), adds_key=True)
     assert host.fingerprints == (await session.attach.set_up(other)).fingerprints, "one key for all pods"
     assert (await openssh.ssh(host.host, "echo in")).out == "in\n"
 
@@ -246,11 +246,11 @@ async def test_the_doctor_says_which_step_fails(session: Session, openssh: OpenS
 
 async def test_hosts_of_jobs_that_are_gone_disappear(session: Session, openssh: OpenSsh, space: Space) -> None:
     await set_up(session)
-    assert await session.attach.tidy() == ()
+    assert await session.attach.remove_ended() == ()
     await session.launch.stop(space.name, JOB)
 
     async def gone() -> bool:
-        return bool(await session.attach.tidy())
+        return bool(await session.attach.remove_ended())
 
     await eventually(gone, "the host entries go with the job")
     assert "Host " not in (openssh.folder / "a4" / "config").read_text()
@@ -258,14 +258,14 @@ async def test_hosts_of_jobs_that_are_gone_disappear(session: Session, openssh: 
 
 
 async def test_read_only_sets_up_nothing(cluster: Cluster, session: Session, openssh: OpenSsh) -> None:
-    plan = await session.attach.plan(session.namespace, JOB, 0)
+    plan = await session.attach.plan_setup(session.namespace, JOB, 0)
     assert len(ranks(session.fleet.jobsets[session.namespace, JOB], session.fleet)) == 2
     looking = await Session.open(Settings(kubeconfig=cluster.kubeconfig, namespace=session.namespace, read_only=True))
     try:
         with pytest.raises(NotAllowed, match="read-only"):
             await looking.attach.set_up(plan)
         with pytest.raises(NotAllowed, match="read-only"):  # before anybody is asked
-            await looking.attach.plan(session.namespace, JOB, 0)
+            await looking.attach.plan_setup(session.namespace, JOB, 0)
     finally:
         await looking.close()
     assert not openssh.folder.exists()

@@ -166,5 +166,5 @@ async def test_nothing_is_lost_or_doubled_and_the_panels_go_on(cluster: Cluster,
     for each in jobs:
         shelf = find_stored_job(folder, context, *each.log.key)
         assert shelf is not None
-        kept = [text.decode() for part in shelf.segments() for text in part.texts(0, len(part))]
+        kept = [text.decode() for part in shelf.load_segments() for text in part.read_texts(0, len(part))]
         assert numbered(kept) == each.job.printed

@@ -20,11 +20,11 @@ import pytest
 from console.hang.stack_location import Activity
 from console.session import Session
 from console.settings import Settings
-from practice.node.innards import variables, write_innards
-from practice.node.standins import write_standins
-from practice.programs.mishaps import HUNG
-from practice.programs.script import Place, Room
+from practice.node.fake_binaries import write_fake_binaries
+from practice.node.proc_files import environment, write_proc_files
+from practice.programs.failure_modes import HUNG_FACT
 from practice.programs.stages import SCRIPT, TRAINS
+from practice.programs.steps import ProgramContext, SharedFacts
 from practice.scene.jobs import Job, build_jobset
 from tests.contract.client import MERGE_PATCH
 from tests.contract.cluster import CORE, JOBSETS, eventually
@@ -95,17 +95,17 @@ async def _furnish(space: Space, folder: Path, pod: Object, number: int, recipe:
 def _put(folder: Path, pod: Object, number: int, recipe: str) -> dict[str, str]:
     """Write them, and give the environment by which they are found."""
     folder.mkdir()
-    room = Room()
-    room.post(HUNG, STUCK)
+    room = SharedFacts()
+    room.post(HUNG_FACT, STUCK)
     env = {"JOB_COMPLETION_INDEX": str(number), "NNODES": str(NODES), "GPUS_PER_NODE": "8", "MASTER_ADDR": "master",
            "A4_RECIPE": recipe}  # fmt: skip
-    place = Place([], env, pod, room, random.Random(1), lambda: 0.0)
-    write_standins(folder, place)
+    place = ProgramContext([], env, pod, room, random.Random(1), lambda: 0.0)
+    write_fake_binaries(folder, place)
     doing = "test" if recipe == TEST else "data" if number == STUCK else "nccl"
-    write_innards(folder, place, doing)
+    write_proc_files(folder, place, doing)
     (folder / ".bin" / "doing").write_text(doing)
     (folder / ".bin" / "sick").write_text("")
-    return {**variables(folder), "PATH": f"{folder}/.bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}
+    return {**environment(folder), "PATH": f"{folder}/.bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder)}
 
 
 async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
@@ -120,9 +120,11 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
     assert {len(pod.rdma) for pod in report.pods} == {8}
     assert report.ras.words.startswith("NCCL says MISMATCH: rank 9 on ")
     svg = tmp_path / "flame.svg"
-    size = await session.xray.record(space.name, "hung", suspect.members[0], report.pods[STUCK].py_spy, 1, svg)
+    size = await session.hang_probe.record_profile(
+        space.name, "hung", suspect.members[0], report.pods[STUCK].py_spy, 1, svg
+    )
     assert svg.stat().st_size == size > 100
-    assert "State:\tS" in await session.xray.facts(space.name, "hung", suspect.members[0], "status")
+    assert "State:\tS" in await session.hang_probe.read_process_fact(space.name, "hung", suspect.members[0], "status")
 
 
 async def looked(session: Session, space: Space, enough: Callable[[HangReport], bool]) -> HangReport:
@@ -132,7 +134,7 @@ async def looked(session: Session, space: Space, enough: Callable[[HangReport], 
         running = [pod for key, pod in session.fleet.pods.items() if key[0] == space.name and pod.phase == "Running"]
         if (space.name, "hung") not in session.fleet.jobsets or len(running) < NODES:
             return None
-        report = await session.xray.job(space.name, "hung")
+        report = await session.hang_probe.inspect_job(space.name, "hung")
         return report if len(report.processes) == 8 * NODES and enough(report) else None
 
     report = await eventually(hung, "somebody is found to hang", limit=60)
@@ -144,7 +146,7 @@ async def test_an_nccl_test_is_no_training_and_its_processes_are_found(
     session: Session, space: Space, folder: Path
 ) -> None:
     await hanging(space, folder, TEST)
-    report = await looked(session, space, lambda report: not report.ras.well)
+    report = await looked(session, space, lambda report: not report.ras.is_healthy)
     assert {each.program for each in report.processes} == {"all_reduce_perf"}
     assert [(each.rank, each.pod_rank) for each in report.processes] == [(at, at // 8) for at in range(8 * NODES)]
     assert {(each.state, each.wchan, each.threads, each.cpu) for each in report.processes} == {("R", "", 11, 100.0)}

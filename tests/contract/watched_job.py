@@ -103,7 +103,7 @@ class Watched:
     seen: Counter[str] = field(default_factory=Counter)
 
     async def count(self) -> None:
-        async with aclosing(self.log.lines()) as batches:
+        async with aclosing(self.log.iter_lines()) as batches:
             async for batch in batches:
                 for line in batch:
                     if found := _LINE.fullmatch(line.text):
@@ -128,7 +128,7 @@ class Watched:
         return [step.step for track in self.measures.tracks for step in track.steps]
 
     def marks(self) -> list[RunEvent]:
-        return [mark for track in self.measures.tracks for mark in track.events()]
+        return [mark for track in self.measures.tracks for mark in track.list_events()]
 
 
 def numbered(texts: Iterable[str]) -> Counter[str]:
@@ -140,7 +140,7 @@ def numbered(texts: Iterable[str]) -> Counter[str]:
 async def watched(session: Session, job: Job) -> AsyncIterator[Watched]:
     """Its lines are counted and its measurements read for as long as the block runs."""
     key = job.space.name, job.name
-    async with session.logs.job(*key) as log, session.measures.job(*key) as measures:
+    async with session.logs.open_job_log(*key) as log, session.measures.open_job(*key) as measures:
         made = Watched(job, log, measures)
         counting = asyncio.create_task(made.count())
         try:

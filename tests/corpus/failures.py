@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from console.metrics.log_results import LogReading
+from console.metrics.log_results import LogResults
 from tests.corpus.verdict import Case, judge
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def cases(folder: Path) -> list[Case]:
 def _case(number: str, path: Path | None, log: Log | None) -> Case:
     if path is None or log is None:
         return judge(number, {"file": "there, and in the table of this module"}, {}, understood=False)
-    reading = LogReading()
+    reading = LogResults()
     reading.feed(path.read_bytes())
     reading.close()
     said = " ".join(each.text for each in reading.failures)
@@ -69,4 +69,4 @@ def _case(number: str, path: Path | None, log: Log | None) -> Case:
         "steps": [step.step for run in reading.training for step in run.steps if step.step is not None],
         "depths": [score.depth for score in reading.scores],
     }
-    return judge(path.name, log._asdict(), read, understood=reading.found)
+    return judge(path.name, log._asdict(), read, understood=reading.has_results)

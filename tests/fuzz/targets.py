@@ -21,7 +21,7 @@ from console.attach.ssh.pod_facts import parse_probe
 from console.errors import ConsoleError
 from console.google.builds import ImageReference
 from console.hang.nccl_ras import parse_ras
-from console.hang.xray import read_answer
+from console.hang.xray import parse_answer
 from console.kube import websocket
 from console.kube.exec import exit_code
 from console.kube.failures import error_from_status
@@ -29,14 +29,14 @@ from console.kube.kinds import KINDS
 from console.kube.kubeconfig import Kubeconfig
 from console.kube.snapshot import Fleet
 from console.kube.store import FIELDS
-from console.launch.helm import _foreign
+from console.launch.helm import _find_foreign_part
 from console.launch.helm_command import looks_like_helm, parse_helm_line
 from console.launch.releases import _is_small
-from console.launch.yaml_read import TextFault, parse_text
+from console.launch.yaml_read import YamlSyntaxError, parse_text
 from console.logs.line_splitter import split_timestamps
 from console.logs.redact import Redactor, looks_confidential
 from console.metrics.gpu_parsers import parse_dcgm, parse_nvidia_smi
-from console.metrics.log_results import LogReading
+from console.metrics.log_results import LogResults
 from console.scheduling.failure import first_of_latest_attempt, rank_failures
 from console.scheduling.launch_forecast import LaunchDemand, forecast
 from console.scheduling.quota_accounts import queue_account
@@ -44,7 +44,7 @@ from console.scheduling.ranks import ranks
 from console.scheduling.topology import floor, pools
 from console.scheduling.why import why
 from console.scheduling.why_job import why_jobset
-from practice.api.spdy import Reader as SpdyReader
+from practice.api.spdy import FrameReader as SpdyReader
 from screens.widgets.line import fit, wrap
 from screens.wording import for_terminal, one_line
 from tests.hostile.payloads import PAYLOADS, RAW
@@ -112,7 +112,7 @@ def _together() -> list[bytes]:
 
 
 def _logs(data: bytes, size: int = 500) -> None:
-    reading = LogReading()
+    reading = LogResults()
     for start in range(0, len(data), size):
         reading.feed(data[start : start + size])
     reading.close()
@@ -120,7 +120,7 @@ def _logs(data: bytes, size: int = 500) -> None:
 
 def _redacted(data: bytes) -> None:
     lines = data.split(b"\n")
-    assert len(Redactor().lines(lines)) == len(lines)
+    assert len(Redactor().redact_lines(lines)) == len(lines)
     looks_confidential(data.decode(errors="replace"))
 
 
@@ -162,7 +162,7 @@ def _spdy(data: bytes) -> None:
 def _yaml(data: bytes) -> None:
     try:
         parse_text(data.decode(errors="replace"))
-    except TextFault:
+    except YamlSyntaxError:
         return
 
 
@@ -183,16 +183,16 @@ def _helm(data: bytes) -> None:
 
 def _release(data: bytes) -> None:
     _is_small(data.decode("latin-1"))
-    _foreign(data.decode(errors="replace"), "train", "default")
+    _find_foreign_part(data.decode(errors="replace"), "train", "default")
 
 
 def _copy(data: bytes) -> None:
-    scripts.tree(data)
-    scripts.checksums(data)
+    scripts.parse_tree(data)
+    scripts.parse_checksums(data)
 
 
 def _answers(data: bytes) -> None:
-    read_answer(data)
+    parse_answer(data)
     exit_code(data, "run a command")
 
 

@@ -27,7 +27,7 @@ async def google(
         settings = Settings(kubeconfig=cluster.kubeconfig, practice=True, read_only=read_only)
         session = await Session.open(settings, kinds=kinds)
         try:
-            await session.google.cloud.reach()
+            await session.google.cloud.open_session()
             assert cluster.google is not None
             session.google.images.poll = 0.02
             yield session, cluster.google.world

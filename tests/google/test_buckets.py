@@ -9,12 +9,12 @@ import pytest
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google.api import cloud_storage
-from console.google.storage import GcsPlace, gcs_place
+from console.google.storage import GcsPlace, parse_gcs_address
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 from console.logs.line import RankLine
+from practice.google.bucket_store import BUCKET, FAR, RUN, BucketStore
 from practice.google.cloud import DISABLED, LOCKED, Fault
-from practice.google.vault import BUCKET, FAR, RUN, BucketStore
 from tests.google.practised import google
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ def files(folder: Path) -> dict[str, bytes]:
 async def test_buckets_by_the_cluster_come_first_and_say_how_they_lie() -> None:
     async with google() as (session, world):
         world.page = 1
-        found = await session.google.storage.buckets()
+        found = await session.google.storage.list_buckets()
         assert [each.name for each in found] == [BUCKET, "practice-datasets", FAR]
-        region = await session.google.storage.region()
-        assert [each.match(region) for each in found] == [
+        region = await session.google.storage.cluster_region()
+        assert [each.format_match(region) for each in found] == [
             "same region",
             "multi-region, around the cluster",
             "not in us-central1",
@@ -46,29 +46,29 @@ async def test_buckets_by_the_cluster_come_first_and_say_how_they_lie() -> None:
 async def test_checkpoints_by_iteration_and_the_last_whole_one() -> None:
     async with google() as (session, world):
         world.page = 2
-        found = await session.google.storage.folder(gcs_place(CHECKPOINTS))
+        found = await session.google.storage.list_folder(parse_gcs_address(CHECKPOINTS))
         assert [(each.iteration, each.latest) for each in found.objects if each.is_folder] == [
             (500, False),
             (1000, True),
             (1500, False),
         ]
         assert found.note.endswith("names 1000: later ones may be incomplete.")
-        assert "6006" in (await session.google.storage.folder(GcsPlace(BUCKET, OUTPUT))).note
+        assert "6006" in (await session.google.storage.list_folder(GcsPlace(BUCKET, OUTPUT))).note
 
 
 async def test_a_tree_comes_whole_and_once(tmp_path: Path) -> None:
     async with google() as (session, world):
         world.page = 4
-        things = world.part(BucketStore).buckets[BUCKET].things
+        things = world.service_state(BucketStore).buckets[BUCKET].objects
         far: list[CopyProgress] = []
-        report = await session.google.storage.fetch(gcs_place(CHECKPOINTS), tmp_path, far.append)
+        report = await session.google.storage.fetch_folder(parse_gcs_address(CHECKPOINTS), tmp_path, far.append)
         wanted = {name: thing.content for name, thing in things.items() if f"checkpoint/{RUN}/" in name}
         prefix = f"{OUTPUT}/checkpoint/"
         assert files(tmp_path) == {name.removeprefix(prefix): content for name, content in wanted.items()}
         assert (report.files, report.kept, report.problems) == (7, 0, ())
         assert far[-1].done == far[-1].total == sum(map(len, wanted.values()))
         asked = sum("ReadObject" in name for name, _ in world.calls)
-        again = await session.google.storage.fetch(gcs_place(CHECKPOINTS), tmp_path)
+        again = await session.google.storage.fetch_folder(parse_gcs_address(CHECKPOINTS), tmp_path)
         assert (again.files, again.kept) == (7, 7)
         assert sum("ReadObject" in name for name, _ in world.calls) == asked
 
@@ -76,62 +76,62 @@ async def test_a_tree_comes_whole_and_once(tmp_path: Path) -> None:
 async def test_what_came_damaged_is_not_kept(tmp_path: Path) -> None:
     async with google() as (session, world):
         name = "datasets/mmap_qwen3_datasets_text_document-00.idx"
-        world.part(BucketStore).damaged.add(name)
-        report = await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
+        world.service_state(BucketStore).damaged.add(name)
+        report = await session.google.storage.fetch_folder(GcsPlace(BUCKET, name), tmp_path)
         assert report.files == 0
         assert "checksum differs" in report.problems[0][1]
         assert files(tmp_path) == {}
-        assert (await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path)).problems == ()
+        assert (await session.google.storage.fetch_folder(GcsPlace(BUCKET, name), tmp_path)).problems == ()
 
 
 async def test_what_broke_off_is_gone_on_with_and_has_no_final_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cloud_storage, "PIECE", 100_000)
+    monkeypatch.setattr(cloud_storage, "CHUNK_SIZE", 100_000)
     async with google() as (session, world):
-        vault = world.part(BucketStore)
+        vault = world.service_state(BucketStore)
         name = f"{OUTPUT}/checkpoint/{RUN}/iter_0000500/mp_rank_00_000/model_optim_rng.pt"
-        content = vault.buckets[BUCKET].things[name].content
+        content = vault.buckets[BUCKET].objects[name].content
 
         def cut(far: CopyProgress) -> None:
             if far.done == 100_000 and not world.faults:
                 world.faults.append(Fault("ReadObject", grpc.StatusCode.PERMISSION_DENIED, "no longer"))
 
-        report = await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path, cut)
+        report = await session.google.storage.fetch_folder(GcsPlace(BUCKET, name), tmp_path, cut)
         assert "no longer" in report.problems[0][1]
         (left,) = files(tmp_path).items()
         assert left[0].endswith(".part")
         assert left[1] == content[:100_000]
         asked = sum("ReadObject" in method for method, _ in world.calls)
-        done = await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
+        done = await session.google.storage.fetch_folder(GcsPlace(BUCKET, name), tmp_path)
         assert done.problems == ()
         assert list(files(tmp_path).values()) == [content]
         assert sum("ReadObject" in method for method, _ in world.calls) == asked + 2
 
 
 async def test_an_object_that_is_replaced_while_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cloud_storage, "PIECE", 1000)
+    monkeypatch.setattr(cloud_storage, "CHUNK_SIZE", 1000)
     async with google() as (session, world):
-        vault = world.part(BucketStore)
+        vault = world.service_state(BucketStore)
         name = "datasets/mmap_qwen3_datasets_text_document-01.idx"
 
         def replace(far: CopyProgress) -> None:
             if far.done == 1000:
                 vault.put(BUCKET, name, b"another")
 
-        report = await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path, replace)
+        report = await session.google.storage.fetch_folder(GcsPlace(BUCKET, name), tmp_path, replace)
         assert "replaced or deleted during the download" in report.problems[0][1]
         assert not (tmp_path / name.rpartition("/")[2]).exists()
-        await session.google.storage.fetch(GcsPlace(BUCKET, name), tmp_path)
+        await session.google.storage.fetch_folder(GcsPlace(BUCKET, name), tmp_path)
         assert b"another" in files(tmp_path).values()
 
 
 async def test_a_name_that_leads_out_of_the_folder_is_left_out(tmp_path: Path) -> None:
     async with google() as (session, world):
-        world.part(BucketStore).put(BUCKET, "evil/../../outside", b"x")
-        world.part(BucketStore).put(BUCKET, "evil/good", b"y")
-        world.part(BucketStore).put(BUCKET, "evil/empty/", b"")
-        report = await session.google.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
+        world.service_state(BucketStore).put(BUCKET, "evil/../../outside", b"x")
+        world.service_state(BucketStore).put(BUCKET, "evil/good", b"y")
+        world.service_state(BucketStore).put(BUCKET, "evil/empty/", b"")
+        report = await session.google.storage.fetch_folder(GcsPlace(BUCKET, "evil"), tmp_path / "in")
         assert [name for name, _ in report.problems] == ["evil/../../outside"]
         assert files(tmp_path) == {"in/evil/good": b"y"}
 
@@ -142,8 +142,8 @@ async def test_a_name_that_leads_out_of_the_folder_is_left_out(tmp_path: Path) -
 )
 async def test_a_name_with_an_empty_or_climbing_part_is_left_out(tmp_path: Path, name: str) -> None:
     async with google() as (session, world):
-        world.part(BucketStore).put(BUCKET, name, b"x")
-        report = await session.google.storage.fetch(GcsPlace(BUCKET, "evil"), tmp_path / "in")
+        world.service_state(BucketStore).put(BUCKET, name, b"x")
+        report = await session.google.storage.fetch_folder(GcsPlace(BUCKET, "evil"), tmp_path / "in")
         assert report.problems == ((name, "Its name is not a valid file name in that folder."),)
         assert files(tmp_path) == {}
 
@@ -151,10 +151,10 @@ async def test_a_name_with_an_empty_or_climbing_part_is_left_out(tmp_path: Path,
 @pytest.mark.parametrize("name", ["/etc/passwd", "//etc/passwd", "///x"])
 async def test_a_name_that_begins_with_slashes_stays_inside(tmp_path: Path, name: str) -> None:
     async with google() as (session, world):
-        vault = world.part(BucketStore)
-        vault.buckets[BUCKET].things.clear()
+        vault = world.service_state(BucketStore)
+        vault.buckets[BUCKET].objects.clear()
         vault.put(BUCKET, name, b"x")
-        report = await session.google.storage.fetch(GcsPlace(BUCKET), tmp_path / "in")
+        report = await session.google.storage.fetch_folder(GcsPlace(BUCKET), tmp_path / "in")
         assert (report.files, report.problems) == (1, ())
         assert files(tmp_path) == {f"in/{name.lstrip('/')}": b"x"}
 
@@ -163,46 +163,46 @@ async def test_words_for_what_google_refuses(tmp_path: Path) -> None:
     async with google() as (session, _):
         storage = session.google.storage
         with pytest.raises(NotFound, match="The specified bucket does not exist"):
-            await storage.folder(GcsPlace("no-such-bucket"))
+            await storage.list_folder(GcsPlace("no-such-bucket"))
         with pytest.raises(NotFound, match="There is nothing at"):
-            await storage.fetch(GcsPlace(BUCKET, "nothing/here"), tmp_path)
+            await storage.fetch_folder(GcsPlace(BUCKET, "nothing/here"), tmp_path)
         with pytest.raises(ApiDisabled) as off:
-            await storage.buckets(DISABLED)
+            await storage.list_buckets(DISABLED)
         assert off.value.service == "storage.googleapis.com"
         with pytest.raises(NotAllowed):
-            await storage.buckets(LOCKED)
+            await storage.list_buckets(LOCKED)
         with pytest.raises(ApiDisabled) as lustre:
-            await storage.lustre("practice-shared")
+            await storage.list_lustre("practice-shared")
         assert lustre.value.service == "lustre.googleapis.com"
 
 
 @pytest.mark.parametrize("text", ["bucket", "s3://b/x", "gs://", "gs://B/x", "gs:///x"])
 def test_what_is_no_place_in_a_bucket(text: str) -> None:
     with pytest.raises(BadInput, match="is not a path in a bucket"):
-        gcs_place(text)
+        parse_gcs_address(text)
 
 
 async def test_a_large_file_goes_up_in_pieces_and_replaces_nothing(tmp_path: Path) -> None:
     async with google() as (session, world):
-        buckets = await session.google.storage._of()
+        buckets = await session.google.storage._buckets_of()
         file = tmp_path / "large"
         file.write_bytes(b"0123456789" * 900_000)
         place = GcsPlace(BUCKET, "up/large file +%")
-        await buckets.send(place, file)
-        assert world.part(BucketStore).buckets[BUCKET].things[place.path].content == file.read_bytes()
+        await buckets.upload(place, file)
+        assert world.service_state(BucketStore).buckets[BUCKET].objects[place.path].content == file.read_bytes()
         with pytest.raises(Conflict, match="already exists"):
-            await buckets.send(place, file)
-        await buckets.send(place, file, replace=True)
+            await buckets.upload(place, file)
+        await buckets.upload(place, file, replace=True)
 
 
 async def test_lustre_fills_seven_fields_that_launch() -> None:
     async with google() as (session, world):
         world.page = 1
-        found = await session.google.storage.lustre()
+        found = await session.google.storage.list_lustre()
         assert [(each.name, each.state) for each in found] == [
             ("lustre", "ACTIVE"), ("scratch", "CREATING"), ("archive", "ACTIVE"),
         ]  # fmt: skip
-        values = found[0].values()
+        values = found[0].launch_values()
         assert values == {
             "storage": {
                 "lustre": {
@@ -212,14 +212,14 @@ async def test_lustre_fills_seven_fields_that_launch() -> None:
             }
         }  # fmt: skip
         plan = LaunchPlan("qwen3-next-lustre", "mine", "default", values)
-        assert [each for each in ChartCatalog.load().problems(plan) if each.path.startswith("storage")] == []
+        assert [each for each in ChartCatalog.from_chart().plan_problems(plan) if each.path.startswith("storage")] == []
 
 
 async def test_filestore_fills_the_fields_of_nfs() -> None:
     async with google() as (session, _):
-        shared, broken = await session.google.storage.filestore()
+        shared, broken = await session.google.storage.list_filestore()
         assert broken.why == "The reserved range is used up."
-        values = shared.values()
+        values = shared.launch_values()
         assert values["storage"] == {
             "nfs": {
                 "claim": "shared-pvc", "server": "10.128.15.200", "share": "share", "instance": "shared",
@@ -227,28 +227,28 @@ async def test_filestore_fills_the_fields_of_nfs() -> None:
             }
         }  # fmt: skip
         plan = LaunchPlan("interactive", "mine", "default", values)
-        assert [each for each in ChartCatalog.load().problems(plan) if each.path.startswith("storage")] == []
+        assert [each for each in ChartCatalog.from_chart().plan_problems(plan) if each.path.startswith("storage")] == []
 
 
 def test_what_every_rank_said_of_its_node_is_the_result_of_the_connectivity_test(tmp_path: Path) -> None:
-    from console.logs.store import LogFiles
+    from console.logs.store import RankLogFiles
 
     said = ["pod p, index 0 of 2", "step 7 connectivity: run", *["node-1"] * 8, *["node-2"] * 8,
             "step 7 connectivity: done in 3 s", "step 8 all-reduce: run"]  # fmt: skip
-    logs = LogFiles(tmp_path)
-    logs.add([RankLine(0, 1.0, text) for text in said[:6]])
-    logs.add([RankLine(1, 1.0, "waiting for index 0")])
-    logs.add([RankLine(0, 2.0, text) for text in said[6:]])
+    logs = RankLogFiles(tmp_path)
+    logs.add_lines([RankLine(0, 1.0, text) for text in said[:6]])
+    logs.add_lines([RankLine(1, 1.0, "waiting for index 0")])
+    logs.add_lines([RankLine(0, 2.0, text) for text in said[6:]])
     assert (tmp_path / "connectivity-test.log").read_text().splitlines() == said[1:-1]
 
 
 def test_logs_are_laid_out_as_the_document_has_them(tmp_path: Path) -> None:
-    from console.logs.store import LogFiles
+    from console.logs.store import RankLogFiles
 
-    logs = LogFiles(tmp_path)
+    logs = RankLogFiles(tmp_path)
     row = "  1048576  262144  float  sum  -1  123.4  17.01  31.89  0  123.4  17.01  31.89  0"
-    logs.add([RankLine(0, 1.0, "pong from w-1"), RankLine(1, 1.0, "hello"), RankLine(0, 2.0, "#  size  count")])
-    logs.add([RankLine(0, 3.0, row), RankLine(0, 4.0, "done")])
+    logs.add_lines([RankLine(0, 1.0, "pong from w-1"), RankLine(1, 1.0, "hello"), RankLine(0, 2.0, "#  size  count")])
+    logs.add_lines([RankLine(0, 3.0, row), RankLine(0, 4.0, "done")])
     assert logs.counted == {
         "pod-logs/coordinator.log": 4, "pod-logs/worker-1.log": 1, "connectivity-test.log": 1,
         "nccl-test-results.txt": 2,

@@ -14,12 +14,12 @@ from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound
 from console.google import build_context
 from console.google import build_context as remembered
 from console.google.builds import REGISTRY, TAG, Build, BuildPlan
-from console.google.services import Google
+from console.google.services import GoogleServices
 from console.google.storage import GcsPlace
+from practice.google.bucket_store import BucketState, BucketStore
 from practice.google.builds import BuildStore
 from practice.google.cloud import DISABLED, LOCKED, Fault
 from practice.google.registry import ADDRESS
-from practice.google.vault import BucketState, BucketStore
 from practice.node.registries import STOCK
 from tests.google.practised import google
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def printed(images: Images, build: Build) -> list[str]:
-    async with aclosing(images.log(build.id)) as lines:
+    async with aclosing(images.follow_log(build.id)) as lines:
         return [line.text async for line in lines]
 
 
@@ -42,30 +42,30 @@ def own(tmp_path: Path, dockerfile: str) -> Path:
 
 
 async def own_plan(images: Images, folder: Path, **more: Any) -> BuildPlan:
-    return dataclasses.replace(await images.begin(await images.own_context(folder)), **more)
+    return dataclasses.replace(await images.new_plan(await images.read_context(folder)), **more)
 
 
 async def test_a_build_prints_ends_and_its_image_is_offered_at_once() -> None:
     async with google() as (session, _):
         images = session.google.images
-        plan = await images.begin(await images.context("unified-testbed"))
+        plan = await images.new_plan(await images.find_context("unified-testbed"))
         assert plan.image == f"{ADDRESS}/unified-testbed-pytorch:25.06-py3"
         plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG: "mine-1"}, time_out=3600)
-        build = await images.build(plan)
+        build = await images.start_build(plan)
         assert not build.over
         assert (build.machine, build.time_out) == ("e2-highcpu-32", 3600.0)
-        assert (await session.choices())["images"].about[plan.image] == "being built"
+        assert (await session.read_choices())["images"].about[plan.image] == "being built"
         lines = await printed(images, build)
         assert lines[0] == f'starting build "{build.id}"'
         assert lines[-1] == "DONE"
         assert len(lines) == len(set(enumerate(lines)))
         assert any("nvcr.io/nvidia/pytorch:25.06-py3" in line for line in lines)
-        ended = await images.look(build.id)
+        ended = await images.read_build(build.id)
         assert ended.succeeded
         assert ended.images == (plan.image,)
-        found = await images.registry()
+        found = await images.survey_registry()
         assert next(each for each in found.images if "mine-1" in each.tags).digest == ended.digests[0]
-        offer = (await session.choices())["images"]
+        offer = (await session.read_choices())["images"]
         assert offer.names[0] == plan.image
         assert offer.about[plan.image] == "built"
 
@@ -75,19 +75,19 @@ async def test_no_line_of_a_log_comes_twice_or_is_lost_however_often_one_looks()
         world.page = 3
         images = session.google.images
         images.poll = 0.0
-        build = await images.build(await images.begin(await images.context("testbed")))
+        build = await images.start_build(await images.new_plan(await images.find_context("testbed")))
         seen = await printed(images, build)
         from practice.google.logs import LogEntries
 
-        assert seen == [each.text_payload for each in world.part(LogEntries).entries[build.id]]
+        assert seen == [each.text_payload for each in world.service_state(LogEntries).entries[build.id]]
 
 
 async def test_a_log_whose_session_is_closed_under_it_ends_with_a_sentence() -> None:
     async with google(speed=1) as (session, _):
-        build = await session.google.images.build(
-            await session.google.images.begin(await session.google.images.context("testbed"))
+        build = await session.google.images.start_build(
+            await session.google.images.new_plan(await session.google.images.find_context("testbed"))
         )
-        async with aclosing(session.google.images.log(build.id)) as lines:
+        async with aclosing(session.google.images.follow_log(build.id)) as lines:
             await anext(lines)
             await session.close()
             with pytest.raises(Unreachable, match=r"connection to Google was closed\."):
@@ -104,7 +104,7 @@ async def test_a_log_that_is_in_a_bucket_alone_is_read_there(tmp_path: Path) -> 
         "options: {logging: GCS_ONLY}\n"
     )
     async with google() as (session, _):
-        build = await session.google.images.build(await own_plan(session.google.images, folder))
+        build = await session.google.images.start_build(await own_plan(session.google.images, folder))
         lines = await printed(session.google.images, build)
         assert lines[-1] == "DONE"
         assert f"Successfully tagged {ADDRESS}/a:1" in lines
@@ -117,10 +117,10 @@ async def test_a_dockerfile_of_ones_own_becomes_a_tag_in_the_registry(tmp_path: 
     async with google() as (session, _):
         plan = await own_plan(session.google.images, own(tmp_path, f"FROM debian:12\nRUN {INSTALL}\n"))
         plan = dataclasses.replace(plan, substitutions={**plan.substitutions, TAG: "tried-1"})
-        lines = await printed(session.google.images, await session.google.images.build(plan))
+        lines = await printed(session.google.images, await session.google.images.start_build(plan))
         assert [each for each in lines if "Setting up" in each] == ["Setting up curl ...", "Setting up numpy ..."]
         assert plan.image in {
-            name for each in (await session.google.images.registry()).images for name in each.references
+            name for each in (await session.google.images.survey_registry()).images for name in each.references
         }
         assert plan.image.endswith(":tried-1")
 
@@ -136,42 +136,42 @@ async def test_a_dockerfile_of_ones_own_becomes_a_tag_in_the_registry(tmp_path: 
 async def test_a_build_that_fails_says_why(tmp_path: Path, dockerfile: str, why: str) -> None:
     async with google() as (session, _):
         plan = await own_plan(session.google.images, own(tmp_path, dockerfile))
-        build = await session.google.images.build(plan)
+        build = await session.google.images.start_build(plan)
         assert any(why in line for line in await printed(session.google.images, build))
-        ended = await session.google.images.look(build.id)
+        ended = await session.google.images.read_build(build.id)
         assert ended.status == "FAILURE"
         assert why in ended.why
-        assert plan.image not in (await session.choices())["images"].names
+        assert plan.image not in (await session.read_choices())["images"].names
 
 
 async def test_a_build_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     async with google() as (session, _):
-        build = await session.google.images.build(
+        build = await session.google.images.start_build(
             await own_plan(session.google.images, own(tmp_path, "FROM debian\n"), time_out=1)
         )
         await printed(session.google.images, build)
-        assert (await session.google.images.look(build.id)).status == "TIMEOUT"
+        assert (await session.google.images.read_build(build.id)).status == "TIMEOUT"
 
 
 async def test_a_build_is_cancelled_once() -> None:
     async with google(speed=1) as (session, _):
         images = session.google.images
-        build = await images.build(await images.begin(await images.context("testbed")))
-        assert (await images.cancel(build.id)).status == "CANCELLED"
+        build = await images.start_build(await images.new_plan(await images.find_context("testbed")))
+        assert (await images.cancel_build(build.id)).status == "CANCELLED"
         with pytest.raises(Refused, match="is over: CANCELLED"):
-            await images.cancel(build.id)
+            await images.cancel_build(build.id)
         assert (await printed(images, build))[-1] == "ERROR: context canceled"
 
 
 async def test_the_list_comes_in_pages_latest_first() -> None:
     async with google() as (session, world):
         world.page = 1
-        found = await session.google.images.builds()
+        found = await session.google.images.list_builds()
         assert [each.status for each in found] == ["CANCELLED", "FAILURE", "SUCCESS", "SUCCESS"]
         assert found[1].why == "manifest for nvcr.io/nvidia/pytorch:25.12-missing not found: manifest unknown"
         assert found[2].seconds(0.0) == pytest.approx(1122, abs=1)
-        assert len(await session.google.images.builds(most=2)) == 2
-        registry = await session.google.images.registry()
+        assert len(await session.google.images.list_builds(most=2)) == 2
+        registry = await session.google.images.survey_registry()
         assert len(registry.images) == len(STOCK)
         assert {each.location for each in registry.repositories} == {"us-central1", "us"}
 
@@ -180,27 +180,27 @@ async def test_words_and_a_fix_for_what_google_refuses() -> None:
     async with google() as (session, world):
         images = session.google.images
         with pytest.raises(ApiDisabled) as off:
-            await images.builds(project=DISABLED)
+            await images.list_builds(project=DISABLED)
         assert off.value.service == "cloudbuild.googleapis.com"
         assert "gcloud services enable" in off.value.hint
         with pytest.raises(NotAllowed):
-            await images.builds(project=LOCKED)
+            await images.list_builds(project=LOCKED)
         with pytest.raises(NotFound):
-            await images.look("nothing")
+            await images.read_build("nothing")
         world.faults.append(Fault("ListBuilds", grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota exceeded for builds"))
         with pytest.raises(Refused, match="Quota exceeded"):
-            await images.builds()
+            await images.list_builds()
         world.faults.append(Fault("CreateBuild", grpc.StatusCode.UNAVAILABLE))
-        before = len(world.part(BuildStore).builds)
+        before = len(world.service_state(BuildStore).builds)
         with pytest.raises(Unreachable):
-            await images.build(await images.begin(await images.context("testbed")))
-        assert len(world.part(BuildStore).builds) == before
+            await images.start_build(await images.new_plan(await images.find_context("testbed")))
+        assert len(world.service_state(BuildStore).builds) == before
 
 
 async def test_one_repository_that_cannot_be_read_keeps_none_of_the_others_away() -> None:
     async with google() as (session, world):
         world.faults.append(Fault("ListDockerImages", grpc.StatusCode.PERMISSION_DENIED, "no"))
-        found = await session.google.images.registry()
+        found = await session.google.images.survey_registry()
         assert len(found.unread) == 1
         assert found.images
 
@@ -209,7 +209,7 @@ async def test_a_repository_is_made_and_made_once() -> None:
     async with google() as (session, _):
         made = await session.google.images.create_repository("practice", "us-central1", "fresh")
         assert made.address == "us-central1-docker.pkg.dev/practice/fresh"
-        assert made in await session.google.images.repositories("practice", "us-central1")
+        assert made in await session.google.images.list_repositories("practice", "us-central1")
         with pytest.raises(Conflict):
             await session.google.images.create_repository("practice", "us-central1", "fresh")
         with pytest.raises(BadInput, match="lowercase"):
@@ -218,18 +218,18 @@ async def test_a_repository_is_made_and_made_once() -> None:
 
 async def test_nothing_is_built_or_cancelled_in_read_only_mode() -> None:
     async with google(read_only=True) as (session, world):
-        plan = await session.google.images.begin(await session.google.images.context("testbed"))
+        plan = await session.google.images.new_plan(await session.google.images.find_context("testbed"))
         with pytest.raises(NotAllowed, match="read-only"):
-            await session.google.images.build(plan)
+            await session.google.images.start_build(plan)
         with pytest.raises(NotAllowed, match="read-only"):
-            await session.google.images.cancel("x")
+            await session.google.images.cancel_build("x")
         with pytest.raises(NotAllowed, match="read-only"):
             await session.google.images.create_repository("practice", "us-central1", "fresh")
         assert not [name for name, _ in world.calls if "Create" in name or "Cancel" in name]
 
 
 async def test_without_a_cluster_nothing_is_changed_in_read_only_mode() -> None:
-    alone = Google(read_only=True)
+    alone = GoogleServices(read_only=True)
     with pytest.raises(NotAllowed, match=r"Could not create repository fresh: .*read-only"):
         await alone.images.create_repository("practice", "us-central1", "fresh")
     with pytest.raises(NotAllowed, match=r"Could not store the logs of a-job: .*read-only"):
@@ -239,14 +239,14 @@ async def test_without_a_cluster_nothing_is_changed_in_read_only_mode() -> None:
 
 async def test_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
     async with google() as (session, world):
-        vault = world.part(BucketStore)
+        vault = world.service_state(BucketStore)
         vault.buckets["practice_cloudbuild"] = BucketState(
             "practice_cloudbuild", "practice-shared", "US", "multi-region", 0
         )
         plan = await own_plan(session.google.images, own(tmp_path, "FROM debian\n"))
         with pytest.raises(Conflict):
-            await session.google.images.build(plan)
-        assert not vault.buckets["practice_cloudbuild"].things
+            await session.google.images.start_build(plan)
+        assert not vault.buckets["practice_cloudbuild"].objects
 
 
 def no_listing() -> Fault:
@@ -257,29 +257,31 @@ def no_listing() -> Fault:
 @pytest.mark.parametrize("there", [True, False])
 async def test_the_source_needs_no_right_to_list_buckets(tmp_path: Path, there: bool) -> None:
     async with google() as (session, world):
-        vault = world.part(BucketStore)
+        vault = world.service_state(BucketStore)
         vault.buckets.pop("practice_cloudbuild", None)
         if there:
             vault.buckets["practice_cloudbuild"] = BucketState(
                 "practice_cloudbuild", "practice", "US", "multi-region", 0
             )
         world.faults.append(no_listing())
-        await session.google.images.build(await own_plan(session.google.images, own(tmp_path, "FROM debian\n")))
+        await session.google.images.start_build(await own_plan(session.google.images, own(tmp_path, "FROM debian\n")))
         made = vault.buckets["practice_cloudbuild"]
-        assert made.things
+        assert made.objects
         assert made.location == ("US" if there else "US-CENTRAL1"), "where the build runs"
 
 
 async def test_without_a_right_to_list_a_bucket_of_somebody_else_gets_no_source(tmp_path: Path) -> None:
     async with google() as (session, world):
-        vault = world.part(BucketStore)
+        vault = world.service_state(BucketStore)
         vault.buckets["practice_cloudbuild"] = BucketState(
             "practice_cloudbuild", "practice-shared", "US", "multi-region", 0
         )
         world.faults.append(no_listing())
         with pytest.raises(Conflict):
-            await session.google.images.build(await own_plan(session.google.images, own(tmp_path, "FROM debian\n")))
-        assert not vault.buckets["practice_cloudbuild"].things
+            await session.google.images.start_build(
+                await own_plan(session.google.images, own(tmp_path, "FROM debian\n"))
+            )
+        assert not vault.buckets["practice_cloudbuild"].objects
 
 
 # contexts and plans, without Google
@@ -302,7 +304,7 @@ def test_the_image_is_the_one_that_the_description_names(tmp_path: Path) -> None
 
 
 def test_the_documents_images_are_there_with_their_defaults() -> None:
-    found = {each.name: each for each in build_context.bundled()}
+    found = {each.name: each for each in build_context.bundled_contexts()}
     assert set(found) == {"pai-megatron-patch", "testbed", "unified-testbed"}
     images = {
         f"{each.defaults['_IMAGE_NAME']}:{each.defaults['_IMAGE_TAG']} from {each.defaults['_BASE_IMAGE']}"
@@ -333,8 +335,8 @@ def test_the_documents_images_are_there_with_their_defaults() -> None:
     ],
 )
 def test_what_cannot_be_built_is_said_before_anything_is_sent(values: dict[str, str], word: str) -> None:
-    context = next(each for each in build_context.bundled() if each.name == "testbed")
-    assert word in " ".join(words for _, words in build_context.problems(BuildPlan(context, "p", "l", values)))
+    context = next(each for each in build_context.bundled_contexts() if each.name == "testbed")
+    assert word in " ".join(words for _, words in build_context.plan_problems(BuildPlan(context, "p", "l", values)))
 
 
 def test_a_folder_of_ones_own(tmp_path: Path) -> None:
@@ -351,7 +353,7 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "Other.Dockerfile").write_text("# Something of mine\nFROM debian\n")
     found = build_context.read_context(tmp_path / "Other.Dockerfile")
     assert (found.title, found.dockerfile) == ("Something of mine", "Other.Dockerfile")
-    described = build_context.description(found.folder, found.dockerfile)
+    described = build_context.read_build_description(found.folder, found.dockerfile)
     assert "--file=Other.Dockerfile" in described["steps"][0]["args"]
 
 
@@ -360,7 +362,7 @@ async def test_a_description_that_google_would_not_take_is_refused_here(tmp_path
     (folder / "cloudbuild.yaml").write_text("steps: [{name: a, argz: [b]}]\n")
     async with google() as (session, world):
         with pytest.raises(BadInput, match="argz"):
-            await session.google.images.build(await own_plan(session.google.images, folder))
+            await session.google.images.start_build(await own_plan(session.google.images, folder))
         assert not [name for name, _ in world.calls if "Create" in name]
 
 
@@ -374,7 +376,7 @@ def test_what_is_packed_is_the_folder_without_what_nobody_builds_from(tmp_path: 
     (folder / "src" / "a.py").write_text("pass")
     (folder / "link").symlink_to("src/a.py")
     target = tmp_path / "out.tgz"
-    assert build_context.pack(folder, target) == 3
+    assert build_context.pack_context(folder, target) == 3
     with tarfile.open(target) as packed:
         assert sorted(packed.getnames()) == ["Dockerfile", "link", "src/a.py"]
         assert {each.uid for each in packed.getmembers()} == {0}

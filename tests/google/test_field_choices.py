@@ -8,10 +8,10 @@ import grpc
 import pytest
 
 from console.errors import ApiDisabled, ConsoleError, NotFound, NotLoggedIn
-from console.google.services import offer_of
+from console.google.services import field_choices_of
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
+from practice.google.bucket_store import BUCKET
 from practice.google.cloud import Fault
-from practice.google.vault import BUCKET
 from screens.pages.launch import LaunchScreen
 from tests.google.test_image_screens import practised, world_of
 from tests.screens.press import screen_text, toasts, until
@@ -118,7 +118,7 @@ async def test_why_there_is_nothing_to_choose(kind: str, error: ConsoleError, st
             async def place() -> None:
                 raise error
 
-    found = await offer_of(Elsewhere(), kind)  # type: ignore[arg-type]
+    found = await field_choices_of(Elsewhere(), kind)  # type: ignore[arg-type]
     assert (found.kind, found.names, found.state) == (kind, (), state)
     assert words in found.why
 
@@ -126,9 +126,9 @@ async def test_why_there_is_nothing_to_choose(kind: str, error: ConsoleError, st
 def test_two_lists_become_one() -> None:
     here = FieldChoices("images", ("a", "b"), {"a": "built"})
     more = FieldChoices("images", ("b", "c"), {"a": "in the registry", "c": "in the registry"}, fills={"c": {"x": "1"}})
-    found = here.joined(more)
+    found = here.merge(more)
     assert found.names == ("a", "b", "c")
     assert (found.about["a"], found.about["c"]) == ("built", "in the registry")
     assert (found.state, found.why, found.fills) == (ChoicesState.LISTED, "", {"c": {"x": "1"}})
-    nothing = FieldChoices("images").joined(FieldChoices("images", state=ChoicesState.FAILED, why="no"))
+    nothing = FieldChoices("images").merge(FieldChoices("images", state=ChoicesState.FAILED, why="no"))
     assert (nothing.state, nothing.why) == (ChoicesState.FAILED, "no")

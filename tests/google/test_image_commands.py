@@ -15,7 +15,7 @@ from console.errors import BadInput, NotAllowed, NotFound
 from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster
-from practice.google.vault import BUCKET, BucketStore
+from practice.google.bucket_store import BUCKET, BucketStore
 from practice.objects.resources import PODS
 from screens.cli.command_line import parse
 from tests.hostile.payloads import PAYLOADS, RAW
@@ -45,7 +45,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Any:
 async def test_from_the_list_to_a_built_image_and_back(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.google.images.POLL", 0.02)
+    monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.02)
     async with typed() as (run, _):
         assert await run("images", "--json") == 0
         before = said(capsys)
@@ -66,7 +66,7 @@ async def test_from_the_list_to_a_built_image_and_back(
 async def test_one_is_cancelled_another_runs_in_a_job(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.google.images.POLL", 0.02)
+    monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.02)
     async with typed() as (run, cluster):
         cluster.clock.speed = 1.0
         assert await run("build", "testbed", "--set", "_IMAGE_TAG=gone", "--json") == 0
@@ -168,7 +168,7 @@ async def test_logs_of_a_job_go_into_a_bucket(capsys: pytest.CaptureFixture[str]
         stored = {name for name, _ in said(capsys)["objects"]}
         assert "pod-logs/coordinator.log" in stored
         assert cluster.google is not None
-        things = cluster.google.world.part(BucketStore).buckets[BUCKET].things
+        things = cluster.google.world.service_state(BucketStore).buckets[BUCKET].objects
         assert {f"testbed-logs/{name}" for name in stored} <= set(things)
         from console.errors import Conflict
 
@@ -197,7 +197,7 @@ async def test_escapes_in_the_names_of_objects_never_reach_the_terminal(
     async with typed() as (run, cluster):
         await run("buckets")  # practice Google starts at the first question
         assert cluster.google is not None
-        vault = cluster.google.world.part(BucketStore)
+        vault = cluster.google.world.service_state(BucketStore)
         for name in (*names, "evil/../\x1b]0;PWNT\x07", "evil//\x1b[2J"):
             vault.put(BUCKET, name, b"x")
         await run("ls", f"gs://{BUCKET}/evil")

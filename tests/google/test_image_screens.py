@@ -13,10 +13,10 @@ from console.launch.recipes import LaunchPlan
 from console.session import Session
 from console.settings import Settings
 from practice.cluster import PracticeCluster
+from practice.google.bucket_store import BUCKET, BucketStore
 from practice.google.cloud import Fault
 from practice.google.logs import LogEntries
 from practice.google.registry import RegistryStore
-from practice.google.vault import BUCKET, BucketStore
 from practice.objects.resources import PODS
 from screens.app import ConsoleApp
 from screens.dialogs.build import AskBuild
@@ -47,7 +47,7 @@ async def practised(
     read_only: bool = False,
     scene: Literal["empty", "full"] = "empty",
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], PracticeCluster]]:
-    monkeypatch.setattr("console.google.images.POLL", 0.1)
+    monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.1)
     monkeypatch.setattr("screens.pages.images.SOON", 0.1)
     monkeypatch.setattr("screens.pages.images.AGAIN", 0.1)
     async with PracticeCluster(speed=speed, scene=scene) as cluster:
@@ -55,7 +55,7 @@ async def practised(
 
         async def connect() -> Session:
             session = await Session.open(settings)
-            await session.google.cloud.reach()
+            await session.google.cloud.open_session()
             return session
 
         app = ConsoleApp(settings, connect=connect)
@@ -112,10 +112,10 @@ async def test_the_log_of_a_build_goes_on_after_a_reconnect_without_losing_or_re
         await until(pilot, lambda: app.connected and app.session is not first)
         cluster.clock.speed = 400
         await until(pilot, lambda: page.view.over == "○ the build is over")
-        entries = world_of(cluster).part(LogEntries).entries[page._about[0]]
+        entries = world_of(cluster).service_state(LogEntries).entries[page._about[0]]
         lines = page.view.lines
         await until(pilot, lambda: lines.total == len(entries))
-        assert [row.text for row in lines.text.page(0, lines.total)] == [each.text_payload for each in entries]
+        assert [row.text for row in lines.text.read_rows(0, lines.total)] == [each.text_payload for each in entries]
 
 
 async def test_build_follow_and_launch_with_the_new_image(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ async def test_an_image_that_is_not_there_is_named_on_the_page_and_pulled_once_i
         app.open_page("job", "default", "early", "pods")
         await until(pilot, lambda: f"cannot get its image: the image {image} does not exist" in screen_text(app))
         await until(pilot, lambda: "ImagePullBackOff" in screen_text(app))
-        world_of(cluster).part(RegistryStore).push(image, 1_000_000_000, 0.0)
+        world_of(cluster).service_state(RegistryStore).push_image(image, 1_000_000_000, 0.0)
         await until(pilot, lambda: all(pod.phase == "Running" for pod in app.fleet.pods.values()))
 
 
@@ -302,7 +302,7 @@ async def test_names_of_objects_with_escapes_and_climbing_ones_stay_text_and_ins
         await pilot.press("B")
         await until(pilot, lambda: isinstance(app.screen, StorageScreen) and app.screen.table.row is not None)
         for name in names:
-            world_of(cluster).part(BucketStore).put(BUCKET, f"evil/{name}", b"x")
+            world_of(cluster).service_state(BucketStore).put(BUCKET, f"evil/{name}", b"x")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, BucketScreen) and app.screen.is_mounted)
         bucket = app.screen
@@ -349,4 +349,7 @@ async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch)
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press("enter")
         await until(pilot, lambda: "pod-logs/coordinator.log" in toasts(app))
-        assert "testbed-logs/pod-logs/coordinator.log" in world_of(cluster).part(BucketStore).buckets[BUCKET].things
+        assert (
+            "testbed-logs/pod-logs/coordinator.log"
+            in world_of(cluster).service_state(BucketStore).buckets[BUCKET].objects
+        )

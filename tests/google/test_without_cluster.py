@@ -35,7 +35,7 @@ async def alone(
     for name, value in (("GOOGLE_CLOUD_REGION", region), ("CLOUDSDK_COMPUTE_REGION", ""), ("GOOGLE_CLOUD_PROJECT", "")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("KUBECONFIG", str(folder / "none"))
-    monkeypatch.setattr("console.google.images.POLL", 0.1)
+    monkeypatch.setattr("console.google.images.POLL_SECONDS", 0.1)
     monkeypatch.setattr("screens.pages.images.SOON", 0.1)
     monkeypatch.setattr("screens.pages.images.AGAIN", 0.1)
     async with practice_google() as (world, reach):
@@ -44,7 +44,7 @@ async def alone(
         async def real() -> GoogleSession:
             return reach
 
-        monkeypatch.setattr(GoogleSession, "real", real)
+        monkeypatch.setattr(GoogleSession, "from_login", real)
         app = ConsoleApp(Settings())
         async with app.run_test(size=(150, 40)) as pilot:
             await until(pilot, lambda: app.without_cluster)

@@ -320,7 +320,7 @@ async def test_helm_takes_no_login_elsewhere(status: int, secure: bool) -> None:
             server.handlers[path] = body(b"", status=status, **there)  # type: ignore[assignment]
         helm = Helm(server.login(User(token="secret")))
         with pytest.raises(Refused, match=f"a redirect to .*127.0.0.1:{other.port}"):
-            await helm.releases("a4", "default")
+            await helm.list_releases("a4", "default")
         assert {each.headers["Authorization"] for each in server.requests} == {"Bearer secret"}
         assert other.requests == []
 
@@ -335,7 +335,7 @@ async def test_no_login_goes_over_plain_http() -> None:
             async with open_connection(server.login(user), "ask") as wire:
                 await wire.get("/version")
         assert len(server.requests) == 6
-        await Helm(server.login(User(token="secret"))).releases("a4", "default")
+        await Helm(server.login(User(token="secret"))).list_releases("a4", "default")
         assert len(server.requests) > 6
         assert {each.headers.get("Authorization") for each in server.requests} == {None}
 

@@ -11,7 +11,7 @@ import yaml
 
 from console.errors import BadInput
 from console.kube.nested_values import merge_values
-from console.launch.helm import BadValues
+from console.launch.helm import InvalidValues
 from console.launch.plan_texts import PlanTexts
 from console.launch.recipes import LaunchPlan
 from tests.chart.plans import CATALOGUE, offline
@@ -90,7 +90,7 @@ def swapped(node: Any, old: str, new: str) -> Any:
 async def rendered(recipe: str, values: dict[str, Value]) -> list[Any]:
     """All objects as data, but for the keys that are made anew each time."""
     plan = LaunchPlan(recipe, "anna", "team", values)
-    made = await offline()._rendered(plan)
+    made = await offline()._render_manifests(plan)
     objects = [each for text in made for each in yaml.safe_load_all(text)]
     for each in objects:
         if each["kind"] == "Secret":
@@ -128,9 +128,9 @@ async def test_a_value_of_a_form_is_refused_by_the_console_and_by_helm(kind: str
         values = merge_values(values, nested(path, BREAKOUTS[kind]))
     plan = LaunchPlan("own-script", "anna", "team", values)
     with pytest.raises(BadInput):
-        CATALOGUE.require_sound(plan)
-    assert {each.path for each in CATALOGUE.problems(plan)} >= set(SHAPED)
-    with pytest.raises(BadValues) as refused:
+        CATALOGUE.require_valid(plan)
+    assert {each.path for each in CATALOGUE.plan_problems(plan)} >= set(SHAPED)
+    with pytest.raises(InvalidValues) as refused:
         await offline().helm.render(CATALOGUE.chart, CATALOGUE.chart_values(plan), name="anna", namespace="team")
     named = tuple(each.path for each in refused.value.problems)  # Helm names only the group of some
     assert [path for path in SHAPED if not path.startswith(named)] == []
@@ -140,7 +140,7 @@ async def test_a_value_of_a_form_is_refused_by_the_console_and_by_helm(kind: str
 async def test_a_release_has_no_such_name(kind: str) -> None:
     plan = LaunchPlan("own-script", BREAKOUTS[kind], "team", {})
     with pytest.raises(BadInput):
-        CATALOGUE.require_sound(plan)
+        CATALOGUE.require_valid(plan)
 
 
 SHELL = {
@@ -165,7 +165,7 @@ def test_a_shell_runs_nothing_of_the_helm_command(kind: str, tmp_path: Path) -> 
     helm = tmp_path / "helm"
     helm.write_text('#!/bin/sh\nfor each in "$@"; do printf "%s\\0" "$each"; done > "$(dirname "$0")/said"\n')
     helm.chmod(0o700)
-    command = TEXTS.command(LaunchPlan("own-script", "anna", "team", texts(text)))
+    command = TEXTS.helm_command(LaunchPlan("own-script", "anna", "team", texts(text)))
     for line in (command.inline, command.with_file):
         done = subprocess.run(
             ["sh", "-c", line], cwd=tmp_path, env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "home"},

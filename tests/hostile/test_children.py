@@ -34,7 +34,7 @@ def trapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_tunnel_of_its_own_runs_nothing_of_the_current_folder(trapped: Path, tmp_path: Path) -> None:
     order = {"namespace": "n", "job": "j", "rank": "0", "ports": ["8888"], "kubeconfig": str(tmp_path / "none")}
-    answer = json.loads(background._first_line(json.dumps(order).encode() + b"\n"))
+    answer = json.loads(background._spawn_and_read_line(json.dumps(order).encode() + b"\n"))
     assert "none" in answer["error"]
     assert not trapped.exists()
 
@@ -51,7 +51,7 @@ def test_ssh_starts_nothing_of_the_current_folder(trapped: Path, monkeypatch: py
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.setattr("sys.executable", "/usr/bin/env python3")
     monkeypatch.setenv("PATH", "")
-    assert connect.program()[1:] == ("-P", "-m", "screens")
+    assert connect.a4_command()[1:] == ("-P", "-m", "screens")
     assert not trapped.exists()
 
 
@@ -108,7 +108,7 @@ def test_a_tunnel_of_its_own_gets_no_secret_by_its_arguments_or_environment(
     program.chmod(0o700)
     monkeypatch.setattr("console.assets.module_command", lambda name, *more: (str(program), name, *more))
     order = {"namespace": "n", "job": "j", "rank": "0", "ports": ["8888"], "kubeconfig": str(kubeconfig(tmp_path))}
-    assert background._first_line(json.dumps(order).encode() + b"\n") == b""
+    assert background._spawn_and_read_line(json.dumps(order).encode() + b"\n") == b""
     assert "console.attach.tunnel.background" in seen.read_text()
     assert_none_planted(seen)
 
@@ -139,6 +139,6 @@ def test_a_private_key_is_named_to_programs_of_ssh_and_never_given(
     key = tmp_path / "id_ed25519"
     key.write_text(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{PLANTED['key']}\n-----END OPENSSH PRIVATE KEY-----\n")
     with pytest.raises(Exception, match="is not a private key"):
-        identities.named(key)
+        identities.read_named_key(key)
     assert str(key) in seen.read_text()
     assert_none_planted(seen)

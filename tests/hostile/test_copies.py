@@ -279,13 +279,13 @@ async def test_a_listing_of_a_folder_without_end_is_ended_in_words(tmp_path: Pat
     lies: dict[str, Answer] = {"LIST": ("f|1|644|0|./" + "a" * 200 + "\0\0", 2_000_000)}
     pod = LyingPod(tmp_path / "pod", lies)
     with pytest.raises(CopyFailed, match="longer than 32 MiB"):
-        await PodFiles(pod.start, "the pod").listed("/data")
+        await PodFiles(pod.start, "the pod").list_folder("/data")
 
 
 async def test_a_listing_of_nonsense_is_said(tmp_path: Path) -> None:
     pod = LyingPod(tmp_path / "pod", {"LIST": "/data\0 1 2 3\0f|abc|644|nan|./x\0\0"})
     with pytest.raises(Unreadable):
-        await PodFiles(pod.start, "the pod").listed("/data")
+        await PodFiles(pod.start, "the pod").list_folder("/data")
 
 
 def test_the_copier_keeps_its_own_rights_on_folders(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from console.kube.watch import HttpSource
 from console.logs.container_log import LogRequest, LogStream, follow_log
 from console.logs.line_splitter import LineSplitter
 from console.logs.redact import CUT, LOOKED_THROUGH, Redactor
-from console.metrics.alarms import Alarms
+from console.metrics.alarms import AlarmService
 from console.metrics.gpu_reader import GpuReader
 from console.scheduling.ranks import ranks
 from screens.__main__ import COLLECTIONS
@@ -98,7 +98,7 @@ async def test_what_is_wrong_with_a_job_is_answered_soon_and_says_what_was_not_r
     async with flooded(flood) as cluster:
         measures = SimpleNamespace(pass_line=250.0, light={}, glancing=None)
         gpus = SimpleNamespace(exporter_of=lambda *_: "")
-        alarms = Alarms(cluster, cast("Any", lambda: measures), cast("Any", lambda: gpus), Thresholds())
+        alarms = AlarmService(cluster, cast("Any", lambda: measures), cast("Any", lambda: gpus), Thresholds())
         begun = time.monotonic()
         report = await alarms.check_job("default", "train", 1.0)
         assert time.monotonic() - begun < 8
@@ -111,26 +111,26 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for seconds elsewhere."""
     for name in ("hang.xray", "metrics.gpu_reader"):
         monkeypatch.setattr(f"console.{name}.FLOW", 0.2)
-    monkeypatch.setattr("console.attach.files.pod_files.FLOW", 0.2)
-    monkeypatch.setattr("console.attach.files.pod_files.LISTING", 0.5)
+    monkeypatch.setattr("console.attach.files.pod_files.FLOW_SECONDS", 0.2)
+    monkeypatch.setattr("console.attach.files.pod_files.LIST_TIMEOUT", 0.5)
     monkeypatch.setitem(cast("Any", executing.limit_output).__wrapped__.__kwdefaults__, "flow", 0.2)
 
 
 async def ask_facts(cluster: Any, pod: Pod) -> None:
     """The failure of the first question, as an error."""
-    found = await ContainerExec(cluster).facts(pod)
+    found = await ContainerExec(cluster).read_facts(pod)
     assert {fact.state for fact in found.facts} == {FactState.FAILED}
     raise Unreadable(found.facts[0].words)
 
 
 async def ask_stacks(cluster: Any, _: Pod) -> None:
-    report = await HangProbe(cluster).job("default", "train")
+    report = await HangProbe(cluster).inspect_job("default", "train")
     assert not report.groups
     raise Unreadable(report.pods[0].failure)
 
 
 async def ask_ras(cluster: Any, _: Pod) -> None:
-    await HangProbe(cluster).slow("default", "train", seconds=1.0)
+    await HangProbe(cluster).find_slow_ranks("default", "train", seconds=1.0)
 
 
 async def ask_gpus(cluster: Any, _: Pod) -> None:
@@ -140,7 +140,7 @@ async def ask_gpus(cluster: Any, _: Pod) -> None:
 
 
 async def ask_nccl(cluster: Any, pod: Pod) -> None:
-    await ContainerExec(cluster).quick_nccl(pod, QuickTest(), limit=cluster.limit)
+    await ContainerExec(cluster).run_quick_nccl_test(pod, QuickTest(), limit=cluster.limit)
 
 
 async def ask_many(cluster: Any, _: Pod) -> None:
@@ -151,7 +151,7 @@ async def ask_many(cluster: Any, _: Pod) -> None:
 
 async def ask_folder(cluster: Any, pod: Pod) -> None:
     start = functools.partial(executing.start_process, cluster.client, pod.namespace, pod.name)
-    await PodFiles(start, "pod 0").listed("/")
+    await PodFiles(start, "pod 0").list_folder("/")
 
 
 async def ask_path(cluster: Any, pod: Pod) -> None:
@@ -213,11 +213,11 @@ async def test_a_folder_of_800000_entries_is_too_large_to_be_shown() -> None:
 async def test_what_listens_at_the_port_of_sshd_and_never_speaks_ssh_is_given_up(
     flood: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.attach.ssh.client.BEGINS", 0.5)
+    monkeypatch.setattr("console.attach.ssh.client.HANDSHAKE_TIMEOUT", 0.5)
     async with flooded(flood) as cluster:
         where = LivePod("default", cluster.pods[0].name)
         with pytest.raises(Unreachable, match="The SSH connection failed"):
-            async with ssh_client.connection(cluster.client.login, where, ()):
+            async with ssh_client.open_connection(cluster.client.login, where, ()):
                 pass
 
 
@@ -290,7 +290,7 @@ async def test_a_key_is_answered_before_a_log_and_a_watch_that_have_no_end(monke
 async def test_others_get_their_turn_between_the_changes_that_come_in_one_piece(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("console.yielding.SLICE", -1.0)  # every change uses it up
+    monkeypatch.setattr("console.yielding.SLICE_SECONDS", -1.0)  # every change uses it up
     async with ApiServer(secure=True) as server, server.client() as client:
         many = b"".join(json.dumps(change(number, 1000)).encode() + b"\n" for number in range(500))
         server.handlers["/api/v1/pods"] = body(many)  # type: ignore[assignment]
@@ -318,13 +318,13 @@ async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_wher
     rests: list[float] = []
 
     def turn(worked: float, times: float = 1.0, *, likely: bool = False) -> float:
-        rests.append(round(yielding.rest_after(worked, times, likely=likely) / worked))
+        rests.append(round(yielding.rest_seconds(worked, times, likely=likely) / worked))
         return 0.0
 
-    monkeypatch.setattr("console.yielding.SLICE", -1.0)
+    monkeypatch.setattr("console.yielding.SLICE_SECONDS", -1.0)
     monkeypatch.setattr("console.yielding._pressed", time.monotonic() - 60)
-    monkeypatch.setattr("console.yielding.LONGEST", math.inf)
-    monkeypatch.setattr("console.yielding._turn_after", turn)
+    monkeypatch.setattr("console.yielding.MAX_REST_SECONDS", math.inf)
+    monkeypatch.setattr("console.yielding._turn_seconds", turn)
     monkeypatch.setattr("console.kube.watch.BURST", burst)
     lines = [json.dumps(change(number, 1)).encode() + b"\n" for number in range(20)]
     async with ApiServer(secure=True) as server, server.client() as client:
@@ -444,7 +444,7 @@ def test_a_long_line_that_may_hold_a_secret_is_looked_through_in_part() -> None:
     token = b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghijk"
     for before in (0, LOOKED_THROUGH - 2000, LOOKED_THROUGH - CUT - 20, LOOKED_THROUGH - 20, LOOKED_THROUGH + 20):
         line = b"2026 " + b"x " * (before // 2) + token + b" y" * LOOKED_THROUGH
-        (clean,) = Redactor().lines([line])
+        (clean,) = Redactor().redact_lines([line])
         assert b"eyJ" not in clean
         assert len(clean) < LOOKED_THROUGH + 100
         assert b"bytes more, which may hold a secret)" in clean
@@ -454,28 +454,28 @@ def test_work_rests_once_keys_are_pressed_and_not_before(monkeypatch: pytest.Mon
     interval = sys.getswitchinterval()
     monkeypatch.setattr("console.yielding._pressed", -math.inf)
     try:
-        assert yielding.rest_after(0.01) == 0.0
-        yielding.key_pressed()
-        assert yielding.rest_after(0.01) == pytest.approx(0.01 * yielding.RESTS_SOON)
-        assert yielding.rest_after(60.0) == yielding.LONGEST
-        assert sys.getswitchinterval() == pytest.approx(yielding.SWITCH)
-        monkeypatch.setattr("console.yielding._pressed", time.monotonic() - 2 * yielding.SOON)
-        assert yielding.rest_after(0.01) == pytest.approx(0.01 * yielding.RESTS)
+        assert yielding.rest_seconds(0.01) == 0.0
+        yielding.note_key_press()
+        assert yielding.rest_seconds(0.01) == pytest.approx(0.01 * yielding.RESTS_SOON)
+        assert yielding.rest_seconds(60.0) == yielding.MAX_REST_SECONDS
+        assert sys.getswitchinterval() == pytest.approx(yielding.SWITCH_SECONDS)
+        monkeypatch.setattr("console.yielding._pressed", time.monotonic() - 2 * yielding.KEY_RECENT_SECONDS)
+        assert yielding.rest_seconds(0.01) == pytest.approx(0.01 * yielding.RESTS)
     finally:
         sys.setswitchinterval(interval)
 
 
 @pytest.mark.usefixtures("soon")
 async def test_a_listing_that_comes_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.attach.files.pod_files.FLOW", 30.0)
-    monkeypatch.setattr("console.attach.files.pod_files.LISTING", 60.0)
+    monkeypatch.setattr("console.attach.files.pod_files.FLOW_SECONDS", 30.0)
+    monkeypatch.setattr("console.attach.files.pod_files.LIST_TIMEOUT", 60.0)
     async with flooded("exec: bytes one by one") as cluster:
         with pytest.raises(ConsoleError, match="pieces of a few bytes, without an end"):
             await ask_folder(cluster, cluster.pods[0])
 
 
 async def test_a_listing_that_drips_is_ended_long_before_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.attach.files.pod_files.FLOW", 0.3)
+    monkeypatch.setattr("console.attach.files.pod_files.FLOW_SECONDS", 0.3)
     async with flooded("exec: a drip without end") as cluster:
         with pytest.raises(ConsoleError, match=r"did not end, or go on, within 0\.3 s"):
             await ask_folder(cluster, cluster.pods[0])
@@ -500,5 +500,5 @@ async def test_a_refusal_that_drips_is_told_by_its_status(monkeypatch: pytest.Mo
 def test_tasks_that_work_beside_each_other_rest_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.yielding._pressed", time.monotonic())
     monkeypatch.setattr("console.yielding._free_at", 0.0)
-    rests = [yielding._turn_after(0.01) for _ in range(3)]
+    rests = [yielding._turn_seconds(0.01) for _ in range(3)]
     assert rests == pytest.approx([0.03, 0.06, 0.09], abs=0.01)

@@ -16,7 +16,7 @@ from console.folders import make_private
 from console.google import build_context
 from console.kube import kubeconfig
 from console.kube.rank_address import RankAddress
-from console.launch.run_database import History, usual_place
+from console.launch.run_database import RunHistory, default_path
 from console.logs import store
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ async def test_logs_history_and_tunnels_lie_in_private_folders(
         0, 0, "main", "pod"
     ).touch()
     published.remember_port("https://server", RankAddress("default", "job", 0), 8888, 18888)
-    await History(usual_place()).runs()
-    build_context.record_builds(usual_place().parent / "google" / "images.json", [])
+    await RunHistory(default_path()).list_runs()
+    build_context.record_builds(default_path().parent / "google" / "images.json", [])
     entry = kubeconfig.KubeconfigEntry("c", "https://server", "", "plugin")
     kubeconfig.write_entry(tmp_path / "home" / ".kube" / "config", entry)
     folders = modes(tmp_path)

@@ -9,7 +9,7 @@ from aiohttp import encode_basic_auth, web
 
 from console.errors import NotAllowed, Refused, Unreachable, Unreadable
 from console.google.builds import ImageReference
-from console.google.image_registry import Answer, Registry
+from console.google.image_registry import Answer, RegistryClient
 from tests.apiserver import ApiServer
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ class Service:
 
 
 async def asked(image: str, service: Service) -> None:
-    registry = Registry(TOKEN)
-    registry._ask = service.ask  # type: ignore[method-assign, assignment]
-    await registry.image(image)
+    registry = RegistryClient(TOKEN)
+    registry._request = service.ask  # type: ignore[method-assign, assignment]
+    await registry.read_image(image)
 
 
 @pytest.mark.parametrize("attack", CHALLENGES)
@@ -113,7 +113,7 @@ async def test_a_login_does_not_go_with_a_redirect_to_another_host() -> None:
         there = f"http://localhost:{far.port}/blob"
         near.handlers[PATH] = manifests(web.Response(status=307, headers={"Location": there}))
         far.handlers["/blob"] = manifests(web.Response(body=b"{}", headers={"Docker-Content-Digest": "sha256:1"}))
-        found = await Registry(TOKEN, near.url).image("gcr.io/p/i")
+        found = await RegistryClient(TOKEN, near.url).read_image("gcr.io/p/i")
         assert found.digest == "sha256:1"
         assert [each.headers.get("Authorization") for each in near.requests] == [f"Bearer {TOKEN}"]
         assert [each.headers.get("Authorization") for each in far.requests] == [None]
@@ -123,9 +123,9 @@ async def test_a_manifest_without_end_is_given_up() -> None:
     async with ApiServer() as server:
         server.handlers[PATH] = manifests(web.Response(body=b"x" * (5 << 20)))
         with pytest.raises(Unreadable, match="more than 4 MiB"):
-            await Registry(TOKEN, server.url).image("gcr.io/p/i")
+            await RegistryClient(TOKEN, server.url).read_image("gcr.io/p/i")
 
 
 async def test_a_registry_that_is_not_there_does_not_answer() -> None:
     with pytest.raises(Unreachable, match="does not answer"):
-        await Registry(TOKEN, "http://127.0.0.1:1").image("gcr.io/p/i")
+        await RegistryClient(TOKEN, "http://127.0.0.1:1").read_image("gcr.io/p/i")

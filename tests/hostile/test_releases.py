@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from console.errors import Unreadable
-from console.launch.stop import data_of, pods_of
+from console.launch.stop import persistent_data_of, replicated_jobs_of
 
 OBJECTS = {
     "a JobSet without a spec": "kind: JobSet\nmetadata: {name: x}\n",
@@ -30,10 +30,10 @@ OBJECTS = {
 @pytest.mark.parametrize("attack", OBJECTS)
 def test_what_a_forged_release_would_leave_is_not_known(attack: str) -> None:
     with pytest.raises(Unreadable):
-        data_of((OBJECTS[attack],))
+        persistent_data_of((OBJECTS[attack],))
 
 
 @pytest.mark.parametrize("attack", ["a JobSet without a spec", "a spec of words", "nesting without end"])
 def test_what_a_forged_release_would_run_is_not_known(attack: str) -> None:
     with pytest.raises(Unreadable):
-        pods_of(OBJECTS[attack])
+        replicated_jobs_of(OBJECTS[attack])

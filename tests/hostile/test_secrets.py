@@ -173,11 +173,11 @@ def parts(form: str) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_redacted_in_a_log(form: str) -> None:
     text, secret = parts(form)
-    (out,) = Redactor().lines([b"2026-11-21T07:00:00Z " + text])
+    (out,) = Redactor().redact_lines([b"2026-11-21T07:00:00Z " + text])
     assert secret not in out
     assert "‹secret›".encode() in out
     coloured = text.replace(secret, secret[:3] + b"\x1b[31m" + secret[3:] + b"\x1b[0m")
-    (out,) = Redactor().lines([b"2026-11-21T07:00:00Z " + coloured])
+    (out,) = Redactor().redact_lines([b"2026-11-21T07:00:00Z " + coloured])
     assert secret[3:] not in out
 
 
@@ -191,7 +191,7 @@ async def test_a_pasted_command_gets_no_secret_of_this_machine(monkeypatch: pyte
     monkeypatch.setenv("NOTES", "wandb login " + HEX)
     monkeypatch.setenv("BUCKET_NAME", "open")
     text = "helm install x chart --set env.A=$AWS_SECRET_ACCESS_KEY --set env.B=$NOTES --set env.C=$BUCKET_NAME"
-    draft = await PlanTexts(ChartCatalog.load(), offline().render).paste("own-script", text)
+    draft = await PlanTexts(ChartCatalog.from_chart(), offline().render).parse_pasted("own-script", text)
     assert "PLANTED" not in repr(draft)
     assert HEX not in repr(draft)
     assert "open" in repr(draft)
@@ -261,5 +261,5 @@ def test_no_line_makes_it_slow(seed: str) -> None:
     """The time is in proportion to the length: 300 kB, twice, in less than two seconds of processor time."""
     lines = [b"2026-11-21T07:00:00Z " + (seed * (300_000 // len(seed)) + end).encode() for end in ("", "!")]
     began = time.process_time()
-    Redactor().lines(lines)
+    Redactor().redact_lines(lines)
     assert time.process_time() - began < 2.0

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.attach.ssh import paths
-from console.attach.ssh.config import SshHostEntry, options
-from console.attach.ssh.editors import EDITORS, SshHost, editor
+from console.attach.ssh.config import SshHostEntry, ssh_options
+from console.attach.ssh.editors import EDITORS, SshHost, find_editor
 from console.attach.ssh.paths import SshPaths
-from console.attach.ssh.pod_facts import parse_probe, probe
+from console.attach.ssh.pod_facts import parse_probe, probe_pod
 from console.errors import BadInput, Unreadable
 from tests.apiserver import ApiServer
 from tests.console.kube.kubelet import EXEC, Exec
@@ -62,7 +62,7 @@ async def test_a_pod_that_answers_without_end_is_ended_in_words() -> None:
     async with ApiServer() as server, server.client() as client, asyncio.timeout(30):
         server.handlers[EXEC] = Exec(behave)
         with pytest.raises(Unreadable, match="more than 1 MiB"):
-            await probe(client, "default", "p")
+            await probe_pod(client, "default", "p")
     assert sent < 1000
 
 
@@ -89,19 +89,19 @@ def test_no_editor_is_started_with_such_a_folder(name: str, attack: str) -> None
     """Also of a host that an earlier version wrote down."""
     host = SshHost("default", "job", 0, "a4-job-0", "root", FOLDERS[attack], ("ssh", "a4-job-0"))
     with pytest.raises(BadInput, match="not a folder of the pod"):
-        editor(name, host)
+        find_editor(name, host)
 
 
 @pytest.mark.parametrize("text", ["a\\", 'a"b', "a\nProxyCommand id", "a\0", "a\x1bb"])
 def test_no_word_of_a_config_ends_its_line_or_its_quotation(text: str) -> None:
     with pytest.raises(BadInput):
-        paths.word(text)
+        paths.quote_word(text)
     with pytest.raises(BadInput):
-        paths.path(text)
+        paths.quote_path(text)
 
 
 def test_nothing_of_the_person_is_forwarded_into_a_pod(tmp_path: Path) -> None:
     entry = SshHostEntry(name="a4-t", context="c", namespace="n", job="t")
-    found = dict(options(SshPaths(tmp_path, tmp_path / "a4"), entry))
+    found = dict(ssh_options(SshPaths(tmp_path, tmp_path / "a4"), entry))
     assert [found[each] for each in ("ForwardAgent", "ForwardX11", "PermitLocalCommand")] == ["no", "no", "no"]
     assert found["StrictHostKeyChecking"] == "yes"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 from rich.cells import cell_len
 
-from console.attach.container_facts import ContainerFacts, FactState, pending_facts
+from console.attach.container_facts import ContainerFacts, FactState, unanswered_facts
 from console.attach.files.entries import CopyProgress
 from screens.cli.exec import LONGEST, RankOutputPrinter
 from screens.cli.files import bars
@@ -249,7 +249,9 @@ async def test_what_pods_print_and_answer_stays_text_on_the_pages_that_show_it()
     pods = [each for each in fleet.pods.values() if each.jobset == "llama-70b"]
     for pod in pods:
         session.say(pod.name, *(f"{name} {payload} PWNT" for name, payload in PAYLOADS.items()))
-    told = (replace(each, state=FactState.KNOWN, text=f"{ALL} PWNT", words=f"PWNT {ALL}") for each in pending_facts())
+    told = (
+        replace(each, state=FactState.KNOWN, text=f"{ALL} PWNT", words=f"PWNT {ALL}") for each in unanswered_facts()
+    )
     session.answers["facts"] = ContainerFacts(f"p{ALL}", f"n{ALL}", 0, tuple(told))
     async with console(session, size=(140, 45)) as (app, pilot, _):
         app.open_page("job", "default", "llama-70b")

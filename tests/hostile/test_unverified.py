@@ -59,7 +59,7 @@ async def tunnel(target: Target) -> object:
 
 
 async def helm(target: Target) -> object:
-    return await Helm(Login(target)).releases("a4", "default")
+    return await Helm(Login(target)).list_releases("a4", "default")
 
 
 WAYS: dict[str, Callable[[Target], Awaitable[object]]] = {

@@ -54,7 +54,7 @@ async def nothing_stays(lab: Lab) -> AsyncIterator[None]:
     """A test that fails half-way takes its release along: the other tests share this control plane."""
     yield
     helm = Helm(Login(load(lab.kubeconfig).target()))
-    if any(release.name == NAME for release in await helm.releases("a4", NAMESPACE)):
+    if any(release.name == NAME for release in await helm.list_releases("a4", NAMESPACE)):
         await helm.uninstall(name=NAME, namespace=NAMESPACE)
 
 

@@ -76,7 +76,7 @@ async def session(lab: Lab, space: Space) -> AsyncIterator[Session]:
 
 
 async def set_up(session: Session) -> str:
-    plan = await session.attach.plan(session.namespace, JOB, 0)
+    plan = await session.attach.plan_setup(session.namespace, JOB, 0)
     return (await session.attach.set_up(plan)).host
 
 

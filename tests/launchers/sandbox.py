@@ -156,7 +156,7 @@ class Sandbox:
         } | self.environment
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
-        command = ["bash", str(assets.launchers() / script), *arguments]
+        command = ["bash", str(assets.launchers_folder() / script), *arguments]
         return subprocess.Popen(
             command, env=self.variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )

@@ -33,7 +33,7 @@ class Pod:
         self.logs = folder / "pod/gcs/logs/anna-1"
         (folder / "pod/tmp").mkdir(parents=True)
         (folder / "pod/gcs").mkdir()
-        shutil.copy(assets.launchers() / "logged.sh", folder)
+        shutil.copy(assets.launchers_folder() / "logged.sh", folder)
         (folder / "run.sh").write_text(script)
         self._argv = ["bash", str(folder / "logged.sh"), "one", "two"]
         self._env = {

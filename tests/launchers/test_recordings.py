@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.metrics.job_measures import StepState, launcher_step
+from console.metrics.job_measures import StepState, parse_launcher_step
 from console.metrics.nccl.parser import NcclParser
 from screens.__main__ import main
 
@@ -21,7 +21,7 @@ PREPARED = ["libraries", "gpus", "ssh", "discovery", "order", "hostfile"]
 
 def states(recording: str) -> list[tuple[str, StepState]]:
     """How each step of a recording ended."""
-    told = (launcher_step(line) for line in (RECORDINGS / recording).read_text().splitlines())
+    told = (parse_launcher_step(line) for line in (RECORDINGS / recording).read_text().splitlines())
     return [(step.name, step.state) for step in told if step is not None and step.state is not StepState.RUNNING]
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from tests.launchers.conftest import Launch
 
-SCRIPTS = sorted(assets.launchers().glob("*.sh"))
-PROGRAMS = sorted(assets.launchers().glob("*.py"))
+SCRIPTS = sorted(assets.launchers_folder().glob("*.sh"))
+PROGRAMS = sorted(assets.launchers_folder().glob("*.py"))
 SHELLS_OWN = {
     "NODE_RANK",
     "NPROC_PER_NODE",
@@ -43,7 +43,7 @@ def test_bash_can_read_it(script: Path) -> None:
 def test_shellcheck_has_nothing_to_say() -> None:
     done = subprocess.run(
         ["shellcheck", "-x", *map(str, SCRIPTS)],
-        cwd=assets.launchers().parent,
+        cwd=assets.launchers_folder().parent,
         capture_output=True,
         text=True,
         check=False,
@@ -84,7 +84,7 @@ async def test_the_chart_sets_every_variable_that_is_read(recipe: str) -> None:
 
 def unused(recipe: str, text: str) -> set[str]:
     """Variables of steps that a recipe does not have: it sources megatron.sh for the others."""
-    own = (assets.launchers() / f"{recipe}.sh").read_text()
+    own = (assets.launchers_folder() / f"{recipe}.sh").read_text()
     functions = re.findall(r"^(\w+)\(\) \{.*?^\}", text, re.MULTILINE | re.DOTALL)
     bodies = dict(re.findall(r"^(\w+)\(\) (\{.*?^\})", text, re.MULTILINE | re.DOTALL))
     called, wave = set(), {name for name in functions if re.search(rf"\b{name}\b", own)}

@@ -15,7 +15,7 @@ import yaml
 
 from practice.api.server import ApiServer
 from practice.objects import resources as kinds
-from practice.objects.refusal import bad_request
+from practice.objects.api_error import bad_request
 from practice.objects.storage import Storage
 
 if TYPE_CHECKING:

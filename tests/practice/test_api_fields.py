@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from practice.api.api_fields import type_name, types
+from practice.api.api_fields import read_types, type_name
 from practice.api.protobuf import decode_protobuf
 from practice.api.serving import SERVED
-from practice.objects.refusal import ApiError
+from practice.objects.api_error import ApiError
 
 PLAIN = {"string", "int32", "int64", "bool", "bytes", "quantity", "int-or-string", "time", "microtime", "any", "float"}
 OTHERS = {"CustomResourceDefinition", "ProvisioningRequest"}
@@ -26,7 +26,7 @@ def message(*parts: tuple[int, bytes | int]) -> bytes:
 
 
 def test_every_type_that_is_named_is_there() -> None:
-    known = types()
+    known = read_types()
     for name, one in known.items():
         used = [*one.fields.values(), *(numbered.type for numbered in one.numbers.values())]
         for kind in used:
@@ -36,7 +36,7 @@ def test_every_type_that_is_named_is_there() -> None:
 
 def test_every_served_kind_has_its_fields() -> None:
     kinds = {type_name(served.api_version, served.resource.kind): served.resource.kind for served in SERVED.values()}
-    assert {kind for name, kind in kinds.items() if name not in types()} == OTHERS
+    assert {kind for name, kind in kinds.items() if name not in read_types()} == OTHERS
 
 
 def test_a_pod_with_a_volume_and_a_port() -> None:

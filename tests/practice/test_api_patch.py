@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from practice.objects.api_error import ApiError
 from practice.objects.json_patch import json_patch, merge_patch
-from practice.objects.refusal import ApiError
 from practice.objects.strategic_patch import strategic_merge
 from tests.practice.api_client import APPLY, MAPS, MERGE, PODS, QUEUES, STRATEGIC, Answer, Api, config_map, serving
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import WSServerHandshakeError
 
-from practice.api.authn import reader
+from practice.api.authn import reader_account
 from practice.api.faults import Fault
 from practice.objects import resources as kinds
 from tests.practice.api_client import MAPS, MERGE, PODS, QUEUES, Api, config_map, serving
@@ -145,7 +145,7 @@ async def test_refusals(tmp_path: Path, path: str, status: int, message: str) ->
 
 
 async def test_who_may_read_what(tmp_path: Path) -> None:
-    async with serving(tmp_path, reader("pods", name="looker")) as api:
+    async with serving(tmp_path, reader_account("pods", name="looker")) as api:
         assert (await api.get(PODS)).status == 200
         refused = await api.get("/api/v1/nodes")
         expected = 'nodes is forbidden: User "looker" cannot list resource "nodes" in API group "" at the cluster scope'

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from practice.objects.refusal import ApiError
+from practice.objects.api_error import ApiError
 from practice.objects.resources import CONFIGMAPS, EVENTS, JOBSETS, NODES, PODS
-from practice.objects.selectors import fields_match, labels_match
+from practice.objects.selectors import field_predicate, label_predicate
 
 RED = {"metadata": {"labels": {"team": "red", "rank": "3"}}}
 BARE: dict[str, Any] = {"metadata": {}}
@@ -32,7 +32,7 @@ BARE: dict[str, Any] = {"metadata": {}}
     ],
 )
 def test_labels(text: str, red: bool, bare: bool) -> None:
-    assert (labels_match(text)(RED), labels_match(text)(BARE)) == (red, bare)
+    assert (label_predicate(text)(RED), label_predicate(text)(BARE)) == (red, bare)
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ def test_labels(text: str, red: bool, bare: bool) -> None:
 )
 def test_labels_that_cannot_be_read(text: str, message: str) -> None:
     with pytest.raises(ApiError) as refused:
-        labels_match(text)
+        label_predicate(text)
     assert (refused.value.status, refused.value.message) == (400, message)
 
 
 def test_fields() -> None:
     pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "a"}, "status": {"phase": "Running"}}
-    assert fields_match("spec.nodeName=a,status.phase!=Failed", PODS)(pod)
-    assert not fields_match("metadata.name!=p", PODS)(pod)
-    assert fields_match("spec.unschedulable=false", NODES)({"metadata": {}, "spec": {}})
+    assert field_predicate("spec.nodeName=a,status.phase!=Failed", PODS)(pod)
+    assert not field_predicate("metadata.name!=p", PODS)(pod)
+    assert field_predicate("spec.unschedulable=false", NODES)({"metadata": {}, "spec": {}})
     event = {"metadata": {}, "involvedObject": {"name": "p"}, "source": {"component": "kubelet"}}
-    assert fields_match("involvedObject.name=p,source=kubelet", EVENTS)(event)
+    assert field_predicate("involvedObject.name=p,source=kubelet", EVENTS)(event)
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_fields() -> None:
 )
 def test_fields_nobody_knows(resource: Any, message: str) -> None:
     with pytest.raises(ApiError, match=message):
-        fields_match("spec.x=1", resource)
+        field_predicate("spec.x=1", resource)

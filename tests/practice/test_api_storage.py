@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from practice.objects import resources as kinds
-from practice.objects.refusal import ApiError
+from practice.objects.api_error import ApiError
 from practice.objects.storage import Storage
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_compaction_forgets() -> None:
     kept = storage()
     since = kept.version
     kept.create(kinds.CONFIGMAPS, {"metadata": {"name": "a"}})
-    kept.compact()
+    kept.compact_history()
     assert kept.events_since(kinds.CONFIGMAPS, kept.version) == []
     with pytest.raises(ApiError):
         kept.events_since(kinds.CONFIGMAPS, since)

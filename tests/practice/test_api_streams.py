@@ -13,7 +13,7 @@ from aiohttp.web import BaseRequest, WebSocketResponse
 
 from practice.api import spdy
 from practice.api.authn import Account, Rule
-from practice.api.spdy import Reader, Writer
+from practice.api.spdy import FrameReader, FrameWriter
 from tests.practice.api_client import PODS, Api, serving
 
 if TYPE_CHECKING:
@@ -192,28 +192,32 @@ async def test_a_closed_port_says_so_on_its_error_channel(tmp_path: Path) -> Non
 
 async def test_a_port_in_a_spdy_tunnel(tmp_path: Path) -> None:
     server, port = await listening()
-    writer, reader = Writer(), Reader()
+    writer, reader = FrameWriter(), FrameReader()
     path = f"{PODS}/run/portforward"
     async with server, serving(tmp_path) as api, api.http.ws_connect(path, protocols=(TUNNEL,)) as socket:
         for stream, kind in ((1, "error"), (3, "data")):
             headers = {"streamtype": kind, "port": str(port), "requestid": "0"}
-            await socket.send_bytes(writer.syn_stream(stream, headers))
-        await socket.send_bytes(writer.data(3, b"hi"))
+            await socket.send_bytes(writer.encode_syn_stream(stream, headers))
+        await socket.send_bytes(writer.encode_data(3, b"hi"))
         seen: list[spdy.Frame] = []
-        while not any(frame.stream == 1 and frame.last for frame in seen):
+        while not any(frame.stream == 1 and frame.is_last for frame in seen):
             seen += reader.feed(await socket.receive_bytes())
     assert [frame.kind for frame in seen[:2]] == [spdy.SYN_REPLY, spdy.SYN_REPLY]
     assert b"".join(frame.data for frame in seen if (frame.kind, frame.stream) == (spdy.DATA, 3)) == b"echo hi"
 
 
 def test_spdy_frames_survive_any_cut() -> None:
-    writer, reader = Writer(), Reader()
-    sent = writer.syn_stream(1, {"port": "2222"}) + writer.data(1, b"x" * 300, last=True) + writer.reset(1)
+    writer, reader = FrameWriter(), FrameReader()
+    sent = (
+        writer.encode_syn_stream(1, {"port": "2222"})
+        + writer.encode_data(1, b"x" * 300, last=True)
+        + writer.encode_reset(1)
+    )
     seen = [frame for at in range(len(sent)) for frame in reader.feed(sent[at : at + 1])]
     assert [frame.kind for frame in seen] == [spdy.SYN_STREAM, spdy.DATA, spdy.RST_STREAM]
-    assert (seen[0].headers, seen[1].data, seen[1].last) == ({"port": "2222"}, b"x" * 300, True)
+    assert (seen[0].headers, seen[1].data, seen[1].is_last) == ({"port": "2222"}, b"x" * 300, True)
 
 
 def test_what_is_not_spdy_is_noticed() -> None:
     with pytest.raises(ValueError, match=r"not a SPDY/3.1 frame"):
-        list(Reader().feed(b"\x80\x02" + bytes(6)))
+        list(FrameReader().feed(b"\x80\x02" + bytes(6)))

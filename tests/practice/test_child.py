@@ -18,7 +18,7 @@ import yaml
 
 from console.errors import ConsoleError
 from practice.child import PracticeProcess
-from practice.leftovers import remove
+from practice.folder_removal import remove_folder
 
 LIMIT = 30.0
 
@@ -69,7 +69,7 @@ def test_a_program_that_writes_as_it_ends_leaves_no_folder_behind(tmp_path: Path
         over.set()
 
     Thread(target=write).start()
-    assert remove(folder)
+    assert remove_folder(folder)
     assert over.wait(LIMIT)
     assert not folder.exists()
 

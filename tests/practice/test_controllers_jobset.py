@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from practice.controllers.objects import annotations_of, condition, labels_of
-from practice.objects.refusal import ApiError
+from practice.controllers.objects import annotations_of, find_condition, labels_of
+from practice.objects.api_error import ApiError
 from practice.objects.resources import JOBS, JOBSETS, NAMESPACES, PODS, RESOURCES, SERVICES, WORKLOADS
 from tests.practice.world import World, jobset, phases, why
 
@@ -168,7 +168,7 @@ def test_a_job_set_without_queue_starts_at_once(world: World) -> None:
     world.jobset("train", queue="", topology=None)
     assert phases(world.pods("train")) == ["Running", "Running"]
     assert world.storage.list(WORKLOADS) == []
-    assert condition(world.get(JOBSETS, "train"), "Suspended") is None
+    assert find_condition(world.get(JOBSETS, "train"), "Suspended") is None
 
 
 def test_a_namespace_that_is_deleted_takes_all_that_is_in_it(world: World) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from practice.clock import stamp
-from practice.controllers.objects import condition
-from practice.objects.refusal import ApiError
+from practice.clock import format_timestamp
+from practice.controllers.objects import find_condition
+from practice.objects.api_error import ApiError
 from practice.objects.resources import (
     ADMISSIONCHECKS,
     CLUSTERQUEUES,
@@ -109,7 +109,7 @@ def test_nobody_overtakes_in_strict_fifo(world: World) -> None:
     world.jobset("more", 8)
     world.jobset("small", 1)
     assert world.pods("small") == []
-    assert condition(world.workload("small"), "QuotaReserved") is None
+    assert find_condition(world.workload("small"), "QuotaReserved") is None
     world.storage.delete(JOBSETS, "default", "more")
     world.play(60)
     assert phases(world.pods("small")) == ["Running"]
@@ -333,11 +333,11 @@ def test_a_workload_waits_for_its_checks_and_starts_when_all_agree(world: World)
     world.jobset("one")
     assert states(world, "one") == {"budget": "Pending", "capacity": "Pending"}
     assert why(world.workload("one"), "QuotaReserved")[0] == "True"
-    assert (condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
+    assert (find_condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
     status = queue(world, "a4")
     assert (status["reservingWorkloads"], status["admittedWorkloads"]) == (1, 0)
     answer(world, "one", budget={"state": "Ready"})
-    assert (condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
+    assert (find_condition(world.workload("one"), "Admitted"), world.pods("one")) == (None, [])
     update = {"name": "w", "nodeSelector": {"kubernetes.io/os": "linux"}, "labels": {"asked": "yes"}}
     answer(world, "one", capacity={"state": "Ready", "podSetUpdates": [update]})
     assert why(world.workload("one"), "Admitted") == ("True", "Admitted", "The workload is admitted")
@@ -399,7 +399,7 @@ def test_it_speaks_as_the_version_that_its_image_names(
 def test_a_workload_that_a_check_sends_back_is_tried_again_after_its_time(world: World) -> None:
     checked(world)
     world.jobset("one")
-    moment = stamp(world.cluster.clock.now())
+    moment = format_timestamp(world.cluster.clock.now())
     later = {"state": "Retry", "message": "busy", "requeueAfterSeconds": 120, "lastTransitionTime": moment}
     answer(world, "one", capacity=later)
     workload = world.workload("one")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from practice.controllers.job_pods import TRACKING, format_indexes, parse_indexes
-from practice.controllers.objects import condition
-from practice.objects.refusal import ApiError
+from practice.controllers.objects import find_condition
+from practice.objects.api_error import ApiError
 from practice.objects.resources import CONFIGMAPS, JOBS, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS, SECRETS
 from tests.practice.world import Object, World, container, phases, why
 
@@ -24,7 +24,7 @@ def pod(world: World, name: str = "a", command: str = "sleep infinity", seconds:
 
 
 def log(world: World, name: str, *, previous: bool = False, container: str = "") -> list[str]:
-    found = world.cluster.kubelets.log("default", name, container, previous)
+    found = world.cluster.kubelets.find_log("default", name, container, previous)
     return [line.decode() for _, line in found.lines]
 
 
@@ -36,7 +36,7 @@ def state(found: Object) -> Object:
 def test_a_pod_comes_up_step_by_step(world: World) -> None:
     early = pod(world, seconds=0.5)
     assert state(early)["state"] == {"waiting": {"reason": "ContainerCreating"}}
-    scheduled = condition(early, "PodScheduled")
+    scheduled = find_condition(early, "PodScheduled")
     assert scheduled is not None
     assert scheduled["status"] == "True"
     world.play(30)
@@ -52,12 +52,12 @@ def test_a_pod_comes_up_step_by_step(world: World) -> None:
 def test_what_it_prints_is_its_log(world: World) -> None:
     pod(world, command="echo one; sleep 5; echo two", restartPolicy="Never")
     assert log(world, "a") == ["one", "two"]
-    assert world.cluster.kubelets.log("default", "a", "main", False).ended
+    assert world.cluster.kubelets.find_log("default", "a", "main", False).ended
 
 
 def test_lines_are_stamped_when_they_are_printed(world: World) -> None:
     pod(world, command="echo one; sleep 5; echo two", restartPolicy="Never")
-    found = world.cluster.kubelets.log("default", "a", "main", False)
+    found = world.cluster.kubelets.find_log("default", "a", "main", False)
     (first, _), (second, _) = found.lines[:2]
     assert second - first == pytest.approx(5)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from practice.controllers.kueue.assignment import domains_of, encode
+from practice.controllers.kueue.assignment import decode_domains, encode_assignment
 from practice.controllers.objects import labels_of
 from practice.objects.resources import NODES
 from tests.practice.world import BLOCK, SUBBLOCK, World
@@ -101,11 +101,11 @@ def test_pods_carry_their_machine(world: World) -> None:
 @given(some.lists(some.tuples(some.text("ab-01", min_size=1, max_size=6), some.integers(1, 3)), min_size=1, max_size=6))
 def test_an_assignment_is_read_as_it_was_written(places: list[tuple[str, int]]) -> None:
     written = [((name,), count) for name, count in places]
-    assert list(domains_of(encode(["kubernetes.io/hostname"], written))) == written
+    assert list(decode_domains(encode_assignment(["kubernetes.io/hostname"], written))) == written
 
 
 def test_common_parts_are_written_once() -> None:
-    assignment = encode(["kubernetes.io/hostname"], [(("rack-1-node-1",), 1), (("rack-1-node-2",), 1)])
+    assignment = encode_assignment(["kubernetes.io/hostname"], [(("rack-1-node-1",), 1), (("rack-1-node-2",), 1)])
     assert assignment["slices"] == [
         {
             "domainCount": 2,

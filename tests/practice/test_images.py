@@ -42,7 +42,7 @@ def test_a_missing_image_is_tried_again_with_growing_pauses_until_it_is_there(wo
     world.play(120)
     assert before
     assert world.get(PODS, "a")["status"]["phase"] == "Pending"
-    world.cluster.kubelets.registries.push(IMAGE)
+    world.cluster.kubelets.registries.add_image(IMAGE)
     world.play(300)
     assert world.get(PODS, "a")["status"]["phase"] == "Running"
 
@@ -57,7 +57,7 @@ def test_a_pod_that_waits_for_its_image_can_be_deleted(world: World) -> None:
 
 def test_what_a_node_has_is_pulled_no_more_unless_the_pod_says_so(world: World) -> None:
     registries = world.cluster.kubelets.registries
-    registries.push(IMAGE)
+    registries.add_image(IMAGE)
     begin(world, IMAGE)
     world.play(30)
     assert world.get(PODS, "a")["status"]["phase"] == "Running"
@@ -90,15 +90,15 @@ def test_what_a_node_has_is_pulled_no_more_unless_the_pod_says_so(world: World) 
     ],
 )
 def test_what_registries_hold(image: str, there: bool) -> None:
-    assert (Registries().why_not(image) == "") is there
+    assert (Registries().pull_error(image) == "") is there
 
 
 def test_an_image_is_known_by_its_digest_too() -> None:
     registries = Registries()
-    registries.push(IMAGE, "sha256:12")
-    assert registries.why_not(f"{IMAGE.rpartition(':')[0]}@sha256:12") == ""
-    assert registries.why_not(f"{IMAGE}@sha256:12") == ""
-    assert "NotFound" in registries.why_not(f"{IMAGE.rpartition(':')[0]}@sha256:13")
+    registries.add_image(IMAGE, "sha256:12")
+    assert registries.pull_error(f"{IMAGE.rpartition(':')[0]}@sha256:12") == ""
+    assert registries.pull_error(f"{IMAGE}@sha256:12") == ""
+    assert "NotFound" in registries.pull_error(f"{IMAGE.rpartition(':')[0]}@sha256:13")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from practice.clock import seconds_of
-from practice.controllers.objects import condition
+from practice.clock import parse_timestamp
+from practice.controllers.objects import find_condition
 from practice.objects.resources import DAEMONSETS, NODES, PODS, PROVISIONINGREQUESTS
 from tests.practice.world import World
 
@@ -62,8 +62,8 @@ def agents(world: World) -> dict[str, tuple[int, int]]:
 def test_a_machine_that_starts_was_never_ready_and_has_no_network() -> None:
     """That is how one that starts is told from one that has become faulty."""
     world = World(scene=True)
-    (node,) = (each for each in world.storage.list(NODES) if condition(each, "Ready")["status"] == "False")  # type: ignore[index]
-    ready, network = condition(node, "Ready"), condition(node, "NetworkUnavailable")
+    (node,) = (each for each in world.storage.list(NODES) if find_condition(each, "Ready")["status"] == "False")  # type: ignore[index]
+    ready, network = find_condition(node, "Ready"), find_condition(node, "NetworkUnavailable")
     assert ready is not None
     assert network is not None
     assert (ready["reason"], network["status"], network["reason"]) == ("KubeletNotReady", "True", "NoRouteCreated")
@@ -73,7 +73,7 @@ def test_a_machine_that_starts_was_never_ready_and_has_no_network() -> None:
     assert agents(world) == {"gke-metadata-server": (23, 22), "dcgm-exporter": (20, 19)}
     world.play(240)
     node = world.storage.get(NODES, "", name)
-    assert [condition(node, kind)["status"] for kind in ("Ready", "NetworkUnavailable")] == ["True", "False"]  # type: ignore[index]
+    assert [find_condition(node, kind)["status"] for kind in ("Ready", "NetworkUnavailable")] == ["True", "False"]  # type: ignore[index]
     assert name in exporters(world)
     assert agents(world) == {"gke-metadata-server": (23, 23), "dcgm-exporter": (20, 20)}
 
@@ -84,8 +84,8 @@ def test_no_exporter_is_older_than_its_machine() -> None:
     found = exporters(world)
     assert len(found) == 20
     for name, pod in found.items():
-        born = seconds_of(world.storage.get(NODES, "", name)["metadata"]["creationTimestamp"])
-        assert seconds_of(pod["metadata"]["creationTimestamp"]) >= born
+        born = parse_timestamp(world.storage.get(NODES, "", name)["metadata"]["creationTimestamp"])
+        assert parse_timestamp(pod["metadata"]["creationTimestamp"]) >= born
 
 
 def test_machines_of_dws_get_an_exporter_too() -> None:

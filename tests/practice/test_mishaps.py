@@ -12,13 +12,13 @@ import pytest
 
 from console.logs.pyspy import parse_pyspy
 from console.metrics.training.parser import TrainingParser
-from console.metrics.training.steps import run_position
-from practice.node.standins import sick_gpu, write_standins, write_state
+from console.metrics.training.steps import position_of_steps
+from practice.node.fake_binaries import faulty_gpu, write_activity, write_fake_binaries
 from practice.programs import faults as faults_module
-from practice.programs.catalogue import RECIPES, choose
-from practice.programs.faults import KINDS, TEST, TRAINING, complaints, faults, pace
-from practice.programs.script import Exit, Meet, Place, Room, Say, Wait
+from practice.programs.choice import RECIPES, choose_program
+from practice.programs.faults import KINDS, TEST, TRAINING, impossible_faults, parse_faults, step_seconds
 from practice.programs.stages import SCRIPT, TRAINS
+from practice.programs.steps import Exit, Pause, PrintLine, ProgramContext, SharedFacts, WaitForFact
 from tests.parsing import parse_lm_eval, parse_nccl
 from tests.practice.test_programs import place, printed
 
@@ -30,11 +30,11 @@ FOREVER = 10**7
 MEGATRON, SWIFT, DDP = (RECIPES[name] for name in ("qwen3-30b-pretrain", "swift-dpo", "own-script"))
 
 
-def member(rank: int, room: Room | None = None, nodes: int = 2, **env: str) -> Place:
+def member(rank: int, room: SharedFacts | None = None, nodes: int = 2, **env: str) -> ProgramContext:
     """A pod of a job whose other pods are all as far as they can be."""
     made = place(rank=rank, nodes=nodes, A4_TRAIN_ITERATIONS="20", **env)
     made.notes[SCRIPT] = TRAINS
-    made.room = room or Room()
+    made.room = room or SharedFacts()
     made.room.post("sync over")
     made.room.post("exit code", 0)
     for other in range(nodes):
@@ -43,15 +43,15 @@ def member(rank: int, room: Room | None = None, nodes: int = 2, **env: str) -> P
     return made
 
 
-def waits_for_ever(step: Wait | Meet, where: Place) -> bool:
-    return step.seconds > FOREVER if isinstance(step, Wait) else step.fact not in where.room.facts
+def waits_for_ever(step: Pause | WaitForFact, where: ProgramContext) -> bool:
+    return step.seconds > FOREVER if isinstance(step, Pause) else step.fact not in where.room.facts
 
 
-def until_stuck(recipe: str, where: Place) -> tuple[list[str], Exit | Wait | Meet | None]:
+def until_stuck(recipe: str, where: ProgramContext) -> tuple[list[str], Exit | Pause | WaitForFact | None]:
     """Lines until the pod ends, or waits for what never comes."""
     lines: list[str] = []
     for step in RECIPES[recipe](where):
-        if isinstance(step, Say):
+        if isinstance(step, PrintLine):
             lines.append(step.text)
         elif isinstance(step, Exit) or waits_for_ever(step, where):
             return lines, step
@@ -68,9 +68,9 @@ def trained(lines: list[str]) -> RunReader:
 
 def test_the_person_says_what_goes_wrong_by_variables() -> None:
     where = place(PRACTICE_FAULT="nan:3,oom:7:1,hang:2@1,spike:x,slow:4:one", PRACTICE_PACE="0.5")
-    assert [(fault.kind, fault.step, fault.rank) for fault in faults(where)] == [("nan", 3, None), ("oom", 7, 1)]
-    assert pace(where, 2.8) == 0.5
-    assert pace(place(PRACTICE_PACE="fast"), 2.8) == 2.8
+    assert [(fault.kind, fault.step, fault.rank) for fault in parse_faults(where)] == [("nan", 3, None), ("oom", 7, 1)]
+    assert step_seconds(where, 2.8) == 0.5
+    assert step_seconds(place(PRACTICE_PACE="fast"), 2.8) == 2.8
 
 
 @pytest.mark.parametrize("recipe", ["qwen3-30b-pretrain", "swift-dpo", "swift-sft"])
@@ -85,7 +85,7 @@ def test_what_is_printed_is_read_as_a_training(recipe: str, version: str) -> Non
         assert None not in (step.loss, step.lr, step.grad_norm)
     average_only = version.startswith("4") and recipe.startswith("swift")  # an average since the start is no step's
     assert (run.last.step_time_s is None) == average_only
-    assert not run_position(run.steps).nan
+    assert not position_of_steps(run.steps).nan
 
 
 @pytest.mark.parametrize("recipe", ["qwen3-30b-pretrain", "swift-dpo"])
@@ -93,7 +93,7 @@ def test_what_is_printed_is_read_as_a_training(recipe: str, version: str) -> Non
 def test_a_nan_is_an_alarm_in_every_format(recipe: str, version: str) -> None:
     where = place(A4_TRAIN_ITERATIONS="20", A4_SWIFT_VERSION=version, PRACTICE_FAULT="nan:12")
     run = trained(printed(RECIPES[recipe], where)[0])
-    assert run_position(run.steps).nan_from == run.steps[11].step
+    assert position_of_steps(run.steps).nan_from == run.steps[11].step
     assert run.steps[11].grad_norm is not None
     assert math.isnan(run.steps[11].grad_norm)
 
@@ -115,14 +115,14 @@ def test_a_pod_that_fails_says_why_and_the_others_wait_for_it() -> None:
     assert "[rank0]: Traceback (most recent call last):" in lines
     assert lines[-2].endswith("train: failed with exit code 1")
     lines, end = until_stuck("qwen3-30b-pretrain", member(1, PRACTICE_FAULT="fail:5:0"))
-    assert isinstance(end, Wait)
+    assert isinstance(end, Pause)
     assert trained(lines).steps[-1].step == 4
 
 
 def test_a_hang_stops_every_pod_and_never_ends() -> None:
     for rank in (0, 1):
         lines, end = until_stuck("own-script", member(rank, PRACTICE_FAULT="hang:7:0"))
-        assert isinstance(end, Wait)
+        assert isinstance(end, Pause)
         assert trained(lines).steps[-1].step == 6
 
 
@@ -130,25 +130,25 @@ def test_the_watchdog_ends_the_pods_that_wait() -> None:
     lines, end = until_stuck("qwen3-30b-pretrain", member(1, PRACTICE_FAULT="timeout:7:0"))
     assert end == Exit(1)
     assert any("[Rank 8] Watchdog caught collective operation timeout" in line for line in lines)
-    assert isinstance(until_stuck("qwen3-30b-pretrain", member(0, PRACTICE_FAULT="timeout:7:0"))[1], Wait)
+    assert isinstance(until_stuck("qwen3-30b-pretrain", member(0, PRACTICE_FAULT="timeout:7:0"))[1], Pause)
 
 
 def test_out_of_memory_hits_the_pod_that_is_meant() -> None:
     assert until_stuck("own-script", member(1, PRACTICE_FAULT="oom:7:1"))[1] == Exit(137, "OOMKilled")
-    assert isinstance(until_stuck("own-script", member(0, PRACTICE_FAULT="oom:7:1"))[1], Wait)
+    assert isinstance(until_stuck("own-script", member(0, PRACTICE_FAULT="oom:7:1"))[1], Pause)
 
 
-def inside(where: Place, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def inside(where: ProgramContext, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """A command in the pod, with the stand-ins first in its path."""
     if not folder.exists():
         folder.mkdir()
-        write_standins(folder, where)
-    write_state(folder, where)
+        write_fake_binaries(folder, where)
+    write_activity(folder, where)
     path = f"{folder / '.bin'}:/usr/bin:/bin"
     return subprocess.run(command, env={"PATH": path}, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def deepest(where: Place, folder: Path, pid: int) -> str:
+def deepest(where: ProgramContext, folder: Path, pid: int) -> str:
     done = inside(where, folder, "sh", "-c", f"py-spy dump --pid {pid}")
     (process,) = parse_pyspy(done.stdout.encode())
     assert process.pid == pid
@@ -156,14 +156,14 @@ def deepest(where: Place, folder: Path, pid: int) -> str:
 
 
 def test_the_stacks_of_a_hang_differ_where_it_hangs(tmp_path: Path) -> None:
-    room = Room()
+    room = SharedFacts()
     name = "qwen3-30b-pretrain"
     pods = [member(rank, room, PRACTICE_FAULT="hang:7:1", A4_RECIPE=name) for rank in (0, 1)]
     running = [RECIPES[name](pod) for pod in pods]
     assert inside(pods[0], tmp_path / "0", "sh", "-c", "py-spy dump --pid 1201").returncode == 1, "it is not training"
     for program in running:
         for step in program:
-            if isinstance(step, Wait) and step.seconds > FOREVER:
+            if isinstance(step, Pause) and step.seconds > FOREVER:
                 break
     processes = inside(pods[1], tmp_path / "1", "sh", "-c", "pgrep -f 'python.*-u pretrain'").stdout.split()
     assert processes == [str(pid) for pid in range(1201, 1209)]
@@ -190,7 +190,7 @@ def test_the_stacks_of_a_hang_differ_where_it_hangs(tmp_path: Path) -> None:
 def test_stacks_are_those_of_the_program_that_trains(
     tmp_path: Path, recipe: str, env: dict[str, str], command: str, outermost: str
 ) -> None:
-    where = member(0, Room(), nodes=1, PRACTICE_FAULT="hang:7", A4_RECIPE=recipe, **env)
+    where = member(0, SharedFacts(), nodes=1, PRACTICE_FAULT="hang:7", A4_RECIPE=recipe, **env)
     until_stuck(recipe, where)
     dump = inside(where, tmp_path / "0", "sh", "-c", "py-spy dump --pid 1201").stdout
     (process,) = parse_pyspy(dump.encode())
@@ -238,11 +238,11 @@ def test_a_test_of_nccl_with_wrong_values_fails() -> None:
 
 
 def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
-    room = Room()
+    room = SharedFacts()
     well, sick = (member(rank, room, PRACTICE_FAULT="xid:2") for rank in range(2))
     for where in (well, sick):
         trained(until_stuck("own-script", where)[0])
-    assert (sick_gpu(well), sick_gpu(sick)) == (None, 3)
+    assert (faulty_gpu(well), faulty_gpu(sick)) == (None, 3)
 
 
 @pytest.mark.parametrize(
@@ -276,15 +276,15 @@ def test_a_gpu_with_a_fault_is_known_to_its_pod_only() -> None:
     ],
 )
 def test_a_fault_that_never_happens_is_told(text: str, work: str, told: str) -> None:
-    assert complaints(text, work, steps=9 if work == TRAINING else None, pods=2) == ([told] if told else [])
+    assert impossible_faults(text, work, steps=9 if work == TRAINING else None, pods=2) == ([told] if told else [])
 
 
 def test_the_log_begins_with_the_faults_that_never_happen() -> None:
-    program = choose(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": "qwen3-30b-pretrain"}, init=False)
+    program = choose_program(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": "qwen3-30b-pretrain"}, init=False)
     where = member(0, PRACTICE_FAULT="nan:40,spike:3")
     first, *others = islice(program(where), 9)
-    assert first == Say("practice cluster: PRACTICE_FAULT: nan:40 never happens: the training has 20 iterations.")
-    assert not any(isinstance(step, Say) and "PRACTICE_FAULT" in step.text for step in others)
+    assert first == PrintLine("practice cluster: PRACTICE_FAULT: nan:40 never happens: the training has 20 iterations.")
+    assert not any(isinstance(step, PrintLine) and "PRACTICE_FAULT" in step.text for step in others)
 
 
 @pytest.mark.parametrize(
@@ -296,10 +296,10 @@ def test_the_log_begins_with_the_faults_that_never_happen() -> None:
     ],
 )
 def test_a_fault_after_the_end_is_told_of_every_kind_of_program(recipe: str, fault: str, why: str) -> None:
-    program = choose(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": recipe}, init=False)
+    program = choose_program(["bash", "/a4/launchers/run.sh"], {"A4_RECIPE": recipe}, init=False)
     where = member(0, PRACTICE_FAULT=fault, A4_SWIFT_EPOCHS="2")
     where.notes.clear()
-    assert next(iter(program(where))) == Say(f"practice cluster: PRACTICE_FAULT: {fault} never happens: {why}")
+    assert next(iter(program(where))) == PrintLine(f"practice cluster: PRACTICE_FAULT: {fault} never happens: {why}")
 
 
 def test_every_kind_of_fault_is_one_that_something_does() -> None:

@@ -12,32 +12,34 @@ import pytest
 
 from console.metrics.nccl.history import mean_speedup
 from console.metrics.nccl.reference import A4_ALL_REDUCE, NcclResult, RowRating, judge_row, judge_test
-from practice.programs import plain
-from practice.programs.catalogue import RECIPES
+from practice.programs import shell_commands
+from practice.programs.choice import RECIPES
 from practice.programs.faults import fault_at
 from practice.programs.recordings import all_reduce_rows
-from practice.programs.script import Exit, Meet, Place, Program, Room, Say, Wait
+from practice.programs.steps import Exit, Pause, PrintLine, Program, ProgramContext, SharedFacts, WaitForFact
 from tests.parsing import parse_nccl
 
 if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest
 
 
-def place(rank: int = 0, nodes: int = 1, notes: Any = None, **env: Any) -> Place:
+def place(rank: int = 0, nodes: int = 1, notes: Any = None, **env: Any) -> ProgramContext:
     basic = {"JOB_COMPLETION_INDEX": str(rank), "NNODES": str(nodes), "GPUS_PER_NODE": "8", "HOSTNAME": "pod"}
     moments = iter(range(10**9))
-    return Place([], basic | env, {}, Room(), random.Random(1), lambda: float(next(moments)), notes=notes or {})
+    return ProgramContext(
+        [], basic | env, {}, SharedFacts(), random.Random(1), lambda: float(next(moments)), notes=notes or {}
+    )
 
 
-def printed(program: Program, where: Place) -> tuple[list[str], int]:
+def printed(program: Program, where: ProgramContext) -> tuple[list[str], int]:
     """All lines and the exit code, as if every wait were over at once."""
     lines: list[str] = []
     for step in program(where):
-        if isinstance(step, Say):
+        if isinstance(step, PrintLine):
             lines.append(step.text)
         elif isinstance(step, Exit):
             return lines, step.code
-        elif isinstance(step, Meet):
+        elif isinstance(step, WaitForFact):
             assert step.fact in where.room.facts, step.fact
     return lines, 0
 
@@ -163,9 +165,9 @@ def test_another_rank_ends_with_the_code_of_the_first() -> None:
 def test_a_kept_pod_does_not_end() -> None:
     last = ""
     for step in ALL_REDUCE(place(SLEEP_INFINITY="true")):
-        if isinstance(step, Wait) and step.seconds > 10**6:
+        if isinstance(step, Pause) and step.seconds > 10**6:
             break
-        last = step.text if isinstance(step, Say) else last
+        last = step.text if isinstance(step, PrintLine) else last
     assert last == "nccl-all-reduce ended with exit code 0; the pod is kept until the job is stopped"
 
 
@@ -270,11 +272,11 @@ def test_faults_hit_who_they_are_meant_for(text: str, rank: int, attempt: str, s
 def test_simple_commands_are_done() -> None:
     where = place()
     where.argv = ["sh", "-c", "echo hello $HOSTNAME && false"]
-    assert printed(plain.command, where) == (["hello pod"], 1)
+    assert printed(shell_commands.run_command, where) == (["hello pod"], 1)
 
 
 def test_other_commands_are_only_named() -> None:
     where = place()
     where.argv = ["python", "train.py"]
-    lines, _ = printed(plain.command, where)
+    lines, _ = printed(shell_commands.run_command, where)
     assert lines == ["practice cluster: this command is not run here, the container only waits: python train.py"]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from practice.programs import recipes, stages
-from practice.programs.catalogue import RECIPES
+from practice.programs.choice import RECIPES
 from practice.programs.recordings import launchers
-from practice.programs.script import Exit, Meet, Place, Room, Say
+from practice.programs.steps import Exit, PrintLine, ProgramContext, SharedFacts, WaitForFact
 from tests.chart.plans import CATALOGUE
 from tests.launchers.conftest import rendered
 from tests.rehearsal.cases import RECORDED_SCRIPT, SKIPPED, offered, recorded
@@ -22,7 +22,7 @@ from tests.rehearsal.recorded import LINES, is_a_programs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.programs.script import Step
+    from practice.programs.steps import Step
 
 SEEN: list[dict[str, Any]] = json.loads(LINES.read_text())
 
@@ -39,24 +39,24 @@ def lines_of(recipe: str, env: dict[str, str], fails: dict[str, int], argv: list
     """What index 0 prints when programs say nothing, and some of them fail."""
 
     def program(name: str) -> recipes.Imitation:
-        def imitation(place: Place) -> Iterator[Step]:
+        def imitation(place: ProgramContext) -> Iterator[Step]:
             code = fails.get(name, fails.get(name.split()[0], 0))
             if code:
                 yield Exit(code)
 
         return imitation
 
-    told = recipes.launched(recipe, {name: program(name) for name in ran(recipe)})
-    where = Place(argv, env, {}, Room(), random.Random(1), lambda: 0.0)
+    told = recipes.launcher_program(recipe, {name: program(name) for name in ran(recipe)})
+    where = ProgramContext(argv, env, {}, SharedFacts(), random.Random(1), lambda: 0.0)
     for index in range(1, where.nodes):
         where.room.post(f"sshd {index}")
     found = []
     for step in told(where):
-        if isinstance(step, Say):
+        if isinstance(step, PrintLine):
             found.append(step.text)
             if "the pod is kept" in step.text:
                 break
-        elif isinstance(step, Meet):
+        elif isinstance(step, WaitForFact):
             assert step.fact in where.room.facts, step.fact
         elif isinstance(step, Exit):
             break

@@ -13,8 +13,8 @@ from console.kube.objects.jobset import JobSetWire, parse_jobset
 from console.launch.install import ChartCatalog
 from console.launch.releases import Releases
 from console.metrics.nccl.reference import NcclResult, judge_test
-from practice.clock import seconds_of
-from practice.controllers.objects import condition, is_true, labels_of
+from practice.clock import parse_timestamp
+from practice.controllers.objects import find_condition, is_true, labels_of
 from practice.controllers.quantity import pod_requests
 from practice.objects.resources import CLUSTERQUEUES, EVENTS, JOBS, JOBSETS, NODES, PODS, WORKLOADS
 from practice.scene.machines import RESERVED_POOL, SPOT_POOL, SYSTEM_POOL
@@ -40,7 +40,7 @@ def jobset(scene: World, name: str, namespace: str = "default") -> dict[str, Any
 def lines(scene: World, name: str, rank: int, namespace: str = "default") -> list[str]:
     pods = [pod for pod in scene.storage.list(PODS, namespace) if pod["metadata"]["name"].startswith(f"{name}-w")]
     found = next(pod for pod in pods if labels_of(pod)["batch.kubernetes.io/job-completion-index"] == str(rank))
-    log = scene.cluster.kubelets.log(namespace, found["metadata"]["name"], "workload", False)
+    log = scene.cluster.kubelets.find_log(namespace, found["metadata"]["name"], "workload", False)
     return [line.decode() for _, line in log.lines]
 
 
@@ -81,11 +81,11 @@ def test_a_job_tells_what_would_launch_it_again(
     scene: World, name: str, recipe: str, values: dict[str, object]
 ) -> None:
     found = parse_jobset(msgspec.convert(jobset(scene, name), JobSetWire))
-    launcher = cast("Launcher", SimpleNamespace(catalogue=ChartCatalog.load()))
+    launcher = cast("Launcher", SimpleNamespace(catalogue=ChartCatalog.from_chart()))
     plan = Releases(cast("WatchedCluster", None), lambda: launcher).plan_of_job(found)
     assert (plan.recipe, plan.name, plan.namespace) == (recipe, name, "default")
     assert dict(plan.values) == values
-    assert launcher.catalogue.problems(plan) == ()
+    assert launcher.catalogue.plan_problems(plan) == ()
 
 
 def _any(scene: World, name: str) -> dict[str, Any]:
@@ -136,14 +136,14 @@ def test_nothing_is_in_the_future(scene: World) -> None:
     now = scene.cluster.clock.now()
     for resource in (NODES, PODS, JOBS, JOBSETS, WORKLOADS, EVENTS):
         for item in scene.storage.list(resource):
-            assert seconds_of(item["metadata"]["creationTimestamp"]) <= now
+            assert parse_timestamp(item["metadata"]["creationTimestamp"]) <= now
             for found in item.get("status", {}).get("conditions") or ():
-                assert seconds_of(found["lastTransitionTime"]) <= now
+                assert parse_timestamp(found["lastTransitionTime"]) <= now
 
 
 def test_events_are_of_the_last_hour(scene: World) -> None:
     ages = [
-        scene.cluster.clock.now() - seconds_of(event["metadata"]["creationTimestamp"])
+        scene.cluster.clock.now() - parse_timestamp(event["metadata"]["creationTimestamp"])
         for event in scene.storage.list(EVENTS)
     ]
     assert ages
@@ -165,7 +165,7 @@ def test_a_training_lost_its_loss(scene: World) -> None:
 
 def test_a_job_hangs(scene: World) -> None:
     name = next(pod["metadata"]["name"] for pod in scene.storage.list(PODS, "team-b"))
-    log = scene.cluster.kubelets.log("team-b", name, "workload", False)
+    log = scene.cluster.kubelets.find_log("team-b", name, "workload", False)
     assert scene.cluster.clock.now() - log.lines[-1][0] > 300
 
 
@@ -188,7 +188,7 @@ def test_the_earlier_nccl_tests_say_what_is_usual(scene: World) -> None:
 
 
 def test_every_job_has_a_recipe_that_can_be_launched(scene: World) -> None:
-    known = {recipe.id for recipe in ChartCatalog.load().recipes()}
+    known = {recipe.id for recipe in ChartCatalog.from_chart().recipes()}
     found = {item["metadata"]["labels"]["a4.console/recipe"] for item in scene.storage.list(JOBSETS)}
     assert len(found) >= 5
     assert found <= known
@@ -201,7 +201,7 @@ def test_the_own_script_of_the_scene_trains(scene: World) -> None:
 
 
 def test_the_failed_job_ran_out_of_memory(scene: World) -> None:
-    failed = condition(jobset(scene, "sft-a3b"), "Failed")
+    failed = find_condition(jobset(scene, "sft-a3b"), "Failed")
     assert failed is not None
     assert failed["reason"] == "ReachedMaxRestarts"
     pods = [pod for pod in scene.storage.list(PODS) if pod["metadata"]["name"].startswith("sft-a3b")]

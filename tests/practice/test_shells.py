@@ -13,7 +13,7 @@ import pytest
 
 from console.metrics.gpu_parsers import parse_nvidia_smi
 from practice.cluster import PracticeCluster
-from practice.objects.refusal import ApiError
+from practice.objects.api_error import ApiError
 from practice.objects.resources import PODS
 from practice.runtime import Stdio
 from tests.practice.world import container

@@ -10,7 +10,7 @@ import pytest
 
 from practice.controllers.objects import is_true, key_of
 from practice.controllers.quantity import pod_requests
-from practice.objects.refusal import ApiError
+from practice.objects.api_error import ApiError
 from practice.objects.resources import CLUSTERQUEUES, JOBS, JOBSETS, NODES, PODS, SERVICES, WORKLOADS, Resource
 from tests.practice.world import GPU, World, jobset
 

@@ -10,7 +10,7 @@ import pytest
 
 from console.errors import NotAllowed, NotFound
 from console.hang.stack_location import Activity
-from console.metrics.gpu_metrics import metric
+from console.metrics.gpu_metrics import find_metric
 from console.session import Session
 from console.settings import Settings
 from practice.child import PracticeProcess
@@ -40,7 +40,7 @@ async def session(kubeconfig: Path) -> AsyncIterator[Session]:
 
 
 async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: Path) -> None:
-    report = await session.xray.job(*HUNG)
+    report = await session.hang_probe.inspect_job(*HUNG)
     (suspect,) = report.suspects
     assert (suspect.doing, suspect.ranks) == (Activity.DATA, (1,))
     assert report.summary.startswith("7 in all_reduce, 1 in data loader (rank 1, ")
@@ -49,30 +49,30 @@ async def test_the_hung_rank_is_named_and_recorded(session: Session, tmp_path: P
     assert (pod.reached, len(pod.rdma)) == (True, 8)
     stuck = suspect.members[0]
     assert (stuck.wchan, stuck.threads) == ("do_sys_poll", 143)
-    assert "State:\tS" in await session.xray.facts(*HUNG, stuck, "status")
+    assert "State:\tS" in await session.hang_probe.read_process_fact(*HUNG, stuck, "status")
     svg = tmp_path / "flame.svg"
-    assert await session.xray.record(*HUNG, stuck, pod.py_spy, 1, svg) == svg.stat().st_size
+    assert await session.hang_probe.record_profile(*HUNG, stuck, pod.py_spy, 1, svg) == svg.stat().st_size
     assert svg.read_text().startswith("<svg")
     speedscope = tmp_path / "flame.json"
-    await session.xray.record(*HUNG, stuck, pod.py_spy, 1, speedscope)
+    await session.hang_probe.record_profile(*HUNG, stuck, pod.py_spy, 1, speedscope)
     assert json.loads(speedscope.read_text())["exporter"].startswith("py-spy")
 
 
 async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Session) -> None:
-    report = await session.xray.job("default", "llama-70b")
+    report = await session.hang_probe.inspect_job("default", "llama-70b")
     assert [each.rank for each in report.processes] == list(range(64))
     assert not report.suspects
-    assert report.ras.well
+    assert report.ras.is_healthy
     with pytest.raises(NotFound, match="No pod of sft-a3b runs"):
-        await session.xray.job("default", "sft-a3b")
+        await session.hang_probe.inspect_job("default", "sft-a3b")
 
 
 async def test_the_gpu_of_the_hung_rank_idles(session: Session) -> None:
-    async with aclosing(session.gpus.watch(*HUNG)) as boards:
+    async with aclosing(session.gpus.follow_boards(*HUNG)) as boards:
         async for board in boards:
             if board.all_gpus:
                 break
-    rank, gpu = board.worst(metric("utilization"))[0]
+    rank, gpu = board.sort_by_badness(find_metric("utilization"))[0]
     assert (rank.rank, gpu.index, gpu.utilization) == (0, 1, 0.0)
     assert len((await session.gpus.read_once(*HUNG)).all_gpus) == 8
 
@@ -82,7 +82,7 @@ async def test_read_only_runs_nothing_in_pods(kubeconfig: Path) -> None:
     try:
         await opened.wait_until_listed()
         with pytest.raises(NotAllowed):
-            await opened.xray.job(*HUNG)
+            await opened.hang_probe.inspect_job(*HUNG)
         by_exporter = await opened.gpus.read_once(*HUNG)
         (rank,) = by_exporter.ranks
         assert (rank.source, len(rank.gpus)) == ("dcgm", 8)

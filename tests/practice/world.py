@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from practice.cluster import PracticeCluster
-from practice.controllers.objects import condition, labels_of
+from practice.controllers.objects import find_condition, labels_of
 from practice.objects.resources import EVENTS, JOBS, JOBSETS, PODS, WORKLOADS, Resource
 
 Object = dict[str, Any]
@@ -19,11 +19,11 @@ class World:
 
     def __init__(self, *, scene: bool = False, seed: int = 0) -> None:
         self.cluster = PracticeCluster(scene=scene, seed=seed)
-        self.cluster.play_past()
+        self.cluster.simulate_past()
         self.storage = self.cluster.storage
 
     def play(self, seconds: float = 30.0) -> None:
-        self.cluster.clock.play_until(self.cluster.clock.now() + seconds)
+        self.cluster.clock.simulate_until(self.cluster.clock.now() + seconds)
 
     def add(self, resource: Resource, obj: Object) -> Object:
         made = self.storage.create(resource, obj)
@@ -57,7 +57,7 @@ class World:
 
     def waits_for(self, name: str) -> str:
         """Why a workload has no quota."""
-        found = condition(self.workload(name), "QuotaReserved")
+        found = find_condition(self.workload(name), "QuotaReserved")
         assert found is not None
         assert found["status"] == "False"
         return str(found["message"])
@@ -87,7 +87,7 @@ def phases(pods: list[Object]) -> list[str]:
 
 def why(obj: Object, kind: str) -> tuple[str, str, str]:
     """Status, reason and message of a condition."""
-    found = condition(obj, kind)
+    found = find_condition(obj, kind)
     assert found is not None, f"no condition {kind}"
     return found["status"], found["reason"], found["message"]
 

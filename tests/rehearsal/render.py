@@ -23,7 +23,7 @@ from console.launch.recipes import LaunchPlan
 
 async def rendered(launches: list[dict[str, Any]]) -> list[Any]:
     nowhere = Target("none", "none", "default", Cluster(server="https://127.0.0.1:9"), User())
-    launcher = Launcher(ChartCatalog.load(), Helm(), Client(Login(nowhere)))
+    launcher = Launcher(ChartCatalog.from_chart(), Helm(), Client(Login(nowhere)))
     found: list[Any] = []
     for launch in launches:
         try:

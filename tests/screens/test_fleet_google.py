@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.errors import NotLoggedIn
-from console.google.node_pools import with_google
+from console.google.node_pools import merge_google_pools
 from console.kube.objects.node import Provisioning
 from console.scheduling.topology import pools
 from screens.pages.nodepools import PoolScreen
@@ -79,9 +79,9 @@ async def test_nodes_of_no_pool_have_nothing_to_ask_google() -> None:
 
 
 def test_the_lists_become_one() -> None:
-    found = with_google(pools(fleet_of(node(0), node(3, pool="", machine_type="e2"))), told())
+    found = merge_google_pools(pools(fleet_of(node(0), node(3, pool="", machine_type="e2"))), told())
     assert [each.name for each in found] == ["a4-pool", "e2", "a4-broken", "a4-flex", "a4-new", "a4-zero"]
     assert [each.nodes_total for each in found] == [3, 1, 2, 0, 0, 0]
     assert found[3].provisioning is Provisioning.QUEUED
     assert found[1].facts is None
-    assert with_google(found, None) == found
+    assert merge_google_pools(found, None) == found

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from textual.containers import Vertical
 
-from console.attach.container_facts import ContainerFacts, FactState, pending_facts
+from console.attach.container_facts import ContainerFacts, FactState, unanswered_facts
 from console.attach.files.entries import (
     CopyMethod,
     CopyProblem,
@@ -49,7 +49,7 @@ def facts() -> ContainerFacts:
         "python": {"state": FactState.FAILED, "words": "It did not answer within 10 s."},
         "environment": {"state": FactState.KNOWN, "text": "NCCL_NET=gIB"},
     }
-    told = [replace(each, **answers[each.name]) for each in pending_facts() if each.name in answers]  # type: ignore[arg-type]
+    told = [replace(each, **answers[each.name]) for each in unanswered_facts() if each.name in answers]  # type: ignore[arg-type]
     return ContainerFacts("p", "n", 0, tuple(told))
 
 

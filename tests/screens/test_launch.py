@@ -299,9 +299,9 @@ async def test_preview_follows_the_typing_and_says_when_it_cannot() -> None:
 
 def chart_session(**answers: Any) -> FakeSession:
     """The real chart's recipes over the fake cluster."""
-    catalogue = ChartCatalog.load()
+    catalogue = ChartCatalog.from_chart()
     return session_of(
-        recipes=catalogue.recipes(), fields=catalogue.fields, problems=catalogue.problems, suggest_name="me-nccl",
+        recipes=catalogue.recipes(), fields=catalogue.fields, problems=catalogue.plan_problems, suggest_name="me-nccl",
         **answers,
     )  # fmt: skip
 
@@ -476,14 +476,16 @@ async def test_what_is_launched_is_the_form_that_is_shown_whatever_was_searched_
 
 
 async def test_a_value_added_to_the_schema_is_in_the_form_with_label_help_and_validation() -> None:
-    catalogue = ChartCatalog.load()
+    catalogue = ChartCatalog.from_chart()
     schema = json.loads(json.dumps(catalogue.schema))
     schema["properties"]["patience"] = {
         "type": "integer", "title": "Patience", "description": "How long one waits for good news.", "default": 5,
         "minimum": 1, "maximum": 9, "x-group": "Job", "x-order": 15, "x-unit": "days",
     }  # fmt: skip
     grown = replace(catalogue, schema=schema)
-    session = session_of(recipes=grown.recipes(), fields=grown.fields, problems=grown.problems, suggest_name="me-nccl")
+    session = session_of(
+        recipes=grown.recipes(), fields=grown.fields, problems=grown.plan_problems, suggest_name="me-nccl"
+    )
     async with console(session) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await until(pilot, lambda: "Patience" in screen_text(app) and "days" in screen_text(app))
@@ -548,12 +550,12 @@ async def test_the_form_draws_at_every_size(size: tuple[int, int]) -> None:
 
 
 async def test_a_key_in_the_whole_form_of_the_chart_is_judged_once() -> None:
-    catalogue = ChartCatalog.load()
+    catalogue = ChartCatalog.from_chart()
     judged: list[LaunchPlan] = []
 
     def problems(plan: LaunchPlan) -> tuple[FieldProblem, ...]:
         judged.append(plan)
-        return catalogue.problems(plan)
+        return catalogue.plan_problems(plan)
 
     session = session_of(fields=catalogue.fields, problems=problems, suggest_name="me-nccl-test")
     async with console(session) as (app, pilot, _):

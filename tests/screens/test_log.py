@@ -88,7 +88,7 @@ async def test_a_log_goes_on_after_a_reconnect_without_losing_or_repeating_a_lin
         sessions[1].running.add(KEY)
         await pilot.press("ctrl+r")
         await until(pilot, lambda: page.view.lines.total == 5)
-        assert [row.text for row in page.view.lines.text.page(0, 9)] == ["same", "same", "two", "same", "three"]
+        assert [row.text for row in page.view.lines.text.read_rows(0, 9)] == ["same", "same", "two", "same", "three"]
         await until(pilot, lambda: "● following" in screen_text(app))
         sessions[1].say(KEY[1], "four", at=4.0)
         await until(pilot, lambda: "four" in screen_text(app))

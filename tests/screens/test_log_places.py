@@ -130,7 +130,7 @@ async def test_iterations_in_few_words_are_drawn_and_not_saved() -> None:
         await pilot.press("C")
         await until(pilot, lambda: "it 8/97  loss 10.580  gn 0.31  2.82 s  883 TF" in screen_text(app))
         text = screen.query_one(LogView).lines.text
-        assert [row.text for row in text.page(0, 8)] == [*map(iteration, range(1, 9))]
+        assert [row.text for row in text.read_rows(0, 8)] == [*map(iteration, range(1, 9))]
         await pilot.press("C")
         await until(pilot, lambda: "consumed samples" in screen_text(app))
 

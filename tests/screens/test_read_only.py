@@ -81,7 +81,7 @@ def changes(request: web.Request) -> bool:
 
 def watch_requests(patch: pytest.MonkeyPatch, seen: list[tuple[bool, str]]) -> None:
     """Note each request, and whether it changes something."""
-    handle, known, first = ApiServer._handle, GoogleServer._known, PracticeGoogle.first
+    handle, known, first = ApiServer._handle, GoogleServer._check_route, PracticeGoogle.check_call
 
     async def of_api(self: ApiServer, request: web.Request) -> web.StreamResponse:
         seen.append((changes(request), f"{request.method} {request.path_qs}"))
@@ -97,8 +97,8 @@ def watch_requests(patch: pytest.MonkeyPatch, seen: list[tuple[bool, str]]) -> N
         await first(self, method, request)
 
     patch.setattr(ApiServer, "_handle", of_api)
-    patch.setattr(GoogleServer, "_known", of_http)
-    patch.setattr(PracticeGoogle, "first", of_grpc)
+    patch.setattr(GoogleServer, "_check_route", of_http)
+    patch.setattr(PracticeGoogle, "check_call", of_grpc)
 
 
 @contextmanager
@@ -211,7 +211,7 @@ async def console(
     seen: list[tuple[bool, str]] = []
     watch_requests(monkeypatch, seen)
     no_tunnel = b'{"error": "no tunnel outlives this test"}'
-    monkeypatch.setattr("console.attach.tunnel.background._first_line", lambda _: no_tunnel)
+    monkeypatch.setattr("console.attach.tunnel.background._spawn_and_read_line", lambda _: no_tunnel)
 
     async def stay(self: ConsoleApp) -> None:
         pass

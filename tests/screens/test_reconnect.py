@@ -71,7 +71,7 @@ async def test_the_log_of_all_ranks_goes_on_and_stays_where_it_was_read() -> Non
         await until(pilot, lambda: log.total == 101)
         second.say(FIRST, "since then")
         await until(pilot, lambda: log.total == 102)
-        assert [row.text for row in log.text.page(0, 102)] == [*lines, "while away", "since then"]
+        assert [row.text for row in log.text.read_rows(0, 102)] == [*lines, "while away", "since then"]
         assert (log.follow, log.scroll_y) == (False, 0)
         await pilot.press("m", "m")
         await until(pilot, lambda: "since then" in screen_text(screen.app))

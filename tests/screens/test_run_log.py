@@ -35,10 +35,10 @@ def keep(uid: str, *lines: str, name: str = "train-9") -> None:
     """The log of a job that is gone, as it is kept."""
     shelf = JobLogStore.open(logs_folder(), JobMetadata(uid, "default", name, ranks=2, recipe="qwen3-30b-pretrain"))
     part = LogSegment(1, file=shelf.segment_path(1, 0, "main", "pod-1"))
-    part.append(
+    part.append_lines(
         [(1000.0 + at, f"2026-11-22T10:00:{at:02}.000000000Z {line}".encode()) for at, line in enumerate(lines)]
     )
-    part.write()
+    part.write_pending()
     shelf.close()
 
 

@@ -9,7 +9,7 @@ from textual.widgets import Input
 
 from console.logs.line import LogLine, RankLine
 from console.metrics.job_measures import JobMeasures
-from practice.programs.catalogue import RECIPES
+from practice.programs.choice import RECIPES
 from screens.dialogs.question import Pick, Prompt
 from screens.pages.job import JobScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
@@ -129,21 +129,21 @@ def test_lines_that_come_faster_than_they_were_printed_are_of_a_log_that_is_stil
     now = 10_000.0
     monkeypatch.setattr(time, "time", lambda: now)
     job = JobMeasures(("default", "llama"))
-    assert not job.reading
+    assert not job.is_reading_old_lines
     job.begin_reading()
     job.begin_batch(printed_at(1.0, 2000.0))
     now += 5  # the batch takes long to read
-    assert job.reading
+    assert job.is_reading_old_lines
     job.end_batch()
     job.begin_batch(printed_at(2000.5, 9000.0))
     job.end_batch()
     now += 0.9
-    assert job.reading
+    assert job.is_reading_old_lines
     now += 0.2
-    assert not job.reading
+    assert not job.is_reading_old_lines
     for at in range(3):  # each as it is printed, by a node whose clock is late
         job.begin_batch(printed_at(9001.0 + at))
-        assert not job.reading
+        assert not job.is_reading_old_lines
         job.end_batch()
         now += 1
 
@@ -154,10 +154,10 @@ def test_of_a_log_without_a_line_it_is_known_once_it_is_connected(monkeypatch: p
     job = JobMeasures(("default", "llama"))
     job.begin_reading()
     now += 60
-    assert job.reading
+    assert job.is_reading_old_lines
     job.on_connected()
     now += 1.1
-    assert not job.reading
+    assert not job.is_reading_old_lines
 
 
 async def test_keys_choose_zoom_scroll_and_point() -> None:

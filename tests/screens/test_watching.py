@@ -13,7 +13,7 @@ from console.config import Thresholds
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.slow_ranks import LateRank, SlowReport
-from console.hang.stack_location import Activity, StackLocation, compiled
+from console.hang.stack_location import Activity, StackLocation, locate_compiled
 from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
@@ -129,7 +129,7 @@ async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_t
 
 def nccl_test() -> HangReport:
     ranks = tuple(TracedProcess(each, each // 8, f"p{each // 8}", "n", 1201, each % 8, "./all_reduce_perf -g 1", "R",
-                         where=compiled("all_reduce_perf", "R"), program="all_reduce_perf", cpu=99.6, threads=11)
+                         where=locate_compiled("all_reduce_perf", "R"), program="all_reduce_perf", cpu=99.6, threads=11)
                   for each in range(16))  # fmt: skip
     pods = tuple(
         PodTrace(at, f"p{at}", "n", launchers=(Launcher(program, 1100, "S", "do_sys_poll", 3),))

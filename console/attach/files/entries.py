@@ -13,7 +13,7 @@ _REMOTE = re.compile(
     rf"(?:(?P<pod>pod/{_JOB})|(?P<job>{_JOB}):(?P<rank>(?:{_JOB}/)?\d{{1,6}}|all|\*)):(?P<path>.*)", re.DOTALL
 )
 _PODLESS = re.compile(rf"({_JOB}):(/(?!/).*)", re.DOTALL)
-ALL = "all"  # instead of a rank: each of them
+ALL_RANKS = "all"  # instead of a rank: each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class RemotePath:
     path: str  # relative paths begin where the container's programs begin; empty is that folder itself
 
     @property
-    def everywhere(self) -> bool:
-        return self.rank == ALL
+    def is_all_ranks(self) -> bool:
+        return self.rank == ALL_RANKS
 
 
 def parse_remote_path(text: str) -> RemotePath | None:
@@ -38,7 +38,7 @@ def parse_remote_path(text: str) -> RemotePath | None:
             raise BadInput(f"{text} names no pod of {job}.", f"Write its index, such as {job}:0:{path}")
         return None
     rank = found["rank"] or ""
-    return RemotePath(found["pod"] or found["job"], ALL if rank == "*" else rank, found["path"])
+    return RemotePath(found["pod"] or found["job"], ALL_RANKS if rank == "*" else rank, found["path"])
 
 
 class EntryKind(StrEnum):
@@ -61,7 +61,7 @@ class FileEntry:
     def file(self) -> bool:
         return self.kind is EntryKind.FILE
 
-    def same(self, other: FileEntry | None) -> bool:
+    def seems_unchanged(self, other: FileEntry | None) -> bool:
         """Whether a file seems unchanged: same size and modification time; for links the same target."""
         if other is None or other.kind is not self.kind:
             return False

@@ -22,14 +22,14 @@ from console.errors import BadInput, CopyFailed
 
 SUFFIX = ".a4-part"  # end of the names of what is not whole yet
 _BLOCK = 1 << 20
-_KEPT_BYTES = 80  # bytes of a file's name that its part's name repeats, so that a person knows it
+_MAX_NAME_BYTES = 80  # bytes of a file's name that its part's name repeats, so that a person knows it
 
 
 def part_name(name: str, entry: FileEntry, whose: str = "") -> str:
     """The copy's temporary name by content, so that only it is resumed, and by the pod that writes it, `whose`."""
     about = "\0".join([name, str(entry.kind), str(entry.size), str(entry.modified), *([whose] if whose else [])])
     mark = hashlib.sha256(about.encode(errors="surrogateescape")).hexdigest()[:12]
-    return f".{name.encode(errors='replace')[:_KEPT_BYTES].decode(errors='ignore')}.{mark}{SUFFIX}"
+    return f".{name.encode(errors='replace')[:_MAX_NAME_BYTES].decode(errors='ignore')}.{mark}{SUFFIX}"
 
 
 def is_part(path: str) -> bool:
@@ -51,7 +51,7 @@ def translate_os_errors(path: Path | str) -> Iterator[None]:
         raise CopyFailed(f"{path} on this machine: {error.strerror or error}.", hint) from error
 
 
-def entry_of(path: Path, relative: str, *, follow: bool = False) -> FileEntry | None:
+def read_entry(path: Path, relative: str, *, follow: bool = False) -> FileEntry | None:
     """The file, folder or link at a path; None if there is none."""
     try:
         found = path.stat() if follow else path.lstat()
@@ -67,15 +67,15 @@ def entry_of(path: Path, relative: str, *, follow: bool = False) -> FileEntry | 
     return FileEntry(relative, EntryKind.OTHER, 0, mode, when)
 
 
-def tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
+def list_tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
     """A folder and everything below it, and what cannot be copied; links are not followed."""
-    own = entry_of(top, "", follow=True)
+    own = read_entry(top, "", follow=True)
     entries, problems = [own] if own else [], []
-    for folder, folders, files in os.walk(top, onerror=lambda error: problems.append(_unreadable(error))):
+    for folder, folders, files in os.walk(top, onerror=lambda error: problems.append(_unreadable_problem(error))):
         for name in sorted((*folders, *files)):
             path = Path(folder, name)
             relative = path.relative_to(top).as_posix()
-            entry = None if is_part(name) else entry_of(path, relative)
+            entry = None if is_part(name) else read_entry(path, relative)
             if entry is None:
                 continue
             if entry.kind is EntryKind.OTHER:
@@ -87,16 +87,16 @@ def tree(top: Path) -> tuple[list[FileEntry], list[CopyProblem]]:
     return entries, problems
 
 
-def _unreadable(error: OSError) -> CopyProblem:
+def _unreadable_problem(error: OSError) -> CopyProblem:
     return CopyProblem(str(error.filename or ""), f"It cannot be read: {error.strerror}.")
 
 
-def sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     with translate_os_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def final_path(target: str, name: str, *, folder: bool) -> Path:
+def resolve_target(target: str, name: str, *, folder: bool) -> Path:
     """The path of a copy called `name`, as `cp` would choose it; creates `target/` if missing."""
     path = Path(target or ".").expanduser()
     with translate_os_errors(path):
@@ -120,17 +120,17 @@ def format_size(size: int) -> str:
     return f"{size} bytes"
 
 
-async def opened(path: Path) -> BinaryIO:
+async def open_in_thread(path: Path) -> BinaryIO:
     """Open a file for reading in a thread; it is closed if the caller is cancelled meanwhile."""
     opening = asyncio.ensure_future(asyncio.to_thread(path.open, "rb"))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        opening.add_done_callback(_close)
+        opening.add_done_callback(_close_opened)
         raise
 
 
-def _close(opening: asyncio.Task[Any]) -> None:
+def _close_opened(opening: asyncio.Task[Any]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 
@@ -144,16 +144,16 @@ def check_space(where: Path, needed: int) -> None:
         raise CopyFailed(f"{where} has {format_size(free)} free, and the copy needs {format_size(needed)}.", hint)
 
 
-def is_inside(relative: str) -> bool:
+def stays_inside(relative: str) -> bool:
     """Whether a relative name given by the other side stays below its folder."""
     path = PurePosixPath(relative)
     return not path.is_absolute() and ".." not in path.parts and "\0" not in relative
 
 
-def place_for(top: Path, relative: str) -> Path:
+def prepare_target(top: Path, relative: str) -> Path:
     """The path for an entry, whose folder is created. CopyFailed if a name or link leads out of the folder."""
     path = top / relative if relative else top
-    if not is_inside(relative):
+    if not stays_inside(relative):
         raise CopyFailed(f"{relative} would be written outside {top}: it was not copied.")
     with translate_os_errors(path):
         if relative:
@@ -180,16 +180,16 @@ def set_folder_mode(top: Path, entry: FileEntry) -> None:
         os.fchmod(folder, entry.mode & 0o777 | stat.S_IRWXU)
 
 
-def finish(part: Path, final: Path, entry: FileEntry) -> None:
+def finish_file(part: Path, final: Path, entry: FileEntry) -> None:
     with translate_os_errors(final):
         part.chmod(entry.mode & 0o777)
         os.utime(part, (entry.modified, entry.modified))
         part.replace(final)
 
 
-def make_link(top: Path, entry: FileEntry) -> None:
+def create_link(top: Path, entry: FileEntry) -> None:
     """Create a copied link; copies never follow links, so its target does not matter."""
-    path = place_for(top, entry.path)
+    path = prepare_target(top, entry.path)
     fresh = path.with_name(part_name(path.name, entry))
     with translate_os_errors(path):
         with contextlib.suppress(FileNotFoundError):
@@ -207,7 +207,7 @@ class PartialFile:
         self._waiting = bytearray()
         self._writing = threading.Lock()
 
-    def have(self) -> int:
+    def received_bytes(self) -> int:
         """Number of bytes from an earlier try; a file that is too long is deleted."""
         with translate_os_errors(self.path):
             try:
@@ -219,7 +219,7 @@ class PartialFile:
                 return 0
             return size
 
-    def add(self, data: bytes) -> bool:
+    def buffer(self, data: bytes) -> bool:
         """Buffer bytes; returns whether it is time to call `flush`."""
         self._waiting += data
         return len(self._waiting) >= _BLOCK
@@ -233,64 +233,64 @@ class PartialFile:
             with translate_os_errors(self.path), self.path.open("ab") as file:
                 file.write(waiting)
 
-    def drop(self) -> None:
+    def delete(self) -> None:
         with self._writing, translate_os_errors(self.path):
             self.path.unlink(missing_ok=True)
             self._waiting = bytearray()
 
-    def finish(self) -> None:
-        finish(self.path, self.final, self.entry)
+    def finish_part(self) -> None:
+        finish_file(self.path, self.final, self.entry)
 
 
 _TAR_BLOCK = tarfile.BLOCKSIZE
-_PIECE = 1 << 18
+_CHUNK_SIZE = 1 << 18
 _NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _REFUSED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
 _LONGEST_NAME = 1 << 16
 _TYPES = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.FOLDER: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
 
 
-def _header(entry: FileEntry) -> bytes:
+def _tar_header(entry: FileEntry) -> bytes:
     info = tarfile.TarInfo(f"./{entry.path}" if entry.path else ".")
     info.type, info.size, info.mode, info.mtime = _TYPES[entry.kind], entry.size, entry.mode & 0o777, entry.modified
     info.linkname = entry.target
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
-def _padded(size: int) -> int:
+def _padded_size(size: int) -> int:
     return -(-size // _TAR_BLOCK) * _TAR_BLOCK
 
 
-def length(entries: Sequence[FileEntry]) -> int:
-    return sum(len(_header(each)) + _padded(each.size) for each in entries) + 2 * _TAR_BLOCK
+def tar_length(entries: Sequence[FileEntry]) -> int:
+    return sum(len(_tar_header(each)) + _padded_size(each.size) for each in entries) + 2 * _TAR_BLOCK
 
 
-async def pack(
+async def pack_tar(
     top: Path, entries: Sequence[FileEntry], sent: Callable[[FileEntry, int], None]
 ) -> AsyncGenerator[bytes, None]:
     """Yield the entries as a tar; `sent` is called with each piece of a file. Close it if it is left early."""
     for entry in entries:
-        yield _header(entry)
+        yield _tar_header(entry)
         if entry.file:
-            async with aclosing(_content(top / entry.path, entry.size)) as pieces:
+            async with aclosing(_iter_content(top / entry.path, entry.size)) as pieces:
                 async for data in pieces:
                     yield data
                     sent(entry, len(data))
     yield bytes(2 * _TAR_BLOCK)
 
 
-async def _content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
+async def _iter_content(path: Path, size: int) -> AsyncGenerator[bytes, None]:
     """Yield a file's content in its listed size: truncated, or padded with zeros, if it has changed since."""
     left = size
-    with translate_os_errors(path), await opened(path) as file:
-        while left and (data := await asyncio.to_thread(file.read, min(_PIECE, left))):
+    with translate_os_errors(path), await open_in_thread(path) as file:
+        while left and (data := await asyncio.to_thread(file.read, min(_CHUNK_SIZE, left))):
             left -= len(data)
             yield data
     while left:
-        zeros = min(_PIECE, left)
+        zeros = min(_CHUNK_SIZE, left)
         left -= zeros
         yield bytes(zeros)
-    yield bytes(_padded(size) - size)
+    yield bytes(_padded_size(size) - size)
 
 
 class _Header(tarfile.TarInfo):
@@ -307,7 +307,7 @@ class _Header(tarfile.TarInfo):
         return header
 
 
-class Unpacking:
+class TarUnpacker:
     """Unpacks a tar stream in a thread: only wanted entries, each renamed to its final name when complete."""
 
     def __init__(
@@ -318,12 +318,14 @@ class Unpacking:
         self.made: set[str] = set()  # files that are whole
         self.problems: list[CopyProblem] = []
 
-    async def run(self, chunks: AsyncIterator[bytes]) -> None:
+    async def unpack(self, chunks: AsyncIterator[bytes]) -> None:
         """Unpack until the stream ends. Raises the stream's errors, and CopyFailed for those of this machine's disk."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()  # what the thread has not taken yet keeps the sender waiting
         ours.setblocking(False)
-        taking = asyncio.create_task(asyncio.to_thread(self._take, os.fdopen(theirs.detach(), "rb", _PIECE), loop))
+        taking = asyncio.create_task(
+            asyncio.to_thread(self._read_archive, os.fdopen(theirs.detach(), "rb", _CHUNK_SIZE), loop)
+        )
         try:
             async for data in chunks:
                 self._most -= len(data)
@@ -337,23 +339,25 @@ class Unpacking:
             ours.close()
             await taking
 
-    def _take(self, source: IO[bytes], loop: asyncio.AbstractEventLoop) -> None:
+    def _read_archive(self, source: IO[bytes], loop: asyncio.AbstractEventLoop) -> None:
         with source:
             try:
                 with tarfile.open(
                     fileobj=source, mode="r|", encoding="utf-8", errors="surrogateescape", tarinfo=_Header
                 ) as archive:
                     for member in archive:
-                        self._member(archive, member, loop)
+                        self._unpack_member(archive, member, loop)
             except (tarfile.TarError, EOFError, ValueError):
                 return  # cut off: what is not in `made` is asked for again
-            while source.read(_PIECE):
+            while source.read(_CHUNK_SIZE):
                 pass  # zeros that fill up the last record
 
-    def _member(self, archive: tarfile.TarFile, member: tarfile.TarInfo, loop: asyncio.AbstractEventLoop) -> None:
+    def _unpack_member(
+        self, archive: tarfile.TarFile, member: tarfile.TarInfo, loop: asyncio.AbstractEventLoop
+    ) -> None:
         name = member.name.removeprefix("./")
         name = "" if name == "." else name
-        if not is_inside(name):
+        if not stays_inside(name):
             self.problems.append(CopyProblem(name, "It would be written outside the folder: it was not copied."))
             return
         entry = self._wanted.get(name)
@@ -365,14 +369,14 @@ class Unpacking:
         when = int(min(max(member.mtime, 0), 1 << 33))
         whole = FileEntry(name, EntryKind.FILE, member.size, entry.mode, when)
         try:
-            part = PartialFile(place_for(self._top, name), entry)
-            part.drop()
-            while data := content.read(_PIECE):
-                if part.add(data):
+            part = PartialFile(prepare_target(self._top, name), entry)
+            part.delete()
+            while data := content.read(_CHUNK_SIZE):
+                if part.buffer(data):
                     part.flush()
                 loop.call_soon_threadsafe(self._wrote, name, len(data))
             part.flush()
-            finish(part.path, part.final, whole)
+            finish_file(part.path, part.final, whole)
             self.made.add(name)
         except CopyFailed as error:
             if isinstance(error.__cause__, OSError) and "space" in error.hint:

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 _LONGEST_COMPLAINT = 4000
 MAX_COMPLAINTS = 4 << 20  # bytes of complaints that a command may print, of which the first few are kept; more ends it
-QUICK = 30.0  # seconds for what looks at one path or makes one folder
-FLOW = 6.0  # seconds from the first byte of such an answer to its last
-MEASURE = 1 << 12  # bytes of a listing that have to come in such a time
+QUICK_TIMEOUT = 30.0  # seconds for what looks at one path or makes one folder
+FLOW_SECONDS = 6.0  # seconds from the first byte of such an answer to its last
+FLOW_BYTES = 1 << 12  # bytes of a listing that have to come in such a time
 PIECES, SMALL = 1 << 12, 16  # pieces of an answer, and bytes that each of so many has at least on the average
-LISTING = 60.0  # seconds for what is in one folder
+LIST_TIMEOUT = 60.0  # seconds for what is in one folder
 MAX_ANSWER = 32 << 20  # bytes of a listing, about 300,000 files; what a container answers beyond them ends the command
 MAX_ENTRIES = 300_000  # of one folder that is listed
 _SUM_DIGITS = 64
-_KILLED = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes
-_PARTLY = (1, 2, 123)  # exit codes of `tar` and `xargs` that did what they could; the rest is asked for again
+_KILLED_CODE = (129, 130, 137, 143)  # exit codes of a program that was ended from outside, as when its pod goes
+_PARTIAL_CODES = (1, 2, 123)  # exit codes of `tar` and `xargs` that did what they could; the rest is asked for again
 
 
-class Running(Protocol):
+class RunningCommand(Protocol):
     code: int | None
 
     def output(self) -> AsyncIterator[tuple[int, bytes]]:
@@ -39,7 +39,7 @@ class Running(Protocol):
         ...
 
 
-Start = Callable[..., AbstractAsyncContextManager[Running]]
+StartCommand = Callable[..., AbstractAsyncContextManager[RunningCommand]]
 """Called with the words of a command, `stdin` (bytes, chunks or None) and `doing`; the block ends the command."""
 
 
@@ -57,7 +57,7 @@ class PathInfo:
         return self.kind is EntryKind.FOLDER
 
 
-def safe(path: str) -> str:
+def safe_path(path: str) -> str:
     """The path in a form that no program takes for an option. CopyFailed if it is not UTF-8."""
     try:
         path.encode()
@@ -81,7 +81,7 @@ class PodFolder:
 
 
 class PodFiles:
-    def __init__(self, start: Start, where: str) -> None:
+    def __init__(self, start: StartCommand, where: str) -> None:
         self.start = start
         self.way = CopyMethod.EXEC
         self.note = ""  # why it did not go a better way; empty if it did
@@ -100,11 +100,11 @@ class PodFiles:
         """A script's stdout and stderr; raises if it fails or exceeds `limit` seconds."""
         from console.kube.exec import BEGINS, BEGUN
 
-        answer, loop = self._answer(what), asyncio.get_running_loop()
+        answer, loop = self._new_output(what), asyncio.get_running_loop()
         ends, pieces, silent = loop.time() + (limit or 0.0), 0, limit is not None and limit > BEGINS
         try:
             async with (
-                closing(stdin),
+                closing_input(stdin),
                 asyncio.timeout(BEGINS if silent else limit) as clock,
                 self.start(
                     ("sh", "-c", BEGUN + script, "sh", *arguments), stdin=stdin, doing=f"{what} in {self.where}"
@@ -119,23 +119,23 @@ class PodFiles:
                     if channel != 1 or not limit:
                         continue
                     pieces += 1
-                    if not before or (limit == LISTING and before // MEASURE < len(answer.out) // MEASURE):
-                        clock.reschedule(min(ends, loop.time() + FLOW))
+                    if not before or (limit == LIST_TIMEOUT and before // FLOW_BYTES < len(answer.out) // FLOW_BYTES):
+                        clock.reschedule(min(ends, loop.time() + FLOW_SECONDS))
                     if pieces > PIECES and len(answer.out) < SMALL * pieces:
                         words = f"{answer.failed}: it answers in pieces of a few bytes, without an end."
                         raise CopyFailed(words, "Check that container: a4 doctor, a4 facts.")
         except TimeoutError as error:
             late = f"no answer within {BEGINS if silent else limit:g} s."
-            why = f"the answer did not end, or go on, within {FLOW:g} s." if answer.out else late
+            why = f"the answer did not end, or go on, within {FLOW_SECONDS:g} s." if answer.out else late
             hint = "Check that container and its file system: a4 doctor, a4 facts."
             raise CopyFailed(f"{answer.failed}: {why}", hint) from error
-        self._check(process.code, answer, path)
+        self._raise_if_failed(process.code, answer, path)
         return bytes(answer.out), answer.complaint
 
-    def _answer(self, what: str) -> _Answer:
-        return _Answer(f"Could not {what} in {self.where}")
+    def _new_output(self, what: str) -> _LimitedOutput:
+        return _LimitedOutput(f"Could not {what} in {self.where}")
 
-    def _check(self, code: int | None, answer: _Answer, path: str) -> None:
+    def _raise_if_failed(self, code: int | None, answer: _LimitedOutput, path: str) -> None:
         if code == scripts.MISSING:
             raise NotFound(f"There is no {path} in {self.where}.")
         if code == scripts.FORBIDDEN:
@@ -143,15 +143,15 @@ class PodFiles:
         if code == scripts.MOUNTED:
             where = f"{path} in {self.where} is a mount point; mount points are not deleted."
             raise Conflict(where, "Name files in it.")
-        if code in _KILLED:
+        if code in _KILLED_CODE:
             raise Unreachable(f"The copy process was killed in {self.where} (exit code {code}).")
         if code:
-            raise failure(answer.failed, answer.complaint, code)
+            raise script_error(answer.failed, answer.complaint, code)
 
     async def stat(self, path: str) -> PathInfo:
         """The file or folder at a path; NotFound if its parent folder is missing."""
         out, _ = await self._run(
-            scripts.LOOK, safe(path), what=f"inspect {path or 'the folder'}", path=path, limit=QUICK
+            scripts.LOOK, safe_path(path), what=f"inspect {path or 'the folder'}", path=path, limit=QUICK_TIMEOUT
         )
         head, _, rest = out.partition(b"\0\0")
         try:
@@ -160,31 +160,31 @@ class PodFiles:
             spot = PathInfo(
                 absolute,
                 {"f": EntryKind.FILE, "d": EntryKind.FOLDER}.get(kind, EntryKind.OTHER if mode != "0" else None),
-                scripts.file_size(size),
-                scripts.file_mode(mode),
-                scripts.file_time(when),
+                scripts.parse_size(size),
+                scripts.parse_mode(mode),
+                scripts.parse_time(when),
                 free if free >= 0 else None,
             )
         except (ValueError, OverflowError):
             raise Unreadable(f"The answer about {path} in {self.where} cannot be read: {out[:80]!r}.") from None
         return spot
 
-    async def tree(self, folder: str) -> tuple[list[FileEntry], list[CopyProblem]]:
+    async def list_tree(self, folder: str) -> tuple[list[FileEntry], list[CopyProblem]]:
         """Everything below a folder, and the entries that cannot be read or copied."""
         what = f"list {folder}"
-        answer = self._answer(what)
+        answer = self._new_output(what)
         argv = ("sh", "-c", scripts.TREE, "sh", folder)
         async with self.start(argv, stdin=None, doing=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
                 answer.add(channel, data)
         if process.code == scripts.FORBIDDEN or (process.code and not answer.out):
-            self._check(process.code, answer, folder)
+            self._raise_if_failed(process.code, answer, folder)
         problems = [CopyProblem("", line.strip()) for line in answer.complaint.splitlines() if line.strip()]
         entries = []
-        for entry in scripts.tree(bytes(answer.out)):
+        for entry in scripts.parse_tree(bytes(answer.out)):
             if entry.kind is EntryKind.OTHER:
                 problems.append(CopyProblem(entry.path, "It is a device, pipe or socket, which has no content."))
-            elif _unsendable(entry.path):
+            elif _is_not_utf8(entry.path):
                 problems.append(CopyProblem(entry.path.encode(errors="replace").decode(), "Its name is not UTF-8."))
             else:
                 entries.append(entry)
@@ -192,16 +192,16 @@ class PodFiles:
 
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
         argv = ("sh", "-c", scripts.READ, "sh", path, str(offset), str(size))
-        async with aclosing(self._bytes(argv, None, f"read {path}", path)) as pieces:
+        async with aclosing(self._stream_output(argv, None, f"read {path}", path)) as pieces:
             async for data in pieces:
                 yield data
 
-    async def ends(self, folder: str, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
+    async def read_ends(self, folder: str, wanted: Mapping[str, int], *, tail: bool) -> dict[str, bytes]:
         """So many bytes of the beginning of each file below a folder, or of its end; zeros where it has fewer."""
         listed = b"".join(f"{size}\0./{path}\0".encode() for path, size in wanted.items())
         words = (folder, str(len(listed)), "tail" if tail else "head")
         what = f"read files below {folder}"
-        out, _ = await self._run(scripts.ENDS, *words, stdin=listed, what=what, path=folder, limit=LISTING)
+        out, _ = await self._run(scripts.ENDS, *words, stdin=listed, what=what, path=folder, limit=LIST_TIMEOUT)
         if len(out) != sum(wanted.values()):
             raise Unreadable(f"Could not {what} in {self.where}: {len(out):,} bytes came.", "Try again.")
         found, at = {}, 0
@@ -210,23 +210,23 @@ class PodFiles:
             at += size
         return found
 
-    async def _bytes(
+    async def _stream_output(
         self, argv: Sequence[str], stdin: bytes | None, what: str, path: str, *, lenient: bool = False
     ) -> AsyncGenerator[bytes, None]:
-        answer = self._answer(what)
+        answer = self._new_output(what)
         async with self.start(argv, stdin=stdin, doing=f"{what} in {self.where}") as process:
             async for channel, data in process.output():
                 if channel == 1:
                     yield data
                 else:
                     answer.add(channel, data)
-        if not (lenient and process.code in _PARTLY):
-            self._check(process.code, answer, path)
+        if not (lenient and process.code in _PARTIAL_CODES):
+            self._raise_if_failed(process.code, answer, path)
 
-    async def size(self, path: str) -> int:
-        out, _ = await self._run(scripts.SIZE, path, what=f"inspect {path}", path=path, limit=QUICK)
+    async def file_size(self, path: str) -> int:
+        out, _ = await self._run(scripts.SIZE, path, what=f"inspect {path}", path=path, limit=QUICK_TIMEOUT)
         try:
-            return scripts.file_size(out.decode().strip() or "0")
+            return scripts.parse_size(out.decode().strip() or "0")
         except ValueError:
             raise Unreadable(f"The size of {path} in {self.where} cannot be read: {out[:80]!r}.") from None
 
@@ -244,10 +244,10 @@ class PodFiles:
 
     async def finish_file(self, part: str, final: str, entry: FileEntry) -> None:
         arguments = (part, final, f"{entry.mode:o}", str(entry.modified))
-        await self._run(scripts.PLACE, *arguments, what=f"write {final}", path=final, limit=QUICK)
+        await self._run(scripts.PLACE, *arguments, what=f"write {final}", path=final, limit=QUICK_TIMEOUT)
 
     async def make_folder(self, path: str) -> None:
-        await self._run(scripts.FOLDER, path, what=f"make the folder {path}", path=path, limit=QUICK)
+        await self._run(scripts.FOLDER, path, what=f"make the folder {path}", path=path, limit=QUICK_TIMEOUT)
 
     async def sha256(self, folder: str, names: Sequence[str]) -> dict[str, str]:
         """SHA-256 checksums of files below a folder, by name; empty if sha256sum is missing."""
@@ -257,11 +257,11 @@ class PodFiles:
                 listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
                 argv = ("sh", "-c", scripts.SUMS, "sh", folder, str(len(listed)))
                 what = f"compare {folder}"
-                answer = self._answer(what)
-                async with aclosing(self._bytes(argv, listed, what, folder, lenient=True)) as pieces:
+                answer = self._new_output(what)
+                async with aclosing(self._stream_output(argv, listed, what, folder, lenient=True)) as pieces:
                     async for data in pieces:
                         answer.add(1, data)
-                sums = scripts.checksums(bytes(answer.out))
+                sums = scripts.parse_checksums(bytes(answer.out))
                 found = {name.removeprefix("./"): value for name, value in sums.items()}
             for name in names:
                 if name not in found and len(names) - len(found) <= 3:  # a name that is printed in an odd way
@@ -273,13 +273,13 @@ class PodFiles:
             return {}
         return found
 
-    async def pack(self, folder: str, names: Sequence[str]) -> AsyncGenerator[bytes, None]:
+    async def pack_tar(self, folder: str, names: Sequence[str]) -> AsyncGenerator[bytes, None]:
         """Yield a tar of these entries of a folder; tars other than GNU's pack the whole folder."""
         listed = b"".join(f"./{name}".encode() + b"\0" for name in names)
         what = f"pack {folder}"
         try:
             argv = ("sh", "-c", scripts.PACK, "sh", folder, str(len(listed)))
-            async with aclosing(self._bytes(argv, listed, what, folder, lenient=True)) as pieces:
+            async with aclosing(self._stream_output(argv, listed, what, folder, lenient=True)) as pieces:
                 async for data in pieces:
                     yield data
         except CopyFailed as error:
@@ -288,21 +288,21 @@ class PodFiles:
         else:
             return
         everything = ("sh", "-c", scripts.PACK_ALL, "sh", folder)
-        async with aclosing(self._bytes(everything, None, what, folder, lenient=True)) as pieces:
+        async with aclosing(self._stream_output(everything, None, what, folder, lenient=True)) as pieces:
             async for data in pieces:
                 yield data
 
-    async def unpack(self, folder: str, chunks: AsyncIterator[bytes], size: int) -> None:
+    async def unpack_tar(self, folder: str, chunks: AsyncIterator[bytes], size: int) -> None:
         """Unpack a tar of `size` bytes into a folder, which is created."""
         await self._run(scripts.UNPACK, folder, str(size), stdin=chunks, what=f"unpack into {folder}", path=folder)
 
-    async def merge(self, folder: str, final: str) -> None:
+    async def merge_folder(self, folder: str, final: str) -> None:
         await self._run(scripts.MERGE, folder, final, what=f"write {final}", path=final)
 
-    async def listed(self, path: str) -> PodFolder:
+    async def list_folder(self, path: str) -> PodFolder:
         """The contents of a folder, or of the folder that contains a file. NotFound, NotAllowed."""
         what = f"list {path or 'the folder'}"
-        out, complaint = await self._run(scripts.LIST, safe(path), what=what, path=path, limit=LISTING)
+        out, complaint = await self._run(scripts.LIST, safe_path(path), what=what, path=path, limit=LIST_TIMEOUT)
         where, _, rest = out.partition(b"\0")
         disk, _, entries = rest.partition(b"\0")
         amounts = [int(word) * 1024 for word in disk.split() if word.isdigit()]
@@ -310,11 +310,11 @@ class PodFiles:
         if entries.count(b"\0") > 2 * MAX_ENTRIES:
             hint = "Name a folder with fewer files, or list it there: a4 exec JOB POD -- ls"
             raise CopyFailed(f"Could not {what} in {self.where}: it has more than {MAX_ENTRIES:,} entries.", hint)
-        found = sorted(scripts.tree(entries), key=lambda each: (each.kind is not EntryKind.FOLDER, each.path))
+        found = sorted(scripts.parse_tree(entries), key=lambda each: (each.kind is not EntryKind.FOLDER, each.path))
         complaints = tuple(line.strip() for line in complaint.splitlines() if line.strip())
         return PodFolder(where.decode(errors="replace"), tuple(found), total, used, free, complaints)
 
-    async def delete(self, path: str) -> None:
+    async def delete_path(self, path: str) -> None:
         """Delete a file, link or folder; BadInput if not absolute or below the root, Conflict if mounted."""
         whole = posixpath.normpath(path)
         if not path.startswith("/") or whole.count("/") < 2:
@@ -322,7 +322,7 @@ class PodFiles:
         await self._run(scripts.DELETE, whole, what=f"delete {whole}", path=whole)
 
 
-class _Answer:
+class _LimitedOutput:
     """The output of a command: all of stdout, and the beginning of stderr."""
 
     def __init__(self, failed: str) -> None:
@@ -348,7 +348,7 @@ class _Answer:
 
 
 @asynccontextmanager
-async def closing(chunks: bytes | AsyncIterator[bytes] | None) -> AsyncIterator[None]:
+async def closing_input(chunks: bytes | AsyncIterator[bytes] | None) -> AsyncIterator[None]:
     """Close the generator of a command's input at the end of the block."""
     try:
         yield
@@ -357,7 +357,7 @@ async def closing(chunks: bytes | AsyncIterator[bytes] | None) -> AsyncIterator[
             await chunks.aclose()
 
 
-def _unsendable(path: str) -> bool:
+def _is_not_utf8(path: str) -> bool:
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -365,7 +365,7 @@ def _unsendable(path: str) -> bool:
     return False
 
 
-def failure(what: str, complaint: str, code: int) -> ConsoleError:
+def script_error(what: str, complaint: str, code: int) -> ConsoleError:
     """The error for a failed script; the reason is the last line of its stderr."""
     why = complaint.strip().splitlines()[-1] if complaint.strip() else f"exit code {code}"
     hint = ""
@@ -378,7 +378,7 @@ def failure(what: str, complaint: str, code: int) -> ConsoleError:
     return CopyFailed(f"{what}: {why.rstrip('.')}.", hint, code=code)
 
 
-FROM = 32 << 20  # bytes from which a file is worth a connection to sshd, which takes half a second
+SFTP_MIN_BYTES = 32 << 20  # bytes from which a file is worth a connection to sshd, which takes half a second
 
 
 class SftpFiles(PodFiles):
@@ -386,7 +386,7 @@ class SftpFiles(PodFiles):
 
     def __init__(
         self,
-        start: Start,
+        start: StartCommand,
         where: str,
         connect: Callable[[], AbstractAsyncContextManager[Sftp]],
         stack: AsyncExitStack,
@@ -399,9 +399,9 @@ class SftpFiles(PodFiles):
         self.way = CopyMethod.SFTP if only else CopyMethod.EXEC
         self.together = not only
 
-    async def _sftp_for(self, size: int) -> Sftp | None:
+    async def _sftp_if_worthwhile(self, size: int) -> Sftp | None:
         """The SFTP connection for that many bytes; None if it is not worthwhile or not available."""
-        if self._sftp is None and not self.note and (self._only or size >= FROM):
+        if self._sftp is None and not self.note and (self._only or size >= SFTP_MIN_BYTES):
             try:
                 self._sftp = await self._stack.enter_async_context(self._connect())
                 self.way = CopyMethod.SFTP
@@ -414,18 +414,18 @@ class SftpFiles(PodFiles):
         return self._sftp
 
     async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
-        sftp = await self._sftp_for(size)
-        source = sftp.read(path, offset, size) if sftp else super().read(path, offset, size)
+        sftp = await self._sftp_if_worthwhile(size)
+        source = sftp.read_range(path, offset, size) if sftp else super().read(path, offset, size)
         async with aclosing(source) as pieces:
             async for data in pieces:
                 yield data
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int, size: int) -> None:
-        sftp = await self._sftp_for(size)
+        sftp = await self._sftp_if_worthwhile(size)
         if sftp is None:
             await super().write(path, chunks, offset, size)
             return
-        if offset and await self.size(path) != offset:
+        if offset and await self.file_size(path) != offset:
             raise CopyFailed("The part that was already copied has changed.")
-        async with closing(chunks):
-            await sftp.write(path, chunks, offset)
+        async with closing_input(chunks):
+            await sftp.write_chunks(path, chunks, offset)

@@ -180,18 +180,18 @@ _LATEST = 1 << 33  # seconds since the epoch that this machine's file systems ta
 _LONGEST_NUMBER = 20
 
 
-def file_size(text: str) -> int:
+def parse_size(text: str) -> int:
     """Parse a size in bytes; ValueError for other text."""
     if not (text.isascii() and text.isdecimal() and len(text) < _LONGEST_NUMBER):
         raise ValueError(text[:_LONGEST_NUMBER])
     return int(text)
 
 
-def file_mode(text: str) -> int:
+def parse_mode(text: str) -> int:
     return int(text[:_LONGEST_NUMBER], 8) & 0o7777
 
 
-def file_time(text: str) -> int:
+def parse_time(text: str) -> int:
     """Parse a modification time to whole seconds since the epoch; ValueError for impossible ones."""
     when = float(text[: 2 * _LONGEST_NUMBER])
     if not -_LATEST < when < _LATEST:
@@ -199,7 +199,7 @@ def file_time(text: str) -> int:
     return int(when)
 
 
-def tree(data: bytes) -> list[FileEntry]:
+def parse_tree(data: bytes) -> list[FileEntry]:
     """Parse entries `KIND|SIZE|MODE|TIME|PATH NUL TARGET NUL`; Unreadable for anything else."""
     fields = data.split(b"\0")
     found = []
@@ -211,9 +211,9 @@ def tree(data: bytes) -> list[FileEntry]:
                 FileEntry(
                     path.removeprefix("./") if path != "." else "",
                     known,
-                    file_size(size) if known is EntryKind.FILE else 0,
-                    file_mode(mode),
-                    file_time(when),
+                    parse_size(size) if known is EntryKind.FILE else 0,
+                    parse_mode(mode),
+                    parse_time(when),
                     target.decode(errors="surrogateescape") if known is EntryKind.LINK else "",
                 )
             )
@@ -222,7 +222,7 @@ def tree(data: bytes) -> list[FileEntry]:
     return found
 
 
-def checksums(data: bytes) -> dict[str, str]:
+def parse_checksums(data: bytes) -> dict[str, str]:
     """Parse the output of `sha256sum`: name -> checksum; other lines are ignored."""
     found = {}
     for line in data.split(b"\n"):

@@ -13,7 +13,7 @@ import msgspec
 
 from console.attach.ssh import config, editors, identities, paths
 from console.attach.ssh.config import SshHostEntry
-from console.attach.ssh.connect import pin_kubeconfig, prepare, program
+from console.attach.ssh.connect import a4_command, pin_kubeconfig, prepare_entry
 from console.attach.ssh.editors import Editor, SshHost, SshPlan, Step
 from console.attach.ssh.identities import Identity, fingerprint
 from console.attach.ssh.paths import SshPaths
@@ -48,11 +48,11 @@ class RankAccess:
         self._ranks = max(jobset.ranks, rank + 1)
         self.facts = facts
         self._probed = probed
-        self._places = SshPaths.find()
+        self._places = SshPaths.locate()
         accepted = {self.facts.public_key, *(self._probed.authorized if self._probed else ())} - {""}
-        found = [identities.named(named)] if named else identities.find(self._places)
-        self._key = key = found[0] if named else identities.choose(found, accepted)
-        entry = self._entry = self._named(key)
+        found = [identities.read_named_key(named)] if named else identities.find_identities(self._places)
+        self._key = key = found[0] if named else identities.choose_identity(found, accepted)
+        entry = self._entry = self._host_entry(key)
         self.plan = SshPlan(
             namespace=entry.namespace,
             job=entry.job,
@@ -62,26 +62,26 @@ class RankAccess:
             host=entry.host(self._rank),
             user=entry.user,
             folder=entry.folder,
-            key=key.told if key else "a new ed25519 pair of a4's own",
+            key=key.description if key else "a new ed25519 pair of a4's own",
             makes_key=key is None,
             adds_key=key is None or key.public not in accepted,
             config=str(self._places.user_config),
-            adds_line=not config.present(self._places),
-            line=config.line(self._places),
+            adds_line=not config.is_included(self._places),
+            line=config.include_line(self._places),
             other=f"a4-{entry.job}" if entry.suffix else "",
         )
 
-    def _named(self, key: Identity | None) -> SshHostEntry:
+    def _host_entry(self, key: Identity | None) -> SshHostEntry:
         """The job's updated ssh entry, under its name or the first unused variation."""
         watched, namespace, job = self._watched, self.target.namespace, self._job
         kubeconfig, many = pin_kubeconfig(watched.settings)
-        dotted = f".{paths.host(namespace)}"
-        suffixes = ("", dotted, f"{dotted}.{paths.host(watched.context)}")
+        dotted = f".{paths.host_name(namespace)}"
+        suffixes = ("", dotted, f"{dotted}.{paths.host_name(watched.context)}")
         for suffix in suffixes:
             name = f"a4-{job}{suffix}"
-            known = config.load(self._places, name)
+            known = config.load_entry(self._places, name)
             mine = known is None or known.belongs_to(kubeconfig, watched.context, namespace, job)
-            if mine or (known is not None and known.lost):
+            if mine or (known is not None and known.is_unreachable):
                 break
         else:
             hint = "Run a4 ssh --undo, then try again."
@@ -98,7 +98,7 @@ class RankAccess:
             job=job,
             jobset_uid=kept.jobset_uid if kept else "",
             ranks=self._ranks,
-            program=program(),
+            program=a4_command(),
             path=os.environ.get("PATH", "") if watched.current_connection.target.user.exec else "",
             user=(probed.user if probed else "") or "root",
             folder=(probed.folder if probed else "") or "/",
@@ -115,12 +115,12 @@ class RankAccess:
         """Write entry and Include line; returns the entry, what was done, and what failed. Blocking."""
         done, undone = [], []
         places = self._places
-        with places.locked():
+        with places.lock():
             key = self._key
             if key is None:
-                key = identities.make_own(places)
+                key = identities.create_own_key(places)
                 done.append(f"Created the key pair {places.own_key}.")
-            identities.keep(places, key)
+            identities.save_public_key(places, key)
             entry = msgspec.structs.replace(
                 self._entry,
                 identity=key.path,
@@ -128,20 +128,22 @@ class RankAccess:
                 install=self._entry.install or self.plan.adds_key,
                 share=self._entry.share if share is None else share,
             )
-            config.save(places, entry)
+            config.save_entry(places, entry)
             try:
-                if config.add(places):
-                    done.append(f"{places.user_config} begins with `{config.line(places)}`; a4 ssh --undo removes it.")
+                if config.add_include(places):
+                    done.append(
+                        f"{places.user_config} begins with `{config.include_line(places)}`; a4 ssh --undo removes it."
+                    )
             except BadInput as error:
                 undone.append(str(error))
         if self.plan.adds_key:
-            done.append(f"Added {key.told} to {self.target.pod}.")
+            done.append(f"Added {key.description} to {self.target.pod}.")
         return entry, done, undone
 
 
-def host_of(places: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
+def ssh_host(places: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, ...] = ()) -> SshHost:
     """The SshHost of a rank with the ssh command to reach it; blocking."""
-    usual = places.user_config if config.present(places) else places.whole_config
+    usual = places.user_config if config.is_included(places) else places.whole_config
     command = ["ssh"] if usual == places.user_config and places.usual else ["ssh", "-F", str(usual)]
     own = entry.pods[str(rank)].keys if str(rank) in entry.pods else ()
     return SshHost(
@@ -157,8 +159,8 @@ def host_of(places: SshPaths, entry: SshHostEntry, rank: int, notes: tuple[str, 
     )
 
 
-WAIT = 60.0  # seconds for which a pod that is being replaced is waited for
-TIDY = 20.0  # seconds between two looks for hosts of jobs that have ended
+POD_WAIT_SECONDS = 60.0  # seconds for which a pod that is being replaced is waited for
+CLEANUP_SECONDS = 20.0  # seconds between two looks for hosts of jobs that have ended
 
 
 class SshAccess:
@@ -166,13 +168,13 @@ class SshAccess:
         self._watched = watched
 
     @property
-    def _reach(self) -> PortForwarder:
+    def _port_forwarder(self) -> PortForwarder:
         from console.attach.tunnel.engine import PortForwarder
 
         return PortForwarder(self._watched.current_connection.client.login)
 
-    async def plan(
-        self, namespace: str, job: str, rank: int, *, identity: Path | None = None, wait: float = WAIT,
+    async def plan_setup(
+        self, namespace: str, job: str, rank: int, *, identity: Path | None = None, wait: float = POD_WAIT_SECONDS,
         say: Callable[[str], None] = lambda words: None,
     ) -> SshPlan:  # fmt: skip
         """What `set_up` would do (with the key `identity`); changes nothing. `say` hears waits. NotAllowed."""
@@ -181,7 +183,7 @@ class SshAccess:
         return made.plan
 
     async def set_up(
-        self, plan: SshPlan, *, identity: Path | None = None, share: bool | None = None, wait: float = WAIT
+        self, plan: SshPlan, *, identity: Path | None = None, share: bool | None = None, wait: float = POD_WAIT_SECONDS
     ) -> SshHost:
         """Write the ssh config entry with the verified host key, and install the person's key if the plan says so."""
         self._watched.connection_for_change(f"set up SSH to {plan.job}")
@@ -189,19 +191,19 @@ class SshAccess:
         if look.plan.adds_key and not plan.adds_key:
             raise NotAllowed(f"Pod {look.target.pod} lacks the key, and adding it was not confirmed.", "Try again.")
         entry, added, note = await asyncio.to_thread(look.write, share)
-        entry = await prepare(self._watched.current_connection.client, entry, look.target, facts=look.facts)
-        return await asyncio.to_thread(host_of, SshPaths.find(), entry, plan.rank, (*added, *note))
+        entry = await prepare_entry(self._watched.current_connection.client, entry, look.target, facts=look.facts)
+        return await asyncio.to_thread(ssh_host, SshPaths.locate(), entry, plan.rank, (*added, *note))
 
     @staticmethod
-    async def undo() -> tuple[str, ...]:
+    async def remove_all() -> tuple[str, ...]:
         """Remove everything that a4 wrote for ssh except its own key pair; returns a sentence per change."""
-        return await asyncio.to_thread(config.undo)
+        return await asyncio.to_thread(config.remove_everything)
 
     @staticmethod
-    async def hosts() -> tuple[SshHost, ...]:
+    async def list_hosts() -> tuple[SshHost, ...]:
         def read() -> tuple[SshHost, ...]:
-            places = SshPaths.find()
-            return tuple(host_of(places, each, rank) for each in _entries() for rank in range(each.ranks))
+            places = SshPaths.locate()
+            return tuple(ssh_host(places, each, rank) for each in _load_entries() for rank in range(each.ranks))
 
         return await asyncio.to_thread(read)
 
@@ -213,96 +215,96 @@ class SshAccess:
 
         jobset = find_job(self._watched.fleet, namespace, job)
         client = self._watched.current_connection.client
-        target = await self._reach.resolve(RankAddress(namespace, job, rank), limit=wait, say=say)
-        facts = await pod_facts.read_pod(client, namespace, target.pod)
+        target = await self._port_forwarder.wait_for_pod(RankAddress(namespace, job, rank), limit=wait, say=say)
+        facts = await pod_facts.read_pod_facts(client, namespace, target.pod)
         try:
-            probed = await pod_facts.probe(client, namespace, target.pod, container=target.container)
+            probed = await pod_facts.probe_pod(client, namespace, target.pod, container=target.container)
         except NotAllowed:
             if not facts.public_key:
                 raise
             probed = None  # launched with a key: nothing needs to be put there
         return await asyncio.to_thread(RankAccess, self._watched, jobset, rank, target, facts, probed, identity)
 
-    async def forget(self, namespace: str, job: str) -> tuple[str, ...]:
+    async def remove_job(self, namespace: str, job: str) -> tuple[str, ...]:
         """Remove the ssh entries of a job of this cluster; returns the host names."""
         place = pin_kubeconfig(self._watched.settings)[0], self._watched.context, namespace, job
-        return await self._remove(lambda entry: entry.belongs_to(*place))
+        return await self._remove_entries(lambda entry: entry.belongs_to(*place))
 
     @staticmethod
-    async def forget_named(job: str, *, context: str = "", namespace: str = "") -> tuple[str, ...]:
+    async def remove_named_job(job: str, *, context: str = "", namespace: str = "") -> tuple[str, ...]:
         """Remove the ssh entries of a job by its name; returns the host names. BadInput if several match."""
 
-        def meant(entry: SshHostEntry) -> bool:
+        def is_named(entry: SshHostEntry) -> bool:
             return entry.job == job and context in {"", entry.context} and namespace in {"", entry.namespace}
 
-        known = await asyncio.to_thread(_entries)
-        there = sorted({f"{each.namespace} of {each.context}" for each in known if meant(each)})
+        known = await asyncio.to_thread(_load_entries)
+        there = sorted({f"{each.namespace} of {each.context}" for each in known if is_named(each)})
         if len(there) > 1:
             hint = "Add --namespace, --context or both."
             raise BadInput(f"There is more than one {job}: in {', in '.join(there)}.", hint)
-        return await SshAccess._remove(meant)
+        return await SshAccess._remove_entries(is_named)
 
-    async def tidy(self) -> tuple[str, ...]:
+    async def remove_ended(self) -> tuple[str, ...]:
         """Remove the ssh entries of this cluster's ended or deleted jobs; returns the host names."""
         where, fleet = pin_kubeconfig(self._watched.settings)[0], self._watched.fleet
         link = fleet.links.get("jobsets")
         known = link is not None and link.state is WatchState.LIVE
         context, sees = self._watched.context, self._watched.is_watched
 
-        def over(entry: SshHostEntry) -> bool:
-            if entry.practice and entry.lost:
+        def is_ended(entry: SshHostEntry) -> bool:
+            if entry.practice and entry.is_unreachable:
                 return True  # that practice cluster has ended
             if not known or (entry.kubeconfig, entry.context) != (where, context):
                 return False
             job = fleet.jobsets.get((entry.namespace, entry.job))
             return sees("jobsets", entry.namespace) and (job is None or job.finished)
 
-        return await self._remove(over)
+        return await self._remove_entries(is_ended)
 
-    async def keep_tidy(self) -> None:
+    async def remove_ended_periodically(self) -> None:
         while True:
             with suppress(ConsoleError, OSError):  # it is tried again, and whoever connects next is told
-                await self.tidy()
-            await asyncio.sleep(TIDY)
+                await self.remove_ended()
+            await asyncio.sleep(CLEANUP_SECONDS)
 
     @staticmethod
-    async def _remove(over: Callable[[SshHostEntry], bool]) -> tuple[str, ...]:
+    async def _remove_entries(over: Callable[[SshHostEntry], bool]) -> tuple[str, ...]:
         def remove() -> tuple[str, ...]:
-            places = SshPaths.find()
-            if not _entries():  # then no folder is made for the lock
+            places = SshPaths.locate()
+            if not _load_entries():  # then no folder is made for the lock
                 return ()
-            with places.locked():
-                gone = [each for each in config.load_all(places) if over(each)]
+            with places.lock():
+                gone = [each for each in config.load_entries(places) if over(each)]
                 config.remove_entry(places, [each.name for each in gone])
             return tuple(each.host(rank) for each in gone for rank in range(each.ranks))
 
         return await asyncio.to_thread(remove)
 
-    async def editors(self, host: SshHost, folder: str = "") -> tuple[Editor, ...]:
+    async def list_editors(self, host: SshHost, folder: str = "") -> tuple[Editor, ...]:
         """Editors that can open the pod, installed ones first; `folder` replaces the working folder."""
-        return await asyncio.to_thread(editors.editors, host, folder)
+        return await asyncio.to_thread(editors.list_editors, host, folder)
 
-    async def editor(self, name: str, host: SshHost, folder: str = "") -> Editor:
+    async def find_editor(self, name: str, host: SshHost, folder: str = "") -> Editor:
         """The editor of that name; BadInput if there is none."""
-        return await asyncio.to_thread(editors.editor, name, host, folder)
+        return await asyncio.to_thread(editors.find_editor, name, host, folder)
 
-    async def start(self, editor: Editor) -> None:
-        await asyncio.to_thread(editors.start, editor)
+    async def start_editor(self, editor: Editor) -> None:
+        await asyncio.to_thread(editors.start_editor, editor)
 
     async def diagnose(self, namespace: str, job: str, rank: int | str) -> AsyncGenerator[Step, None]:
         """Yield each step of a connection, from token to editor; `rank` counts over the job, or REPLICATED/INDEX."""
         from console.attach.ssh.doctor import diagnose
 
-        entry = await asyncio.to_thread(self._entry, namespace, job)
+        entry = await asyncio.to_thread(self._find_entry, namespace, job)
         client = self._watched.current_connection.client
-        async for step in diagnose(client, self._reach, RankAddress.parse(namespace, job, str(rank)), entry):
+        async for step in diagnose(client, self._port_forwarder, RankAddress.parse(namespace, job, str(rank)), entry):
             yield step
 
-    def _entry(self, namespace: str, job: str) -> SshHostEntry | None:
+    def _find_entry(self, namespace: str, job: str) -> SshHostEntry | None:
         place = pin_kubeconfig(self._watched.settings)[0], self._watched.context, namespace, job
-        return next((each for each in _entries() if each.belongs_to(*place)), None)
+        return next((each for each in _load_entries() if each.belongs_to(*place)), None)
 
 
-def _entries() -> list[SshHostEntry]:
-    places = SshPaths.find()
-    return config.load_all(places) if places.jobs.is_dir() else []
+def _load_entries() -> list[SshHostEntry]:
+    places = SshPaths.locate()
+    return config.load_entries(places) if places.jobs.is_dir() else []

@@ -33,42 +33,43 @@ if TYPE_CHECKING:
 # What fails is raised; paramiko's own account of it would go to the terminal that the console draws on.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-ANSWER = 10.0  # seconds for each answer of an SSH server
-BEGINS = 5.0  # seconds until both sides have agreed on ciphers
+ANSWER_TIMEOUT = 10.0  # seconds for each answer of an SSH server
+HANDSHAKE_TIMEOUT = 5.0  # seconds until both sides have agreed on ciphers
 MAX_SAID, MAX_NAMES = 1 << 16, 10_000  # bytes of an answer, and names of a folder
-TRIES = 5  # keys that are offered: an OpenSSH server hangs up after six
+MAX_OFFERED_KEYS = 5  # keys that are offered: an OpenSSH server hangs up after six
 _RSA = ("rsa-sha2-512", "rsa-sha2-256")
 
 
-def start(sock: socket.socket, expected: Collection[str] = ()) -> paramiko.Transport:
+def start_transport(sock: socket.socket, expected: Collection[str] = ()) -> paramiko.Transport:
     """Negotiate an SSH connection that asks for a host key of an expected type; raises Unreachable."""
     try:
         transport = paramiko.Transport(sock)
-        transport.banner_timeout = BEGINS
-        transport.auth_timeout = ANSWER
+        transport.banner_timeout = HANDSHAKE_TIMEOUT
+        transport.auth_timeout = ANSWER_TIMEOUT
         kinds = [kind for key in expected for kind in (_RSA if key.startswith("ssh-rsa ") else (key.split()[0],))]
         options = transport.get_security_options()
         options.key_types = [kind for kind in options.key_types if kind in kinds] or options.key_types
-        transport.start_client(timeout=BEGINS)
+        transport.start_client(timeout=HANDSHAKE_TIMEOUT)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise Unreachable(f"The SSH connection failed: {_words(error)}.") from error
+        raise Unreachable(f"The SSH connection failed: {_format_error(error)}.") from error
     if not transport.initial_kex_done:  # start_client returns all the same when its time is up
         transport.close()
         raise Unreachable(
-            f"The SSH connection failed: what listens at port {pod_facts.PORT} does not speak SSH within {BEGINS:g} s.",
+            f"The SSH connection failed: what listens at port {pod_facts.PORT} does not speak SSH within"
+            f" {HANDSHAKE_TIMEOUT:g} s.",
             "Which program it is: a4 doctor JOB POD.",
         )
     return transport
 
 
-def host_key(transport: paramiko.Transport) -> str:
+def format_host_key(transport: paramiko.Transport) -> str:
     key = transport.get_remote_server_key()
     return f"{key.get_name()} {key.get_base64()}"
 
 
 def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> None:
     """Raise HostKeyChanged unless the server's key is one of the expected ones."""
-    shown = host_key(transport)
+    shown = format_host_key(transport)
     if shown not in expected:
         known = " or ".join(map(fingerprint, expected)) or "none"
         hint = "Another program answers at port 2222 of this pod. Find out which one before you log in."
@@ -78,12 +79,12 @@ def check_host_key(transport: paramiko.Transport, expected: Collection[str]) -> 
 def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -> Identity:
     """Log in with the first key that the server accepts; raises KeyRefused."""
     tried = []
-    with _agent() as held:
-        for identity in [each for each in keys if not each.needs_hand][:TRIES]:
-            pair = held.get(identity.public) or _read(identity)
+    with _agent_keys() as held:
+        for identity in [each for each in keys if not each.needs_touch][:MAX_OFFERED_KEYS]:
+            pair = held.get(identity.public) or _load_key(identity)
             if pair is None:
                 continue
-            tried.append(identity.told)
+            tried.append(identity.description)
             if _is_key_accepted(transport, user, pair):
                 return identity
     what = f"The server accepts none of these keys: {', '.join(tried)}" if tried else "There is no usable key"
@@ -91,7 +92,7 @@ def log_in(transport: paramiko.Transport, user: str, keys: Sequence[Identity]) -
 
 
 @contextmanager
-def _agent() -> Iterator[dict[str, paramiko.AgentKey]]:
+def _agent_keys() -> Iterator[dict[str, paramiko.AgentKey]]:
     """The keys in the SSH agent, by public key, usable during this block."""
     try:
         agent = paramiko.Agent()
@@ -110,68 +111,68 @@ def _is_key_accepted(transport: paramiko.Transport, user: str, pair: paramiko.PK
     except paramiko.AuthenticationException:
         return False
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise Unreachable(f"The SSH server closed the connection during login: {_words(error)}.") from error
+        raise Unreachable(f"The SSH server closed the connection during login: {_format_error(error)}.") from error
     return True
 
 
-def run(transport: paramiko.Transport, command: str) -> str:
+def run_command(transport: paramiko.Transport, command: str) -> str:
     """Run a command and return its output; raises ProgramFailed with its exit code, Unreachable."""
     try:
-        with transport.open_session(timeout=ANSWER) as channel:
-            channel.settimeout(ANSWER)
+        with transport.open_session(timeout=ANSWER_TIMEOUT) as channel:
+            channel.settimeout(ANSWER_TIMEOUT)
             channel.exec_command(command)
             said = channel.makefile("rb").read(MAX_SAID + 1).decode(errors="replace")
             if len(said) > MAX_SAID:
                 raise Unreadable(f"`{command}` has printed more than {MAX_SAID >> 10} KiB: it was stopped.")
             code = channel.recv_exit_status()
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise Unreachable(f"`{command}` could not be run: {_words(error)}.") from error
+        raise Unreachable(f"`{command}` could not be run: {_format_error(error)}.") from error
     if code:
         raise ProgramFailed(f"`{command}` ended with exit code {code}.", code=code)
     return str(said)
 
 
-def list_home(transport: paramiko.Transport) -> int:
+def count_home_entries(transport: paramiko.Transport) -> int:
     """The number of files that SFTP lists in its start folder, up to a limit; raises Unreachable."""
     try:
-        channel = transport.open_session(timeout=ANSWER)
-        channel.settimeout(ANSWER)
+        channel = transport.open_session(timeout=ANSWER_TIMEOUT)
+        channel.settimeout(ANSWER_TIMEOUT)
         channel.invoke_subsystem("sftp")
         with _Client(channel) as files:
             return sum(1 for _ in islice(files.listdir_iter(".", read_aheads=1), MAX_NAMES))
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise Unreachable(f"The SSH server has no SFTP: {_words(error)}.") from error
+        raise Unreachable(f"The SSH server has no SFTP: {_format_error(error)}.") from error
 
 
 @asynccontextmanager
 async def open_transport(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[paramiko.Transport]:
     """A logged-in, verified SSH connection, within some ten seconds. Unreachable, HostKeyChanged, KeyRefused."""
     client = watched.current_connection.client
-    facts = await pod_facts.read_pod(client, namespace, pod)
-    expected = await pod_facts.release_keys(client, namespace, facts.secret)
+    facts = await pod_facts.read_pod_facts(client, namespace, pod)
+    expected = await pod_facts.read_release_keys(client, namespace, facts.secret)
     probed: Probe | None = None
     try:
-        probed = await pod_facts.probe(client, namespace, pod)
+        probed = await pod_facts.probe_pod(client, namespace, pod)
     except NotAllowed:
         if not expected:
             raise
     expected = expected or (probed.served or probed.kept if probed else ())
-    found = await asyncio.to_thread(identities.find, SshPaths.find())
+    found = await asyncio.to_thread(identities.find_identities, SshPaths.locate())
     taken = {facts.public_key, *(probed.authorized if probed else ())}
     keys = sorted(found, key=lambda each: each.public not in taken)
     user = probed.user if probed else "root"
-    async with connection(client.login, RankAddress.parse(namespace, f"pod/{pod}", ""), expected) as transport:
+    async with open_connection(client.login, RankAddress.parse(namespace, f"pod/{pod}", ""), expected) as transport:
         await asyncio.to_thread(log_in, transport, user, keys)
         yield transport
 
 
 @asynccontextmanager
-async def connection(
+async def open_connection(
     login: Login, where: RankAddress | LivePod, expected: Collection[str]
 ) -> AsyncIterator[paramiko.Transport]:
     """An SSH connection to a rank with a verified host key, not yet logged in."""
-    async with PortForwarder(login).socket(where, pod_facts.PORT) as sock:
-        transport = await asyncio.to_thread(start, sock, expected)
+    async with PortForwarder(login).open_socket(where, pod_facts.PORT) as sock:
+        transport = await asyncio.to_thread(start_transport, sock, expected)
         try:
             check_host_key(transport, expected)
             yield transport
@@ -179,7 +180,7 @@ async def connection(
             await asyncio.to_thread(transport.close)
 
 
-def _read(identity: Identity) -> paramiko.PKey | None:
+def _load_key(identity: Identity) -> paramiko.PKey | None:
     if identity.agent:
         return None
     try:
@@ -188,7 +189,7 @@ def _read(identity: Identity) -> paramiko.PKey | None:
         return None
 
 
-def _words(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     """A library's error text, phrased to end a sentence."""
     return (str(error).strip() or "the connection ended").rstrip(".")
 
@@ -196,7 +197,7 @@ def _words(error: BaseException) -> str:
 _REQUEST = 1 << 15  # bytes of one answer; servers need not give more
 _BLOCK = 64 * _REQUEST  # bytes that are asked for at a time
 _LONGEST_PACKET = 1 << 20  # bytes; servers answer with a quarter of it at most
-_PATIENCE = 2.0  # seconds for which a block that is no longer wanted is waited for
+_SFTP_TIMEOUT = 2.0  # seconds for which a block that is no longer wanted is waited for
 
 
 class _Client(paramiko.SFTPClient):
@@ -212,11 +213,11 @@ class Sftp:
     def __init__(self, client: paramiko.SFTPClient) -> None:
         self._client = client
 
-    async def read(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
-        with _reporting_errors(path):
+    async def read_range(self, path: str, offset: int, size: int) -> AsyncGenerator[bytes, None]:
+        with _translate_sftp_errors(path):
             file = await asyncio.to_thread(self._client.open, path, "rb")
             try:
-                while size and (data := await _run_to_end(_block, file, offset, min(_BLOCK, size))):
+                while size and (data := await _run_uncancelled(_read_block, file, offset, min(_BLOCK, size))):
                     data = data[:size]
                     size -= len(data)
                     offset += len(data)
@@ -224,8 +225,8 @@ class Sftp:
             finally:
                 await asyncio.to_thread(file.close)
 
-    async def write(self, path: str, chunks: AsyncIterator[bytes], offset: int) -> None:
-        with _reporting_errors(path):
+    async def write_chunks(self, path: str, chunks: AsyncIterator[bytes], offset: int) -> None:
+        with _translate_sftp_errors(path):
             file = await asyncio.to_thread(self._client.open, path, "r+b" if offset else "wb")
             try:
                 file.set_pipelined(True)
@@ -236,32 +237,32 @@ class Sftp:
                 await asyncio.to_thread(file.close)
 
 
-def _block(file: paramiko.SFTPFile, offset: int, size: int) -> bytes:
+def _read_block(file: paramiko.SFTPFile, offset: int, size: int) -> bytes:
     """Up to `size` bytes from that offset; all requests are sent before the first reply is awaited."""
     end = offset + size
     return b"".join(file.readv([(at, min(_REQUEST, end - at)) for at in range(offset, end, _REQUEST)]))
 
 
-async def _run_to_end(work: Callable[..., bytes], *arguments: object) -> bytes:
+async def _run_uncancelled(work: Callable[..., bytes], *arguments: object) -> bytes:
     """Run the work in a thread and wait for it even if the caller is cancelled, as it uses the connection."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=_PATIENCE)
+        await asyncio.wait([task], timeout=_SFTP_TIMEOUT)
         raise
 
 
 @asynccontextmanager
 async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncIterator[Sftp]:
     async with open_transport(watched, namespace, pod) as transport:
-        with _reporting_errors("SFTP"):
+        with _translate_sftp_errors("SFTP"):
             client = await asyncio.to_thread(_Client.from_transport, transport)
         if client is None:
             raise Unreachable("The SSH server has no SFTP.")
         channel = client.get_channel()
         if channel is not None:
-            channel.settimeout(ANSWER * 3)
+            channel.settimeout(ANSWER_TIMEOUT * 3)
         try:
             yield Sftp(client)
         finally:
@@ -269,7 +270,7 @@ async def open_sftp(watched: WatchedCluster, namespace: str, pod: str) -> AsyncI
 
 
 @contextmanager
-def _reporting_errors(path: str) -> Iterator[None]:
+def _translate_sftp_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (paramiko.SSHException, EOFError, TimeoutError, ConnectionError) as error:

@@ -15,20 +15,20 @@ from pathlib import Path
 import msgspec
 
 from console.attach.ssh import paths
-from console.attach.ssh.paths import SshPaths, word
+from console.attach.ssh.paths import SshPaths, quote_word
 from console.errors import BadInput, Unreadable
 from console.folders import atomic_write
 
-MARK = b"# a4 put this line and the next one here; `a4 ssh --undo` takes both away"
-MADE = b"# a4 made this file for the next line; `a4 ssh --undo` takes it away"
+INCLUDE_MARK = b"# a4 put this line and the next one here; `a4 ssh --undo` takes both away"
+CREATED_MARK = b"# a4 made this file for the next line; `a4 ssh --undo` takes it away"
 
 
-def line(places: SshPaths) -> str:
+def include_line(places: SshPaths) -> str:
     """The Include line with an absolute path, since ssh expands ~ from the account, not from $HOME."""
-    return f"Include {word(str(places.config))}"
+    return f"Include {quote_word(str(places.config))}"
 
 
-def present(places: SshPaths) -> bool:
+def is_included(places: SshPaths) -> bool:
     """Whether the person's ssh config already includes a4's entries."""
     try:
         content = places.user_config.read_bytes()
@@ -38,41 +38,43 @@ def present(places: SshPaths) -> bool:
         first = each.strip().partition(b" ")[0].partition(b"\t")[0].partition(b"=")[0].lower()
         if first in {b"host", b"match"}:  # what follows holds for some hosts only
             return False
-        if each.strip() == line(places).encode():
+        if each.strip() == include_line(places).encode():
             return True
     return False
 
 
-def add(places: SshPaths) -> bool:
+def add_include(places: SshPaths) -> bool:
     """Add the Include line on top of the person's config; returns whether it was missing. Raises BadInput."""
-    if present(places):
+    if is_included(places):
         return False
-    remove(places)  # a line that leads elsewhere
+    remove_include(places)  # a line that leads elsewhere
     path = places.user_config
     there = path.exists()
     content = _read(path)
     end = b"\r\n" if content.partition(b"\n")[0].endswith(b"\r") else b"\n"
-    head = (MARK if there else MADE) + end + line(places).encode() + end
+    head = (INCLUDE_MARK if there else CREATED_MARK) + end + include_line(places).encode() + end
     try:
-        _replace(path, head + content, there)
+        _replace_config(path, head + content, there)
     except OSError as error:
-        hint = f"Add `{line(places)}` as its first line yourself, or use `ssh -F {places.whole_config}`."
+        hint = (
+            f"Add `{include_line(places)}` as its first include_line yourself, or use `ssh -F {places.whole_config}`."
+        )
         raise BadInput(f"{path} cannot be changed: {error.strerror}.", hint) from error
     return True
 
 
-def remove(places: SshPaths) -> bool:
+def remove_include(places: SshPaths) -> bool:
     """Remove the Include line, and the file if a4 created it; returns whether there was one. Raises BadInput."""
     path = places.user_config
     content = _read(path)
     kept, made, found = [], False, False
     lines = content.splitlines(keepends=True)
     for at, each in enumerate(lines):
-        if each.strip() in {MARK, MADE}:
-            made = made or each.strip() == MADE
+        if each.strip() in {INCLUDE_MARK, CREATED_MARK}:
+            made = made or each.strip() == CREATED_MARK
             found = True
             continue
-        after_mark = at > 0 and lines[at - 1].strip() in {MARK, MADE}
+        after_mark = at > 0 and lines[at - 1].strip() in {INCLUDE_MARK, CREATED_MARK}
         if not (after_mark and each.lstrip().lower().startswith(b"include ")):
             kept.append(each)
     if not found:
@@ -81,7 +83,7 @@ def remove(places: SshPaths) -> bool:
         if made and not kept:
             path.unlink()
         else:
-            _replace(path, b"".join(kept), True)
+            _replace_config(path, b"".join(kept), True)
     except OSError as error:
         hint = "Delete the two lines of a4 in it yourself."
         raise BadInput(f"{path} cannot be changed: {error.strerror}.", hint) from error
@@ -97,7 +99,7 @@ def _read(path: Path) -> bytes:
         raise BadInput(f"{path} cannot be read: {error.strerror}.", "Make it a file that you may read.") from error
 
 
-def _replace(path: Path, content: bytes, there: bool) -> None:
+def _replace_config(path: Path, content: bytes, there: bool) -> None:
     """Write the file behind a link, keeping its mode; in place only if its folder is not writable."""
     target = path.resolve()
     if not there:
@@ -149,7 +151,7 @@ class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
         return f"a4-{self.job}-{rank}{self.suffix}"
 
     @property
-    def lost(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Whether its cluster cannot be reached any more, because the kubeconfig is gone."""
         return bool(self.kubeconfig) and not self.many and not Path(self.kubeconfig).exists()
 
@@ -157,12 +159,12 @@ class SshHostEntry(msgspec.Struct, frozen=True, kw_only=True):
         mine = (self.kubeconfig, self.context, self.namespace, self.job)
         return mine == (kubeconfig, context, namespace, job)
 
-    def known_hosts(self) -> list[str]:
+    def known_hosts_lines(self) -> list[str]:
         keys = [*self.release_keys, *(key for rank in sorted(self.pods) for key in self.pods[rank].keys)]
         return [f"{self.name} {key}" for key in dict.fromkeys(keys)]
 
 
-def load(places: SshPaths, name: str) -> SshHostEntry | None:
+def load_entry(places: SshPaths, name: str) -> SshHostEntry | None:
     path = places.jobs / f"{name}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=SshHostEntry)
@@ -172,13 +174,13 @@ def load(places: SshPaths, name: str) -> SshHostEntry | None:
         raise Unreadable(f"{path} cannot be read: {error}.", "Delete it and run `a4 ssh` again.") from error
 
 
-def load_all(places: SshPaths) -> list[SshHostEntry]:
-    found = (load(places, path.stem) for path in sorted(places.jobs.glob("*.json")))
+def load_entries(places: SshPaths) -> list[SshHostEntry]:
+    found = (load_entry(places, path.stem) for path in sorted(places.jobs.glob("*.json")))
     return [each for each in found if each is not None]
 
 
-def save(places: SshPaths, entry: SshHostEntry) -> None:
-    list(block(places, entry))  # BadInput before the entry is kept, which is then in the way of all others
+def save_entry(places: SshPaths, entry: SshHostEntry) -> None:
+    list(format_job(places, entry))  # BadInput before the entry is kept, which is then in the way of all others
     atomic_write(places.jobs / f"{entry.name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
     write_files(places)
 
@@ -192,39 +194,39 @@ def remove_entry(places: SshPaths, names: list[str]) -> None:
 
 def write_files(places: SshPaths) -> None:
     """Write config and known_hosts atomically."""
-    entries = load_all(places)
-    known = [line for entry in entries for line in entry.known_hosts()]
+    entries = load_entries(places)
+    known = [line for entry in entries for line in entry.known_hosts_lines()]
     atomic_write(places.known_hosts, "".join(f"{line}\n" for line in known).encode())
     head = "# Written by a4: changes made here are overwritten. `a4 ssh --undo` removes all of it.\n"
-    blocks = ["\n".join(block(places, entry)) + "\n" for entry in entries]
+    blocks = ["\n".join(format_job(places, entry)) + "\n" for entry in entries]
     atomic_write(places.config, "\n".join([head, *blocks]).encode())
     others = [places.user_config, "/etc/ssh/ssh_config"]
-    lines = [f"Include {paths.word(str(each))}" for each in (places.config, *others)]
+    lines = [f"Include {paths.quote_word(str(each))}" for each in (places.config, *others)]
     atomic_write(places.whole_config, "".join(f"{line}\n" for line in lines).encode())
 
 
-def block(places: SshPaths, entry: SshHostEntry) -> Iterator[str]:
+def format_job(places: SshPaths, entry: SshHostEntry) -> Iterator[str]:
     """Yield the config lines of one job: common options, then each rank's ProxyCommand."""
     where = f"namespace {entry.namespace}, context {entry.context}"
     yield f"# {entry.job}: {where}".replace("\n", " ")
     yield "Host " + " ".join(entry.host(rank) for rank in range(entry.ranks))
-    for option, value in options(places, entry):
+    for option, value in ssh_options(places, entry):
         yield f"    {option} {value}"
     for rank in range(entry.ranks):
         yield f"Host {entry.host(rank)}"
-        yield f"    ProxyCommand {paths.command(proxy(entry, rank))}"
+        yield f"    ProxyCommand {paths.quote_command(proxy_command(entry, rank))}"
 
 
-def options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, str]]:
+def ssh_options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, str]]:
     """Yield the ssh options of all ranks. They precede the person's own and win; host keys are always checked."""
-    yield "User", paths.word(entry.user)
+    yield "User", paths.quote_word(entry.user)
     yield "Port", "2222"
     if entry.identity:
-        yield "IdentityFile", paths.path(entry.identity)
+        yield "IdentityFile", paths.quote_path(entry.identity)
         yield "IdentitiesOnly", "yes"
     yield "PreferredAuthentications", "publickey"
     yield "HostKeyAlias", entry.name
-    yield "UserKnownHostsFile", paths.path(str(places.known_hosts))
+    yield "UserKnownHostsFile", paths.quote_path(str(places.known_hosts))
     yield "GlobalKnownHostsFile", "/dev/null"
     yield "StrictHostKeyChecking", "yes"
     yield "UpdateHostKeys", "no"
@@ -240,11 +242,11 @@ def options(places: SshPaths, entry: SshHostEntry) -> Iterator[tuple[str, str]]:
     yield "ServerAliveCountMax", "3"
     if entry.share and places.sockets:
         yield "ControlMaster", "auto"
-        yield "ControlPath", paths.word(places.sockets)
+        yield "ControlPath", paths.quote_word(places.sockets)
         yield "ControlPersist", "60"
 
 
-def proxy(entry: SshHostEntry, rank: int) -> list[str]:
+def proxy_command(entry: SshHostEntry, rank: int) -> list[str]:
     """The ProxyCommand of a rank, with everything pinned that would depend on the environment."""
     pinned = [f"KUBECONFIG={entry.kubeconfig}"] if entry.many else []
     pinned += [f"PATH={entry.path}"] if entry.path else []
@@ -254,14 +256,14 @@ def proxy(entry: SshHostEntry, rank: int) -> list[str]:
     return [*argv, entry.job, str(rank)]
 
 
-def undo() -> tuple[str, ...]:
+def remove_everything() -> tuple[str, ...]:
     """Remove a4's ssh entries and Include line, but not its key pair; returns a sentence per change. Blocking."""
-    places = SshPaths.find()
+    places = SshPaths.locate()
     done = []
-    if remove(places):
+    if remove_include(places):
         done.append(f"{places.user_config} was restored.")
     if places.own.is_dir():
-        with places.locked():
+        with places.lock():
             made_above = places.made_user_folder.exists()
             for path in (places.config, places.whole_config, places.known_hosts, places.made_user_folder):
                 path.unlink(missing_ok=True)

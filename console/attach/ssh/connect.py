@@ -23,24 +23,24 @@ async def ensure_current_pod(login: Login, name: str, target: LivePod) -> None:
     """Make the known_hosts entry `name` this pod's, unless the person removed it; raises HostKeyChanged."""
     from console.attach.ssh.paths import SshPaths
 
-    places = SshPaths.find()
-    known = _known(places.jobs / f"{name}.json")
+    places = SshPaths.locate()
+    known = _read_known_uids(places.jobs / f"{name}.json")
     if known is None or known.get(str(target.number)) == target.uid:
         return
     from console.attach.ssh import config
     from console.kube.client import Client
 
-    entry = await asyncio.to_thread(config.load, places, name)
+    entry = await asyncio.to_thread(config.load_entry, places, name)
     if entry is None:
         return
     client = Client(login)
     try:
-        await prepare(client, entry, target)
+        await prepare_entry(client, entry, target)
     finally:
         await client.close()
 
 
-def _known(path: Path) -> dict[str, str] | None:
+def _read_known_uids(path: Path) -> dict[str, str] | None:
     """Pod uids of the ranks seen so far, by rank; None without an entry."""
     try:
         pods = json.loads(path.read_bytes())["pods"]
@@ -51,34 +51,34 @@ def _known(path: Path) -> dict[str, str] | None:
         return {}
 
 
-async def prepare(
+async def prepare_entry(
     client: Client, entry: SshHostEntry, target: LivePod, *, probed: Probe | None = None, facts: PodFacts | None = None
 ) -> SshHostEntry:
     """Verify the pod's host key, install the person's key if agreed, and return the updated entry."""
     import msgspec
 
     from console.attach.ssh import config, pod_facts
-    from console.attach.ssh.identities import ApiHostKeys, check_host_keys
+    from console.attach.ssh.identities import ApiHostKeys, verify_host_keys
     from console.attach.ssh.paths import SshPaths
 
     rank = target.number
-    facts = facts or await pod_facts.read_pod(client, target.namespace, target.pod)
-    release = await pod_facts.release_keys(client, target.namespace, facts.secret)
+    facts = facts or await pod_facts.read_pod_facts(client, target.namespace, target.pod)
+    release = await pod_facts.read_release_keys(client, target.namespace, facts.secret)
     if probed is None and (entry.install or not release):
         add = entry.public_key if entry.install else ""
-        probed = await pod_facts.probe(client, target.namespace, target.pod, container=target.container, add=add)
+        probed = await pod_facts.probe_pod(client, target.namespace, target.pod, container=target.container, add=add)
     told = ApiHostKeys(facts, release, *((probed.served, probed.kept) if probed else ()))
-    places = SshPaths.find()
+    places = SshPaths.locate()
 
-    def keep() -> SshHostEntry:
-        with places.locked():
-            newest = config.load(places, entry.name) or entry
+    def save_pinned_keys() -> SshHostEntry:
+        with places.lock():
+            newest = config.load_entry(places, entry.name) or entry
             kept = {"pods": newest.pods, "release_keys": newest.release_keys, "jobset_uid": newest.jobset_uid}
-            made = check_host_keys(msgspec.structs.replace(entry, **kept), rank, told)
-            config.save(places, made)
+            made = verify_host_keys(msgspec.structs.replace(entry, **kept), rank, told)
+            config.save_entry(places, made)
             return made
 
-    return await asyncio.to_thread(keep)
+    return await asyncio.to_thread(save_pinned_keys)
 
 
 def pin_kubeconfig(settings: Settings) -> tuple[str, bool]:
@@ -93,7 +93,7 @@ def pin_kubeconfig(settings: Settings) -> tuple[str, bool]:
     return (str(home), False) if home.exists() else ("", False)
 
 
-def program() -> tuple[str, ...]:
+def a4_command() -> tuple[str, ...]:
     beside = Path(sys.executable).with_name("a4")
     if beside.exists():
         return (str(beside),)

@@ -14,7 +14,7 @@ from console.attach.ssh import client as ssh
 from console.attach.ssh import identities, pod_facts
 from console.attach.ssh.config import SshHostEntry
 from console.attach.ssh.editors import STEPS, Step, StepState
-from console.attach.ssh.identities import ApiHostKeys, check_host_keys, fingerprint
+from console.attach.ssh.identities import ApiHostKeys, fingerprint, verify_host_keys
 from console.attach.ssh.paths import SshPaths
 from console.attach.ssh.pod_facts import PodFacts, Probe
 from console.attach.tunnel.engine import PortForwarder
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
     from console.kube.client import Client
 
-BANNER = 4.0  # seconds an SSH server has to say its first line
-STEP = 7.0  # seconds for each step but the login program's
-REFUSAL = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
-POD = 5.0  # seconds for which a rank's pod is waited for: a doctor says what is missing instead of waiting for it
-ROOM = 1.0  # GB that the server of an editor with its extensions takes
-GLIBC = (2, 28)  # what the server of VS Code needs, as do those made from it
-LOOK = """df -Pk "$HOME" | tail -n 1 | tr -s ' ' | cut -d' ' -f4
+BANNER_TIMEOUT = 4.0  # seconds an SSH server has to say its first line
+STEP_TIMEOUT = 7.0  # seconds for each step but the login program's
+REFUSAL_TIMEOUT = 2.0  # seconds for which a refusal by the pod is waited for; a server speaks sooner
+POD_WAIT_SECONDS = (
+    5.0  # seconds for which a rank's pod is waited for: a doctor says what is missing instead of waiting for it
+)
+EDITOR_DISK_GB = 1.0  # GB that the server of an editor with its extensions takes
+MIN_GLIBC = (2, 28)  # what the server of VS Code needs, as do those made from it
+EDITOR_PROBE_SCRIPT = """df -Pk "$HOME" | tail -n 1 | tr -s ' ' | cut -d' ' -f4
 getconf GNU_LIBC_VERSION 2>/dev/null || echo none
 for each in tar sh; do command -v $each >/dev/null || echo "no $each"; done"""
 _FIX = {  # what mends a step whose error has no hint of its own
@@ -71,7 +73,7 @@ class DoctorRun:
         self._first: asyncio.Task[bytes] | None = None
 
     @property
-    def called(self) -> str:
+    def rank_name(self) -> str:
         return f"{self.address.job} {self.address.rank_text}".strip()
 
     async def close(self) -> None:
@@ -80,7 +82,7 @@ class DoctorRun:
             await asyncio.gather(self._first, return_exceptions=True)
         await self.open.aclose()
 
-    async def token(self) -> str | StepWarning:
+    async def check_token(self) -> str | StepWarning:
         """Check that credentials are available; the next step shows whether the server accepts them."""
         login = self.client.login
         await login.headers()
@@ -100,7 +102,7 @@ class DoctorRun:
             )
         return f"By {kind}, as {login.target.user_name or 'nobody'}."
 
-    async def api(self) -> str:
+    async def check_api(self) -> str:
         """Check that the server answers, and that the account may forward ports of pods."""
         namespace = self.address.namespace
         for resource in ("portforward", "exec"):
@@ -110,89 +112,93 @@ class DoctorRun:
                 raise NotAllowed(f"No permission to {what} in namespace {namespace}.", hint)
         return f"{self.client.login.server} answers."
 
-    async def pod(self) -> str:
-        self.target = await self.reach.resolve(self.address, limit=POD)
+    async def check_pod(self) -> str:
+        self.target = await self.reach.wait_for_pod(self.address, limit=POD_WAIT_SECONDS)
         return f"{self.target.pod}."
 
-    async def container(self) -> str | StepWarning:
+    async def check_container(self) -> str | StepWarning:
         """Check that the container runs and allows exec."""
         at = self.target
-        self._facts = await pod_facts.read_pod(self.client, at.namespace, at.pod)
-        self._probed = await pod_facts.probe(self.client, at.namespace, at.pod, container=at.container)
+        self._facts = await pod_facts.read_pod_facts(self.client, at.namespace, at.pod)
+        self._probed = await pod_facts.probe_pod(self.client, at.namespace, at.pod, container=at.container)
         said = f"{at.container or 'It'} runs as {self._probed.user}"
         if self._facts.restarts:
             return StepWarning(
-                f"{said}, after {self._facts.restarts} restarts.", f"Why: a4 logs {self.called} --previous"
+                f"{said}, after {self._facts.restarts} restarts.", f"Why: a4 logs {self.rank_name} --previous"
             )
         return f"{said}."
 
-    async def port(self) -> str:
+    async def check_port(self) -> str:
         """Check that something listens on port 2222."""
-        pipe = await self.open.enter_async_context(self.reach.dial(self.target, pod_facts.PORT))
+        pipe = await self.open.enter_async_context(self.reach.open_stream(self.target, pod_facts.PORT))
         self._first = asyncio.create_task(pipe.receive())
-        await asyncio.wait({self._first}, timeout=REFUSAL)
+        await asyncio.wait({self._first}, timeout=REFUSAL_TIMEOUT)
         if self._first.done():
             self._first.result()
         return "Open."
 
-    async def banner(self) -> str:
+    async def check_banner(self) -> str:
         """Check that it is an SSH server."""
         assert self._first is not None
-        await asyncio.wait({self._first}, timeout=BANNER)
+        await asyncio.wait({self._first}, timeout=BANNER_TIMEOUT)
         if not self._first.done():
-            raise Unreachable(f"Port {pod_facts.PORT} is open, but sends no SSH banner within {BANNER:.0f} s.")
+            raise Unreachable(f"Port {pod_facts.PORT} is open, but sends no SSH banner within {BANNER_TIMEOUT:.0f} s.")
         said = self._first.result()
         if not said.startswith(b"SSH-2.0-"):
             shown = said[:40].decode(errors="replace").strip() or "nothing"
             raise Unreachable(f"What answers at port {pod_facts.PORT} is not an SSH server: it says {shown!r}.")
         return said.split(b"\n", 1)[0].strip().decode(errors="replace") + "."
 
-    async def host_key(self) -> str | StepWarning:
+    async def check_host_key(self) -> str | StepWarning:
         """Check that its host key is the one in the API and in known_hosts."""
-        release = await pod_facts.release_keys(self.client, self.target.namespace, self._facts.secret)
+        release = await pod_facts.read_release_keys(self.client, self.target.namespace, self._facts.secret)
         expected = release or self._probed.served or self._probed.kept
         if not expected:
             raise NotFound("The API names no host key of this pod.", "Its image needs ssh-keyscan (openssh-client).")
         if self.entry:
             told = ApiHostKeys(self._facts, release, self._probed.served, self._probed.kept)
-            check_host_keys(self.entry, self.target.number, told)  # as whoever connects
+            verify_host_keys(self.entry, self.target.number, told)  # as whoever connects
         login = self.client.login
-        self.transport = await self.open.enter_async_context(ssh.connection(login, self.target, expected))
-        shown = ssh.host_key(self.transport)
+        self.transport = await self.open.enter_async_context(ssh.open_connection(login, self.target, expected))
+        shown = ssh.format_host_key(self.transport)
         said = f"{fingerprint(shown)}, as {'its release' if release else 'the pod'} says through the API"
-        if self.entry and self.entry.known_hosts() and f"{self.entry.name} {shown}" not in self.entry.known_hosts():
+        if (
+            self.entry
+            and self.entry.known_hosts_lines()
+            and f"{self.entry.name} {shown}" not in self.entry.known_hosts_lines()
+        ):
             return StepWarning(f"{said}; known_hosts still has another.", f"a4 ssh --write-config {self.address.job}")
         return f"{said}."
 
-    async def login(self) -> str:
+    async def check_login(self) -> str:
         """Check that one of the person's keys is accepted."""
-        places = SshPaths.find()
-        keys = await asyncio.to_thread(identities.find, places)
+        places = SshPaths.locate()
+        keys = await asyncio.to_thread(identities.find_identities, places)
         taken = {self._facts.public_key, *self._probed.authorized}
         wanted = self.entry.identity if self.entry else ""
         keys.sort(key=lambda each: (each.path != wanted, each.public not in taken))
         try:
             used = await asyncio.to_thread(ssh.log_in, self.transport, self._probed.user, keys)
         except KeyRefused as error:
-            raise KeyRefused(error.message, f"Run `a4 ssh {self.called}`: it adds a key, after asking.") from error
-        return f"As {self._probed.user}, with {used.told}."
+            raise KeyRefused(error.message, f"Run `a4 ssh {self.rank_name}`: it adds a key, after asking.") from error
+        return f"As {self._probed.user}, with {used.description}."
 
-    async def sftp(self) -> str:
-        await asyncio.to_thread(ssh.list_home, self.transport)
+    async def check_sftp(self) -> str:
+        await asyncio.to_thread(ssh.count_home_entries, self.transport)
         return "Works."
 
-    async def editor(self) -> str | StepWarning:
+    async def check_editor(self) -> str | StepWarning:
         """Check disk space and C library for the server that an editor installs."""
-        lines = (await asyncio.to_thread(ssh.run, self.transport, LOOK)).splitlines()
+        lines = (await asyncio.to_thread(ssh.run_command, self.transport, EDITOR_PROBE_SCRIPT)).splitlines()
         free = int(lines[0]) * 1024 / 1e9 if lines and lines[0].isdecimal() else 0.0
         libc = lines[1] if len(lines) > 1 else "none"
         missing = [line.removeprefix("no ") for line in lines[2:] if line.startswith("no ")]
         said = f"{free:,.1f} GB free in its home, {libc if libc != 'none' else 'no glibc'}"
-        if free < ROOM:
-            fix = f"Free {ROOM:.0f} GB there, or let HOME or ~/.vscode-server be a folder on a larger disk."
+        if free < EDITOR_DISK_GB:
+            fix = f"Free {EDITOR_DISK_GB:.0f} GB there, or let HOME or ~/.vscode-server be a folder on a larger disk."
             return StepWarning(f"{said}: too little room.", fix)
         version = re.search(r"glibc (\d+)\.(\d+)", libc)
-        if version is None or (int(version[1]), int(version[2])) < GLIBC:
+        if version is None or (int(version[1]), int(version[2])) < MIN_GLIBC:
             fix = "VS Code's server needs glibc 2.28 or newer: launch a newer image. Plain ssh works."
             return StepWarning(f"{said}.", fix)
         if missing:
@@ -202,17 +208,17 @@ class DoctorRun:
         return f"{said}."
 
 
-WAYS: dict[str, Callable[[DoctorRun], Awaitable[str | StepWarning]]] = {
-    "token": DoctorRun.token,
-    "api": DoctorRun.api,
-    "pod": DoctorRun.pod,
-    "container": DoctorRun.container,
-    "port": DoctorRun.port,
-    "banner": DoctorRun.banner,
-    "host-key": DoctorRun.host_key,
-    "login": DoctorRun.login,
-    "sftp": DoctorRun.sftp,
-    "editor": DoctorRun.editor,
+STEP_FUNCTIONS: dict[str, Callable[[DoctorRun], Awaitable[str | StepWarning]]] = {
+    "token": DoctorRun.check_token,
+    "api": DoctorRun.check_api,
+    "pod": DoctorRun.check_pod,
+    "container": DoctorRun.check_container,
+    "port": DoctorRun.check_port,
+    "banner": DoctorRun.check_banner,
+    "host-key": DoctorRun.check_host_key,
+    "login": DoctorRun.check_login,
+    "sftp": DoctorRun.check_sftp,
+    "editor": DoctorRun.check_editor,
 }
 
 
@@ -227,20 +233,20 @@ async def diagnose(
             if failed:
                 yield Step(name, StepState.SKIPPED, found=f"Skipped: {STEPS[failed]} failed.")
                 continue
-            step = await _take(name, patient)
+            step = await _run_step(name, patient)
             failed = name if step.state is StepState.FAILED else ""
             yield step
     finally:
         await patient.close()
 
 
-async def _take(name: str, patient: DoctorRun) -> Step:
+async def _run_step(name: str, run: DoctorRun) -> Step:
     began = time.monotonic()
     try:
-        async with asyncio.timeout(None if name == "token" else STEP):
-            found = await WAYS[name](patient)
+        async with asyncio.timeout(None if name == "token" else STEP_TIMEOUT):
+            found = await STEP_FUNCTIONS[name](run)
     except TimeoutError:
-        said = f"No answer of {patient.client.login.server} within {STEP:g} s."
+        said = f"No answer of {run.client.login.server} within {STEP_TIMEOUT:g} s."
         end = StepState.FAILED, said, _FIX.get(name, CHECK), Unreachable.exit_code
     except ConsoleError as error:
         fix = error.hint or _FIX.get("token" if isinstance(error, NotLoggedIn) else name, "")

@@ -96,23 +96,23 @@ class Step:
         return STEPS[self.name]
 
 
-OF_VSCODE = {  # program, title, the scheme of its links, and the extension that it needs
+VSCODE_EDITORS = {  # program, title, the scheme of its links, and the extension that it needs
     "code": ("VS Code", "vscode", "Remote - SSH"),
     "code-insiders": ("VS Code Insiders", "vscode-insiders", "Remote - SSH"),
     "codium": ("VSCodium", "vscodium", "Open Remote - SSH"),
     "cursor": ("Cursor", "cursor", "Remote - SSH"),
     "windsurf": ("Windsurf", "windsurf", "Remote - SSH"),
 }
-ANSWER = 30.0  # seconds an editor's launcher may take; it returns at once and leaves the editor running
+START_TIMEOUT = 30.0  # seconds an editor's launcher may take; it returns at once and leaves the editor running
 
 
-def editors(host: SshHost, folder: str = "") -> tuple[Editor, ...]:
+def list_editors(host: SshHost, folder: str = "") -> tuple[Editor, ...]:
     """All editors for that rank, installed ones first."""
-    found = [editor(name, host, folder) for name in EDITORS]
+    found = [find_editor(name, host, folder) for name in EDITORS]
     return tuple(sorted(found, key=lambda each: not each.program))
 
 
-def editor(name: str, host: SshHost, folder: str = "") -> Editor:
+def find_editor(name: str, host: SshHost, folder: str = "") -> Editor:
     """The editor of that name; BadInput lists the known ones."""
     if name not in EDITORS:
         raise BadInput(f"There is no editor {name}.", f"There are: {', '.join(EDITORS)}.")
@@ -120,7 +120,7 @@ def editor(name: str, host: SshHost, folder: str = "") -> Editor:
     if not folder.startswith("/") or not folder.isprintable():
         raise BadInput(f"{folder!r} is not a folder of the pod.", "Give its whole path, such as /workspace.")
     if name == "gateway":
-        return _gateway(host, folder)
+        return _jetbrains_gateway(host, folder)
     program = shutil.which(name) or (shutil.which("zeditor") if name == "zed" else "") or ""
     if name == "zed":
         link = f"ssh://{host.host}{quote(folder)}"
@@ -131,7 +131,7 @@ def editor(name: str, host: SshHost, folder: str = "") -> Editor:
         return Editor(
             name, "Zed", program, (program, link) if program else (), f"zed://ssh/{host.host}{quote(folder)}", steps
         )
-    title, scheme, extension = OF_VSCODE[name]
+    title, scheme, extension = VSCODE_EDITORS[name]
     authority = f"ssh-remote+{host.host}"
     command = (program, "--remote", authority, folder) if program else ()
     by_hand = (
@@ -142,7 +142,7 @@ def editor(name: str, host: SshHost, folder: str = "") -> Editor:
     return Editor(name, title, program, command, f"{scheme}://vscode-remote/{authority}{quote(folder)}", by_hand)
 
 
-def _gateway(host: SshHost, folder: str) -> Editor:
+def _jetbrains_gateway(host: SshHost, folder: str) -> Editor:
     """JetBrains Gateway, by manual steps: its links do not accept ssh config names, but its dialog does."""
     steps = (
         "Gateway: New Connection under SSH.",
@@ -152,17 +152,17 @@ def _gateway(host: SshHost, folder: str) -> Editor:
     return Editor("gateway", "JetBrains Gateway", shutil.which("gateway") or "", (), "", steps)
 
 
-def start(chosen: Editor) -> None:
+def start_editor(chosen: Editor) -> None:
     """Start the editor's launcher and wait for it to return; blocking. Raises ProgramFailed."""
     try:
         done = subprocess.run(
-            chosen.command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER, check=False,
-            start_new_session=True,
+            chosen.command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_TIMEOUT,
+            check=False, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise ProgramFailed(f"{chosen.title} did not start: {error.strerror}.") from error
     except subprocess.TimeoutExpired as error:
-        raise ProgramFailed(f"{chosen.title} has not opened within {ANSWER:.0f} s.", "Use its link.") from error
+        raise ProgramFailed(f"{chosen.title} has not opened within {START_TIMEOUT:.0f} s.", "Use its link.") from error
     if done.returncode:
         words = (done.stderr.strip() or done.stdout.strip()).splitlines()
         why = words[-1] if words else f"exit code {done.returncode}"

@@ -36,8 +36,13 @@ if TYPE_CHECKING:
     from console.attach.ssh.pod_facts import PodFacts
 
 
-USUAL = ("id_ed25519", "id_ecdsa", "id_rsa", "google_compute_engine")  # in order of preference; the last is gcloud's
-ANSWER = 10.0  # seconds ssh's programs may take
+DEFAULT_KEY_NAMES = (
+    "id_ed25519",
+    "id_ecdsa",
+    "id_rsa",
+    "google_compute_engine",
+)  # in order of preference; the last is gcloud's
+AGENT_TIMEOUT = 10.0  # seconds ssh's programs may take
 NO_SSH = "Install OpenSSH's client (`ssh`, `ssh-keygen`)."
 
 
@@ -60,14 +65,14 @@ class Identity:
         return f"{self.public} {self.comment}".strip()
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         name = Path(self.path).name
         if self.own:
             return f"a4's own key ({self.fingerprint})"
         return f"{self.comment or name} of the agent" if self.agent else f"{name} ({self.fingerprint})"
 
     @property
-    def needs_hand(self) -> bool:
+    def needs_touch(self) -> bool:
         """Whether every connection needs the touch of a security key."""
         return self.public.startswith("sk-")
 
@@ -80,7 +85,7 @@ def fingerprint(public: str) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
-def public_of(line: str) -> tuple[str, str]:
+def parse_public_key(line: str) -> tuple[str, str]:
     """(public key, comment) of a line of a .pub file; two empty texts if it is none."""
     words = line.split(None, 2)
     if len(words) < 2 or not fingerprint(" ".join(words[:2])):
@@ -88,111 +93,113 @@ def public_of(line: str) -> tuple[str, str]:
     return " ".join(words[:2]), words[2].strip() if len(words) > 2 else ""
 
 
-def find(places: SshPaths) -> list[Identity]:
+def find_identities(places: SshPaths) -> list[Identity]:
     """All keys usable without a prompt, preferred ones first: the agent's, files, a4's own."""
-    files = list(_files(places))
+    files = list(_file_identities(places))
     by_key = {each.public: each.path for each in files}
-    held = [Identity(key, words, by_key.get(key) or _file_of(places, key), agent=True) for key, words in _agent()]
-    held.sort(key=lambda each: each.needs_hand)
+    held = [
+        Identity(key, words, by_key.get(key) or _find_key_file(places, key), agent=True) for key, words in _agent_keys()
+    ]
+    held.sort(key=lambda each: each.needs_touch)
     known = {each.public for each in held}
     return [*held, *(each for each in files if each.public not in known)]
 
 
-def choose(found: list[Identity], accepted: Collection[str] = ()) -> Identity | None:
+def choose_identity(found: list[Identity], accepted: Collection[str] = ()) -> Identity | None:
     """A key that the pod already accepts, else the first that needs no touch; None if there is none."""
     taken = next((each for each in found if each.public in accepted), None)
-    return taken or next((each for each in found if not each.needs_hand), None)
+    return taken or next((each for each in found if not each.needs_touch), None)
 
 
-def _agent() -> Iterator[tuple[str, str]]:
+def _agent_keys() -> Iterator[tuple[str, str]]:
     if not os.environ.get("SSH_AUTH_SOCK"):
         return
-    for line in _said("ssh-add", "-L").splitlines():
-        public, comment = public_of(line)
+    for line in _command_output("ssh-add", "-L").splitlines():
+        public, comment = parse_public_key(line)
         if public and not public.startswith("ssh-dss"):
             yield public, comment
 
 
-def _file_of(places: SshPaths, public: str) -> str:
+def _find_key_file(places: SshPaths, public: str) -> str:
     """The IdentityFile for a key of the agent: its own file in ~/.ssh if possible, else a public-key file of a4's."""
     for path in sorted(places.user.glob("*.pub")):
-        if path.is_file() and public_of(_text(path))[0] == public:
+        if path.is_file() and parse_public_key(_read_text(path))[0] == public:
             private = path.with_suffix("")
             return str(private if private.is_file() else path)
     name = fingerprint(public).removeprefix("SHA256:").replace("/", "_").replace("+", "-")
     return str(places.own / f"agent-{name}.pub")
 
 
-def _files(places: SshPaths) -> Iterator[Identity]:
-    for path, own in [*((places.user / name, False) for name in USUAL), (places.own_key, True)]:
+def _file_identities(places: SshPaths) -> Iterator[Identity]:
+    for path, own in [*((places.user / name, False) for name in DEFAULT_KEY_NAMES), (places.own_key, True)]:
         if not path.is_file():
             continue
         # Says the public half if and only if there is no passphrase.
-        public, comment = public_of(_said("ssh-keygen", "-y", "-P", "", "-f", str(path)))
+        public, comment = parse_public_key(_command_output("ssh-keygen", "-y", "-P", "", "-f", str(path)))
         if public:
-            comment = public_of(_text(path.with_name(f"{path.name}.pub")))[1] or comment
+            comment = parse_public_key(_read_text(path.with_name(f"{path.name}.pub")))[1] or comment
             yield Identity(public, comment, str(path), own=own)
 
 
-def named(path: Path) -> Identity:
+def read_named_key(path: Path) -> Identity:
     """The key in a private or public key file that the person named; BadInput if it is none."""
     path = path.expanduser().absolute()
     private = path.with_suffix("") if path.suffix == ".pub" else path
-    public, comment = public_of(_text(private.with_name(f"{private.name}.pub")))
+    public, comment = parse_public_key(_read_text(private.with_name(f"{private.name}.pub")))
     if not public and private.is_file():
-        public, comment = public_of(_said("ssh-keygen", "-y", "-P", "", "-f", str(private)))
+        public, comment = parse_public_key(_command_output("ssh-keygen", "-y", "-P", "", "-f", str(private)))
     if not public:
         raise BadInput(f"{path} is not a private key, or its public half {private.name}.pub is missing.")
     return Identity(public, comment, str(private if private.is_file() else path))
 
 
-def make_own(places: SshPaths) -> Identity:
+def create_own_key(places: SshPaths) -> Identity:
     """A4's own ed25519 key pair, created if missing; call it while `places` is locked."""
     if not places.own_key.exists():
         comment = f"a4 {login_name() or 'user'}@{socket.gethostname()}"
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(places.own_key)]
-        done = _run(command)
+        done = _run_command(command)
         if done.returncode:
             raise BadInput(f"No key pair could be made: {done.stderr.strip() or 'ssh-keygen failed'}.", NO_SSH)
-    public, comment = public_of(_said("ssh-keygen", "-y", "-P", "", "-f", str(places.own_key)))
+    public, comment = parse_public_key(_command_output("ssh-keygen", "-y", "-P", "", "-f", str(places.own_key)))
     if not public:
         raise BadInput(f"{places.own_key} cannot be read as a key.", "Delete it; a4 makes another.")
     return Identity(public, comment, str(places.own_key), own=True)
 
 
-def keep(places: SshPaths, identity: Identity) -> None:
+def save_public_key(places: SshPaths, identity: Identity) -> None:
     """Write the public-key file for an agent key that has no file of its own."""
     path = Path(identity.path)
     if path.parent == places.own and path.suffix == ".pub":
         atomic_write(path, f"{identity.line}\n".encode())
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:  # not there, or not for us: then it is no key that can be used
         return ""
 
 
-def _said(*command: str) -> str:
-    done = _run(list(command))
+def _command_output(*command: str) -> str:
+    done = _run_command(list(command))
     return done.stdout if done.returncode == 0 else ""
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _run_command(command: list[str]) -> subprocess.CompletedProcess[str]:
     quiet = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=ANSWER, check=False, env=quiet,
-            start_new_session=True,  # a passphrase would be asked for on the terminal, past us
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=AGENT_TIMEOUT, check=False,
+            env=quiet, start_new_session=True,  # a passphrase would be asked for on the terminal, past us
         )  # fmt: skip
     except FileNotFoundError as error:
         raise BadInput(f"`{command[0]}` is not installed.", NO_SSH) from error
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"no answer within {ANSWER:.0f} s")
+        return subprocess.CompletedProcess(command, 1, "", f"no answer within {AGENT_TIMEOUT:.0f} s")
 
 
-def public_half(encoded: str) -> str:
+def public_key_of(encoded: str) -> str:
     """The public key ("type base64") of a base64 private key in a Secret; empty if it is none."""
     try:
         pem = base64.b64decode(encoded, validate=True)
@@ -217,32 +224,34 @@ class ApiHostKeys:
         return self.served or self.kept
 
 
-def check_host_keys(entry: SshHostEntry, rank: int, told: ApiHostKeys) -> SshHostEntry:
+def verify_host_keys(entry: SshHostEntry, rank: int, told: ApiHostKeys) -> SshHostEntry:
     """The entry with the current host keys; raises HostKeyChanged for an unexplained change."""
     facts = told.facts
     if not (told.release or told.pod):
         why = f"The host key of {entry.job} pod {rank} cannot be read: its release has none and its pod shows none."
         raise NotFound(why, f"Is sshd running there? a4 doctor {entry.job} {rank}")
     if told.release and told.served and not set(told.release) & set(told.served):
-        raise changed(entry, rank, told.release, told.served, "its release has no other")
+        raise host_key_changed_error(entry, rank, told.release, told.served, "its release has no other")
     same_job = bool(entry.jobset_uid) and entry.jobset_uid == facts.jobset_uid
     if not same_job:
         entry = msgspec.structs.replace(entry, jobset_uid=facts.jobset_uid, release_keys=(), pods={})
     if entry.release_keys:
         now = told.release or told.pod
         if not set(now) & set(entry.release_keys):
-            raise changed(entry, rank, entry.release_keys, now, "the release is the same")
+            raise host_key_changed_error(entry, rank, entry.release_keys, now, "the release is the same")
     known = entry.pods.get(str(rank))
     same_run = known is not None and (known.uid, known.restarts) == (facts.uid, facts.restarts)
     if same_run and known is not None and known.keys and not set(known.keys) & set(told.pod or told.release):
-        raise changed(entry, rank, known.keys, told.pod or told.release, "its pod is the same")
+        raise host_key_changed_error(entry, rank, known.keys, told.pod or told.release, "its pod is the same")
     keys = () if told.release or entry.release_keys else told.pod
     pods = {**entry.pods, str(rank): PodKeys(facts.uid, facts.restarts, keys)}
     release = told.release or entry.release_keys
     return msgspec.structs.replace(entry, pods=pods, release_keys=release)
 
 
-def changed(entry: SshHostEntry, rank: int, before: tuple[str, ...], now: tuple[str, ...], why: str) -> HostKeyChanged:
+def host_key_changed_error(
+    entry: SshHostEntry, rank: int, before: tuple[str, ...], now: tuple[str, ...], why: str
+) -> HostKeyChanged:
     was, is_ = (" or ".join(map(fingerprint, keys)) or "none" for keys in (before, now))
     words = f"The host key of {entry.job} pod {rank} is now {is_}; it was {was}, and {why}."
     return HostKeyChanged(words, f"If you know who changed it: a4 ssh --forget {entry.job}, then connect again.")

@@ -14,7 +14,7 @@ from pathlib import Path
 from console.errors import BadInput
 from console.folders import atomic_write, make_private
 
-ELSEWHERE = "A4_SSH_FOLDER"  # environment variable that names a folder to use instead of ~/.ssh
+FOLDER_VARIABLE = "A4_SSH_FOLDER"  # environment variable that names a folder to use instead of ~/.ssh
 
 
 class SshPaths:
@@ -34,18 +34,18 @@ class SshPaths:
         self.sockets = f"{own}/%C" if longest < _SOCKET_NAME else ""  # ControlPath; empty if too long
 
     @classmethod
-    def find(cls) -> SshPaths:
+    def locate(cls) -> SshPaths:
         """~/.ssh with a4's folder in it; if ~/.ssh is not writable, a4's is in ~/.local/share/a4."""
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-        named = os.environ.get(ELSEWHERE, "")
+        named = os.environ.get(FOLDER_VARIABLE, "")
         user = Path(named).expanduser().absolute() if named else home / ".ssh"
         own = user / "a4"
-        if not named and not own.is_dir() and not writable(user):
+        if not named and not own.is_dir() and not is_writable(user):
             data = os.environ.get("XDG_DATA_HOME", "")
             own = (Path(data) if data else home / ".local" / "share") / "a4" / "ssh"
         return cls(user, own, usual=not named)
 
-    def make(self) -> None:
+    def create_folders(self) -> None:
         """Create both folders with mode 0700; BadInput if that fails."""
         try:
             made = not self.user.exists() and self.own.is_relative_to(self.user)
@@ -58,13 +58,13 @@ class SshPaths:
             if made:
                 atomic_write(self.made_user_folder, b"")
         except OSError as error:
-            hint = f"Name another folder in the variable {ELSEWHERE}."
+            hint = f"Name another folder in the variable {FOLDER_VARIABLE}."
             raise BadInput(f"The folder {self.own} cannot be made: {error.strerror}.", hint) from error
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the lock on a4's folder among all processes of this account; creates the folder."""
-        self.make()
+        self.create_folders()
         lock = os.open(self.own / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -76,7 +76,7 @@ class SshPaths:
 _HASH, _SUFFIX, _SOCKET_NAME = 40, 18, 104  # bytes of ssh's %C, of its suffix, and of the longest name (macOS)
 
 
-def writable(folder: Path) -> bool:
+def is_writable(folder: Path) -> bool:
     there = folder
     while not there.exists():
         if there.is_symlink():
@@ -88,7 +88,7 @@ def writable(folder: Path) -> bool:
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~-]+")
 
 
-def word(text: str) -> str:
+def quote_word(text: str) -> str:
     """Quote one word for an ssh config line. Raises BadInput for characters that no line can contain."""
     if not text.isprintable() or '"' in text or "\\" in text:
         hint = "Use a path without quotation marks, backslashes and control characters."
@@ -96,20 +96,20 @@ def word(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else f'"{text}"'
 
 
-def path(text: str) -> str:
+def quote_path(text: str) -> str:
     """Quote a path for an option in which ssh expands %x and ${X}."""
     if "${" in text:
         raise BadInput(f"{text!r} cannot stand in an ssh config: ssh would take ${{ for a variable.")
-    return word(text.replace("%", "%%"))
+    return quote_word(text.replace("%", "%%"))
 
 
-def command(argv: list[str]) -> str:
+def quote_command(argv: list[str]) -> str:
     """A command line for ProxyCommand: quoted for the shell, with % doubled."""
     if not all(each.isprintable() for each in argv):
         raise BadInput("A path or context with a control character in it cannot be written to an ssh config.")
     return shlex.join(argv).replace("\\", "'\\\\'").replace("%", "%%")
 
 
-def host(text: str) -> str:
+def host_name(text: str) -> str:
     """A valid name for a Host line; other characters become a dash."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")

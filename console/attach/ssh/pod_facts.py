@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from console.attach.ssh.identities import public_half, public_of
+from console.attach.ssh.identities import parse_public_key, public_key_of
 from console.errors import NotAllowed, NotFound, ProgramFailed, Unreadable
 from console.kube import exec as executing
 from console.kube.actions import pod_path
@@ -111,7 +111,7 @@ class Probe:
     added: bool  # whether the key was missing and has been added
 
 
-async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:
+async def read_pod_facts(client: Client, namespace: str, pod: str) -> PodFacts:
     """Fetch the pod's facts; raises NotFound and what requests raise."""
     body = await client.request("GET", pod_path(namespace, pod), doing=f"read pod {pod}")
     found: Pod = reader_of("pods").read_object(body, f"Pod {pod}")
@@ -124,11 +124,11 @@ async def read_pod(client: Client, namespace: str, pod: str) -> PodFacts:
         jobset_uid=found.jobset_uid,
         restarts=found.restarts,
         secret=str(secrets[-1] or "") if secrets else "",
-        public_key=public_of(str(given or ""))[0],
+        public_key=parse_public_key(str(given or ""))[0],
     )
 
 
-async def release_keys(client: Client, namespace: str, secret: str) -> tuple[str, ...]:
+async def read_release_keys(client: Client, namespace: str, secret: str) -> tuple[str, ...]:
     """The public host keys of a release's Secret, made from the private ones in memory; empty if not readable."""
     if not secret:
         return ()
@@ -141,11 +141,11 @@ async def release_keys(client: Client, namespace: str, secret: str) -> tuple[str
         data = msgspec.json.decode(body, type=_SecretWire).data or {}
     except UNREADABLE:
         raise Unreadable(f"The Secret {secret} cannot be read.") from None
-    public = public_half(data.get("host_key", ""))
+    public = public_key_of(data.get("host_key", ""))
     return (public,) if public else ()
 
 
-async def probe(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
+async def probe_pod(client: Client, namespace: str, pod: str, *, container: str = "", add: str = "") -> Probe:
     """Inspect the pod by exec, and install the authorized_keys line `add`. ProgramFailed with the pod's words."""
     stdin = f"key={shlex.quote(add)}\n{PROBE}".encode()
     code, said, complaint = await executing.run_and_collect(
@@ -177,17 +177,17 @@ def parse_probe(pod: str, answer: str) -> Probe:
         user=user,
         home=home,
         folder=folder,
-        authorized=tuple(key for each in found["authorized"] if (key := _key_in(each))),
-        served=tuple(key for each in found["hostkey"] if (key := public_of(each)[0])),
-        kept=tuple(key for each in found["hostfile"] if (key := public_of(each)[0])),
+        authorized=tuple(key for each in found["authorized"] if (key := _key_of_line(each))),
+        served=tuple(key for each in found["hostkey"] if (key := parse_public_key(each)[0])),
+        kept=tuple(key for each in found["hostfile"] if (key := parse_public_key(each)[0])),
         added="added" in found,
     )
 
 
-def _key_in(line: str) -> str:
+def _key_of_line(line: str) -> str:
     """The key in a line of authorized_keys, which may begin with options."""
     words = line.split()
     for at in range(len(words) - 1):
-        if key := public_of(" ".join(words[at : at + 2]))[0]:
+        if key := parse_public_key(" ".join(words[at : at + 2]))[0]:
             return key
     return ""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from console import assets
 from console.attach.tunnel import published
 from console.attach.tunnel.engine import LocalForward, PortForwarder
-from console.attach.tunnel.published import Profile, Tunnel, decoded, free_name
-from console.attach.tunnel.relay import login
+from console.attach.tunnel.published import Profile, Tunnel, find_free_name, parse_tunnel
+from console.attach.tunnel.relay import load_login
 from console.errors import BadInput, ConsoleError, Unreachable
 from console.kube.rank_address import PortPair, RankAddress
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
 
 
-START = 30.0  # seconds a process has to open its ports
+START_TIMEOUT = 30.0  # seconds a process has to open its ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,16 @@ class BackgroundTunnel:
         await asyncio.to_thread(self._path.unlink, missing_ok=True)
         before = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._answer, self._path)
+            self._server = await asyncio.start_unix_server(self._answer_request, self._path)
         finally:
             os.umask(before)
-        await self._write()
+        await self._write_state()
 
-    async def _write(self) -> None:
+    async def _write_state(self) -> None:
         """Save the tunnel's state for when this process is gone."""
         await asyncio.to_thread(published.write_json, published.state_file(self.tunnel.name), asdict(self.tunnel))
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked = await reader.readline()
         writer.write(json.dumps(asdict(self.tunnel)).encode() + b"\n")
         if asked.strip() == b"stop":
@@ -86,7 +86,7 @@ class BackgroundTunnel:
     def stop(self) -> None:
         self._stopped.set()
 
-    async def over(self) -> bool:
+    async def wait_until_over(self) -> bool:
         """Wait until the tunnel is stopped (returns False) or its job has ended (True)."""
         waits = [asyncio.ensure_future(each.wait()) for each in (self._stopped, self.forwarding.ended)]
         try:
@@ -104,41 +104,41 @@ class BackgroundTunnel:
         if self._path:
             await asyncio.to_thread(self._path.unlink, missing_ok=True)
         if self._kept and self.forwarding.ended.is_set() and not self._stopped.is_set():
-            await self._write()
+            await self._write_state()
         else:
             await asyncio.to_thread(published.state_file(self.tunnel.name).unlink, missing_ok=True)
         self._closed.set()
 
 
-async def start(login_: Login, order: TunnelRequest, *, kept: bool) -> BackgroundTunnel:
-    address = order.address
-    ports = [PortPair.parse(each) for each in order.ports]
+async def start_tunnel(login_: Login, request: TunnelRequest, *, is_background: bool) -> BackgroundTunnel:
+    address = request.address
+    ports = [PortPair.parse(each) for each in request.ports]
     if not ports:
         raise BadInput("No port was named.", "Name one or more: 8888, or 9000:8888.")
     forwarding = LocalForward(
         PortForwarder(login_),
         address,
         ports,
-        name=await free_name(address.slug),
-        context=order.context or login_.target.context,
+        name=await find_free_name(address.slug),
+        context=request.context or login_.target.context,
     )
-    running = BackgroundTunnel(forwarding, kept=kept)
+    running = BackgroundTunnel(forwarding, kept=is_background)
     await running.open()
     return running
 
 
-async def detach(order: TunnelRequest) -> tuple[Tunnel, list[str]]:
+async def start_detached(request: TunnelRequest) -> tuple[Tunnel, list[str]]:
     """Start a tunnel in another process; its state once the ports are open, and notes. Raises why it did not open."""
-    line = await asyncio.to_thread(_first_line, json.dumps(asdict(order)).encode() + b"\n")
+    line = await asyncio.to_thread(_spawn_and_read_line, json.dumps(asdict(request)).encode() + b"\n")
     said = json.loads(line or b'{"error": "The tunnel\'s process ended at once."}')
     if "error" in said:
         error = ConsoleError(said["error"], said.get("hint", ""))
         error.exit_code = said.get("code", 1)
         raise error
-    return decoded(said["tunnel"]), said["notes"]
+    return parse_tunnel(said["tunnel"]), said["notes"]
 
 
-def _first_line(order: bytes) -> bytes:
+def _spawn_and_read_line(request: bytes) -> bytes:
     """Start the tunnel process through a short-lived shell, so that it is no child of this one; returns its first
     line.
 
@@ -157,11 +157,11 @@ def _first_line(order: bytes) -> bytes:
         assert shell.stdin is not None
         assert shell.stdout is not None
         with suppress(BrokenPipeError):  # one that ended at once reads no order, and answers nothing
-            shell.stdin.write(order)
+            shell.stdin.write(request)
             shell.stdin.close()
-        if not select.select([shell.stdout], [], [], START)[0]:
+        if not select.select([shell.stdout], [], [], START_TIMEOUT)[0]:
             os.killpg(shell.pid, signal.SIGKILL)
-            words = f"The tunnel did not open within {START:.0f} s."
+            words = f"The tunnel did not open within {START_TIMEOUT:.0f} s."
             raise Unreachable(words, "Try `a4 forward` in the foreground.")
         return shell.stdout.readline()
 
@@ -169,26 +169,26 @@ def _first_line(order: bytes) -> bytes:
 def main() -> int:
     """The tunnel process: reads a request from stdin, prints one line, and continues in the background."""
     order = json.loads(sys.stdin.readline())
-    return asyncio.run(_run_until_over(TunnelRequest(**{**order, "ports": tuple(order["ports"])})))
+    return asyncio.run(_run_detached(TunnelRequest(**{**order, "ports": tuple(order["ports"])})))
 
 
-async def _run_until_over(order: TunnelRequest) -> int:
+async def _run_detached(order: TunnelRequest) -> int:
     loop = asyncio.get_running_loop()
     try:
-        who = await asyncio.to_thread(login, Path(order.kubeconfig) if order.kubeconfig else None, order.context)
-        running = await start(who, order, kept=True)
+        who = await asyncio.to_thread(load_login, Path(order.kubeconfig) if order.kubeconfig else None, order.context)
+        running = await start_tunnel(who, order, is_background=True)
     except ConsoleError as error:
-        _answer({"error": error.message, "hint": error.hint, "code": error.exit_code})
+        _report_and_detach({"error": error.message, "hint": error.hint, "code": error.exit_code})
         return error.exit_code
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, running.stop)
-    _answer({"tunnel": asdict(running.tunnel), "notes": running.forwarding.notes})
-    await running.over()
+    _report_and_detach({"tunnel": asdict(running.tunnel), "notes": running.forwarding.notes})
+    await running.wait_until_over()
     await running.close()
     return 0
 
 
-def _answer(said: dict[str, object]) -> None:
+def _report_and_detach(said: dict[str, object]) -> None:
     """Print the one line, then detach from the terminal, pipes and folder of the starting process."""
     sys.stdout.write(json.dumps(said) + "\n")
     sys.stdout.flush()
@@ -211,7 +211,9 @@ class Tunnels:
         self._running: dict[str, BackgroundTunnel] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, address: RankAddress, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
+    async def open_tunnel(
+        self, address: RankAddress, ports: Sequence[str], *, keep: bool = False
+    ) -> tuple[Tunnel, list[str]]:
         """Open a tunnel, past this process with `keep`; returns its state and notes. BadInput, Ended, Refused."""
         settings = self._watched.settings
         file = str(await asyncio.to_thread(settings.kubeconfig.absolute)) if settings.kubeconfig else ""
@@ -219,33 +221,33 @@ class Tunnels:
             address.namespace, address.job_text, address.rank_text, tuple(ports), self._watched.context, file
         )
         if keep:
-            return await detach(order)
-        running = await start(self._watched.current_connection.client.login, order, kept=False)
+            return await start_detached(order)
+        running = await start_tunnel(self._watched.current_connection.client.login, order, is_background=False)
         self._running[running.tunnel.name] = running
-        task = asyncio.create_task(self._end(running), name=f"tunnel:{running.tunnel.name}")
+        task = asyncio.create_task(self._close_when_over(running), name=f"tunnel:{running.tunnel.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return running.tunnel, running.forwarding.notes
 
-    async def _end(self, running: BackgroundTunnel) -> None:
+    async def _close_when_over(self, running: BackgroundTunnel) -> None:
         try:
-            await running.over()
+            await running.wait_until_over()
         finally:
             self._running.pop(running.tunnel.name, None)
             await running.close()
 
-    async def listed(self) -> tuple[Tunnel, ...]:
+    async def list_tunnels(self) -> tuple[Tunnel, ...]:
         """All tunnels of this user by name; ended ones stay listed for a day."""
-        return await published.listed()
+        return await published.list_tunnels()
 
-    async def stop(self, name: str) -> Tunnel:
+    async def stop_tunnel(self, name: str) -> Tunnel:
         """Stop a tunnel, or remove an ended one from the list."""
         return await published.stop_tunnel(name)
 
-    async def profiles(self) -> tuple[Profile, ...]:
-        return await asyncio.to_thread(published.profiles)
+    async def list_profiles(self) -> tuple[Profile, ...]:
+        return await asyncio.to_thread(published.read_profiles)
 
-    async def save(self, profile: Profile) -> None:
+    async def save_profile(self, profile: Profile) -> None:
         """Save a profile; one of the same name is replaced."""
         await asyncio.to_thread(published.save_profile, profile)
 

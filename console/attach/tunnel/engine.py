@@ -26,10 +26,12 @@ from console.kube.port_forward import JobEnded, Pipe, PodPending, locate, open_p
 from console.kube.rank_address import LivePod, PortPair, RankAddress
 from console.kube.raw_connection import RawConnection, open_connection
 
-LOOKS = 60.0  # seconds between two looks at the pod while all is well; a broken connection brings the next forward
-LOOKS_WAITING = 3.0
-SLEPT = 15.0  # seconds by which the clock runs ahead if the machine has slept
-TICK = 5.0
+POD_POLL_SECONDS = (
+    60.0  # seconds between two looks at the pod while all is well; a broken connection brings the next forward
+)
+WAITING_POLL_SECONDS = 3.0
+SLEEP_DETECTED_SECONDS = 15.0  # seconds by which the clock runs ahead if the machine has slept
+TICK_SECONDS = 5.0
 _PAUSE = 1.0  # seconds between two looks, however many connections break
 
 
@@ -82,14 +84,14 @@ class LocalForward:
         try:
             await self._find_pod()
         except Unreachable as error:
-            self._become("lost", error.message)
+            self._set_state("lost", error.message)
         try:
             for each in self._wanted:
-                await self._listen(each)
+                await self._open_port(each)
         except BaseException:
             await self.close()
             raise
-        self._start(self._watch())
+        self._start_task(self._poll_pod())
 
     async def close(self) -> None:
         for door in self._doors:
@@ -102,7 +104,7 @@ class LocalForward:
             splice.close()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _listen(self, wanted: PortPair) -> None:
+    async def _open_port(self, wanted: PortPair) -> None:
         choices = [wanted.local]
         if not wanted.local:  # last time's, else the same number, else any
             last = await asyncio.to_thread(published.last_port, self._tunnel.server, self._address, wanted.remote)
@@ -112,7 +114,7 @@ class LocalForward:
             door = _LocalPort(local, wanted.remote)
             loop = asyncio.get_running_loop()
             try:
-                door.server = await loop.create_server(partial(self._arrived, door), "127.0.0.1", local)
+                door.server = await loop.create_server(partial(self._accept_connection, door), "127.0.0.1", local)
             except OSError as error:
                 busy = error.errno == errno.EADDRINUSE
                 taken = "is taken by another program" if busy else f"cannot be used ({error.strerror})"
@@ -129,74 +131,74 @@ class LocalForward:
             )
             return
 
-    def _arrived(self, door: _LocalPort) -> Relay:
+    def _accept_connection(self, door: _LocalPort) -> Relay:
         splice = Relay(door.count)
-        self._start(self._carry(door, splice))
+        self._start_task(self._relay_connection(door, splice))
         return splice
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, door: _LocalPort, splice: Relay) -> None:
+    async def _relay_connection(self, door: _LocalPort, splice: Relay) -> None:
         door.open += 1
         door.connections += 1
         self._splices.add(splice)
         try:
-            opening = asyncio.ensure_future(self._reach.open(self._address, door.remote, say=self._waits))
+            opening = asyncio.ensure_future(self._reach.open_pipe(self._address, door.remote, say=self._on_pod_pending))
             done, _ = await asyncio.wait({opening, splice.ended}, return_when=asyncio.FIRST_COMPLETED)
             if opening not in done:  # whoever connected has gone meanwhile
                 opening.cancel()
                 return
             pipe, target = opening.result()
-            self._found(target)
+            self._on_pod_found(target)
             splice.attach(pipe)
             await splice.ended
             if splice.why:
-                self._broke(splice.why)
+                self._on_connection_broken(splice.why)
             elif splice.by_pod:  # as it does after an answer, or because it is going
                 self._look.set()
         except JobEnded as error:
-            self._over(error)
+            self._on_job_ended(error)
         except ConsoleError as error:
-            self._broke(str(error))
+            self._on_connection_broken(str(error))
         finally:
             splice.close()
             self._splices.discard(splice)
             door.open -= 1
             self.tell(self.tunnel)
 
-    def _become(self, state: str, words: str = "") -> None:
+    def _set_state(self, state: str, words: str = "") -> None:
         if (state, words) != (self._tunnel.state, self._tunnel.words):
             self._tunnel = replace(self._tunnel, state=state, words=words)
             self.tell(self.tunnel)
 
-    def _found(self, target: LivePod) -> None:
+    def _on_pod_found(self, target: LivePod) -> None:
         if target.uid != self._uid:
             again = self._tunnel.reconnections + bool(self._uid)
             if self._uid and self._tunnel.state == "ready":
                 self._on_pod_gone(f"{target.pod} replaced it.")
             self._uid = target.uid
             self._tunnel = replace(self._tunnel, pod=target.pod, reconnections=again, state="")
-        self._become("ready")
+        self._set_state("ready")
 
     def _on_pod_gone(self, words: str) -> None:
         gone = f"Pod {self._tunnel.pod} was deleted: {words}"
         self._tunnel = replace(self._tunnel, last_end=gone, last_end_at=self._clock())
 
-    def _waits(self, words: str) -> None:
+    def _on_pod_pending(self, words: str) -> None:
         if self._tunnel.state == "ready":
             self._on_pod_gone(words)
-        self._become("waiting", words)
+        self._set_state("waiting", words)
 
-    def _broke(self, why: str) -> None:
+    def _on_connection_broken(self, why: str) -> None:
         self._tunnel = replace(self._tunnel, last_end=why, last_end_at=self._clock())
         self.tell(self.tunnel)
         self._look.set()
 
-    def _over(self, error: ConsoleError) -> None:
-        self._become("ended", error.message)
+    def _on_job_ended(self, error: ConsoleError) -> None:
+        self._set_state("ended", error.message)
         self.ended.set()
 
     async def _find_pod(self) -> None:
@@ -204,21 +206,21 @@ class LocalForward:
         if isinstance(found, PodPending):
             if self._tunnel.state == "ready":
                 self._on_pod_gone(f"{found.words}.")
-            self._become("waiting", f"Waiting for {self._address}: {found.words}.")
+            self._set_state("waiting", f"Waiting for {self._address}: {found.words}.")
         else:
-            self._found(found)
+            self._on_pod_found(found)
 
-    async def _watch(self) -> None:
+    async def _poll_pod(self) -> None:
         while True:
-            await self._wait(LOOKS if self._tunnel.state == "ready" else LOOKS_WAITING)
+            await self._wait(POD_POLL_SECONDS if self._tunnel.state == "ready" else WAITING_POLL_SECONDS)
             try:
                 await self._find_pod()
             except JobEnded as error:
-                self._over(error)
+                self._on_job_ended(error)
                 return
             except ConsoleError as error:
                 # The network is away, or a right was taken: both may change, and the ports stay.
-                self._become("lost", error.message)
+                self._set_state("lost", error.message)
             await asyncio.sleep(_PAUSE)
 
     async def _wait(self, seconds: float) -> None:
@@ -228,49 +230,49 @@ class LocalForward:
         while (left := until - loop.time()) > 0 and not self._look.is_set():
             wall, awake = self._clock(), loop.time()
             try:
-                async with asyncio.timeout(min(left, TICK)):
+                async with asyncio.timeout(min(left, TICK_SECONDS)):
                     await self._look.wait()
             except TimeoutError:
-                if (self._clock() - wall) - (loop.time() - awake) > SLEPT:
+                if (self._clock() - wall) - (loop.time() - awake) > SLEEP_DETECTED_SECONDS:
                     for splice in self._splices:  # may be dead without anybody having said so
-                        splice.ask()
+                        splice.ping()
                     break
         self._look.clear()
 
 
-LIMIT = 60.0  # seconds a connection waits for the pod that replaces another
-LOOK_AGAIN = (0.25, 2.0)  # seconds between two looks at a pod that is not there yet: at first, and at most
+POD_TIMEOUT = 60.0  # seconds a connection waits for the pod that replaces another
+POLL_PAUSES = (0.25, 2.0)  # seconds between two looks at a pod that is not there yet: at first, and at most
 
 T = TypeVar("T")
 _UNAUTHORIZED = 401
 
 
-def _quiet(words: str) -> None: ...
+def _ignore_message(words: str) -> None: ...
 
 
 class PortForwarder:
     """Connects to ports of ranks with one login; each connection looks up the rank's current pod."""
 
-    def __init__(self, login: Login, *, limit: float = LIMIT) -> None:
+    def __init__(self, login: Login, *, limit: float = POD_TIMEOUT) -> None:
         self.login = login
         self._limit = limit
 
-    async def resolve(
-        self, address: RankAddress, *, limit: float | None = None, say: Callable[[str], None] = _quiet
+    async def wait_for_pod(
+        self, address: RankAddress, *, limit: float | None = None, say: Callable[[str], None] = _ignore_message
     ) -> LivePod:
         """The live pod of a rank, waited for up to `limit` seconds; `say` is called once with each reason."""
-        return await self._wait(address, lambda: self.poll_pod(address), limit, say)
+        return await self._poll_until(address, lambda: self.poll_pod(address), limit, say)
 
     async def poll_pod(self, address: RankAddress) -> LivePod | PodPending:
         return await self._with_new_connection(lambda wire: locate(wire, self.login, address), f"find {address}")
 
-    async def open(
+    async def open_pipe(
         self,
         address: RankAddress | LivePod,
         port: int,
         *,
         limit: float | None = None,
-        say: Callable[[str], None] = _quiet,
+        say: Callable[[str], None] = _ignore_message,
     ) -> tuple[Pipe, LivePod]:
         """A pipe to a port of the rank's live pod, and the pod; raises as `resolve` does."""
         gone = 0
@@ -279,7 +281,7 @@ class PortForwarder:
             nonlocal gone
             try:
                 return await self._with_new_connection(
-                    lambda wire: self._dial(wire, address, port), f"reach port {port} of {address}"
+                    lambda wire: self._open_pipe(wire, address, port), f"reach port {port} of {address}"
                 )
             except JobEnded:
                 raise
@@ -289,11 +291,13 @@ class PortForwarder:
                     raise
                 return PodPending("its pod was just deleted")
 
-        return await self._wait(address, dial, limit, say)
+        return await self._poll_until(address, dial, limit, say)
 
     @asynccontextmanager
-    async def _relayed(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[tuple[socket.socket, Relay]]:
-        pipe, _ = await self.open(address, port)
+    async def _open_relay(
+        self, address: RankAddress | LivePod, port: int
+    ) -> AsyncIterator[tuple[socket.socket, Relay]]:
+        pipe, _ = await self.open_pipe(address, port)
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         relay = Relay()
@@ -306,9 +310,9 @@ class PortForwarder:
             relay.close()
 
     @asynccontextmanager
-    async def dial(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[AsyncStream]:
+    async def open_stream(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[AsyncStream]:
         """Like `open`, but as a stream with awaitable `send`, `receive` and `finish`."""
-        async with self._relayed(address, port) as (ours, relay):
+        async with self._open_relay(address, port) as (ours, relay):
             reader, writer = await asyncio.open_connection(sock=ours)
             try:
                 yield AsyncStream(relay, reader, writer)
@@ -318,12 +322,12 @@ class PortForwarder:
                     await writer.wait_closed()
 
     @asynccontextmanager
-    async def socket(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[socket.socket]:
+    async def open_socket(self, address: RankAddress | LivePod, port: int) -> AsyncIterator[socket.socket]:
         """Like `open`, but as a blocking socket for libraries that run in a thread."""
-        async with self._relayed(address, port) as (ours, _):
+        async with self._open_relay(address, port) as (ours, _):
             yield ours
 
-    async def _wait(
+    async def _poll_until(
         self,
         address: RankAddress | LivePod,
         poll: Callable[[], Awaitable[T | PodPending]],
@@ -332,7 +336,7 @@ class PortForwarder:
     ) -> T:
         """Poll until there is a result; reports each reason for waiting once. Unreachable after `limit` seconds."""
         loop = asyncio.get_running_loop()
-        deadline, pause, said = loop.time() + (self._limit if limit is None else limit), LOOK_AGAIN[0], ""
+        deadline, pause, said = loop.time() + (self._limit if limit is None else limit), POLL_PAUSES[0], ""
         while isinstance(found := await poll(), PodPending):
             if loop.time() >= deadline:
                 raise Unreachable(f"{address} cannot be reached: {found.words}.", "Why: a4 jobs --json")
@@ -340,10 +344,10 @@ class PortForwarder:
                 said = found.words
                 say(f"Waiting for {address}: {said}.")
             await asyncio.sleep(pause)
-            pause = min(LOOK_AGAIN[1], pause * 1.5)
+            pause = min(POLL_PAUSES[1], pause * 1.5)
         return found
 
-    async def _dial(
+    async def _open_pipe(
         self, wire: RawConnection, address: RankAddress | LivePod, port: int
     ) -> tuple[Pipe, LivePod] | PodPending:
         found = address if isinstance(address, LivePod) else await locate(wire, self.login, address)

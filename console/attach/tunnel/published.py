@@ -21,7 +21,7 @@ from console import folders
 from console.errors import BadInput, NotFound, NotThere, Unreachable
 from console.kube.rank_address import SSH_PORT, RankAddress
 
-USUAL_PORTS = {8888: "Jupyter", 6006: "TensorBoard", SSH_PORT: "ssh"}
+SUGGESTED_PORTS = {8888: "Jupyter", 6006: "TensorBoard", SSH_PORT: "ssh"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Profile:
     context: str = ""
 
 
-_MOST = 500  # ports remembered; the oldest are forgotten
+_MAX_REMEMBERED_PORTS = 500  # ports remembered; the oldest are forgotten
 
 
 def state_folder() -> Path:
@@ -85,7 +85,7 @@ def state_folder() -> Path:
     return folder
 
 
-def _config() -> Path:
+def _profiles_file() -> Path:
     return folders.config_folder() / "tunnels.json"
 
 
@@ -103,29 +103,29 @@ def write_json(path: Path, value: Any) -> None:
     folders.atomic_write(path, json.dumps(value, indent=1).encode())
 
 
-def _key(server: str, address: RankAddress, remote: int) -> str:
+def _port_key(server: str, address: RankAddress, remote: int) -> str:
     return f"{server} {address.namespace} {address.slug} {remote}"
 
 
 def last_port(server: str, address: RankAddress, remote: int) -> int:
     """The local port last used for that remote port; 0 if none was. Blocking."""
-    found = read_json(state_folder() / "ports.json").get(_key(server, address, remote))
+    found = read_json(state_folder() / "ports.json").get(_port_key(server, address, remote))
     return found if isinstance(found, int) else 0
 
 
 def remember_port(server: str, address: RankAddress, remote: int, local: int) -> None:
     path = state_folder() / "ports.json"
     ports = read_json(path)
-    key = _key(server, address, remote)
+    key = _port_key(server, address, remote)
     if ports.get(key) != local:
         ports.pop(key, None)
         ports[key] = local
-        write_json(path, dict(list(ports.items())[-_MOST:]))
+        write_json(path, dict(list(ports.items())[-_MAX_REMEMBERED_PORTS:]))
 
 
-def profiles() -> tuple[Profile, ...]:
+def read_profiles() -> tuple[Profile, ...]:
     found = []
-    for name, each in sorted(read_json(_config()).items()):
+    for name, each in sorted(read_json(_profiles_file()).items()):
         try:
             found.append(Profile(**{**each, "name": name, "ports": tuple(map(str, each["ports"]))}))
         except (TypeError, KeyError):
@@ -133,9 +133,9 @@ def profiles() -> tuple[Profile, ...]:
     return tuple(found)
 
 
-def profile(name: str) -> Profile:
+def find_profile(name: str) -> Profile:
     """The profile of that name; BadInput lists the known ones. Blocking."""
-    every = profiles()
+    every = read_profiles()
     found = next((each for each in every if each.name == name), None)
     if found is None:
         known = f"There are: {', '.join(each.name for each in every)}." if every else "Save one: a4 forward … --save."
@@ -145,23 +145,23 @@ def profile(name: str) -> Profile:
 
 def save_profile(made: Profile) -> None:
     values = asdict(made)
-    write_json(_config(), {**read_json(_config()), values.pop("name"): values})
+    write_json(_profiles_file(), {**read_json(_profiles_file()), values.pop("name"): values})
 
 
 def forget_profile(name: str) -> None:
-    profile(name)
-    held = read_json(_config())
+    find_profile(name)
+    held = read_json(_profiles_file())
     held.pop(name)
-    write_json(_config(), held)
+    write_json(_profiles_file(), held)
 
 
-ANSWER = 2.0  # seconds a process has to answer
-ENDS = 30.0  # seconds that one which was asked to end, and has answered, has to close its ports
-REMEMBERED = 86_400.0  # seconds for which a tunnel that has ended is listed, with why
+ANSWER_TIMEOUT = 2.0  # seconds a process has to answer
+CLOSE_TIMEOUT = 30.0  # seconds that one which was asked to end, and has answered, has to close its ports
+ENDED_SHOWN_SECONDS = 86_400.0  # seconds for which a tunnel that has ended is listed, with why
 _LONGEST = 100  # characters a socket's path may have (the system takes 107)
 
 
-def _sockets() -> Path:
+def _socket_folder() -> Path:
     """A folder (mode 0700) with a path short enough for Unix sockets. Blocking."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime, "a4") if Path(runtime).is_absolute() else Path(f"/tmp/a4-{os.geteuid()}")
@@ -175,7 +175,7 @@ def _sockets() -> Path:
 
 
 def socket_path(name: str) -> Path:
-    path = _sockets() / f"{zlib.crc32(f'{state_folder()} {name}'.encode()):08x}.sock"
+    path = _socket_folder() / f"{zlib.crc32(f'{state_folder()} {name}'.encode()):08x}.sock"
     if len(str(path)) > _LONGEST:
         raise BadInput(f"The path {path} is too long for a socket.", "Set XDG_RUNTIME_DIR to a shorter one.")
     return path
@@ -185,23 +185,23 @@ def state_file(name: str) -> Path:
     return state_folder() / f"{name}.json"
 
 
-def decoded(values: Any) -> Tunnel:
+def parse_tunnel(values: Any) -> Tunnel:
     """Build a Tunnel from JSON; TypeError or KeyError if the data does not fit."""
     return Tunnel(**{**values, "listeners": tuple(Listener(**each) for each in values["listeners"])})
 
 
-async def _ask(name: str, what: str) -> Tunnel | None:
+async def _request_state(name: str, what: str) -> Tunnel | None:
     """Ask the tunnel's process for its state; None if the process is gone."""
     path = await asyncio.to_thread(socket_path, name)
     try:
-        async with asyncio.timeout(ANSWER):
+        async with asyncio.timeout(ANSWER_TIMEOUT):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(what.encode() + b"\n")
             line = await reader.readline()
-        async with asyncio.timeout(ENDS):
+        async with asyncio.timeout(CLOSE_TIMEOUT):
             await reader.read()
         writer.close()
-        return decoded(json.loads(line))
+        return parse_tunnel(json.loads(line))
     except TimeoutError as error:
         hint = "Try again, or kill the process."
         raise Unreachable(f"The process of tunnel {name} does not answer.", hint) from error
@@ -209,24 +209,30 @@ async def _ask(name: str, what: str) -> Tunnel | None:
         return None
 
 
-def _known() -> dict[str, Tunnel]:
+def _read_saved_states() -> dict[str, Tunnel]:
     found = {}
     for path in sorted(state_folder().glob("*.json"), key=lambda each: each.stem):
         try:
-            found[path.stem] = decoded(read_json(path))
+            found[path.stem] = parse_tunnel(read_json(path))
         except (TypeError, KeyError):
             continue  # ports.json, or of another version
     return found
 
 
-async def listed() -> tuple[Tunnel, ...]:
+async def list_tunnels() -> tuple[Tunnel, ...]:
     """All tunnels of this user by name; ended ones stay listed for a day."""
-    return tuple([each for name, last in (await asyncio.to_thread(_known)).items() if (each := await _now(name, last))])
+    return tuple(
+        [
+            each
+            for name, last in (await asyncio.to_thread(_read_saved_states)).items()
+            if (each := await _current_state(name, last))
+        ]
+    )
 
 
-async def _now(name: str, last: Tunnel) -> Tunnel | None:
+async def _current_state(name: str, last: Tunnel) -> Tunnel | None:
     try:
-        alive = await _ask(name, "state")
+        alive = await _request_state(name, "state")
     except Unreachable as error:
         return replace(last, state="lost", words=error.message)
     if alive:
@@ -237,7 +243,7 @@ async def _now(name: str, last: Tunnel) -> Tunnel | None:
             last, state="ended", words="Its process ended without an error message.", last_end_at=time.time()
         )
         await asyncio.to_thread(write_json, state_file(name), asdict(last))
-    if time.time() - max(last.last_end_at, last.since) > REMEMBERED:
+    if time.time() - max(last.last_end_at, last.since) > ENDED_SHOWN_SECONDS:
         await asyncio.to_thread(state_file(name).unlink, missing_ok=True)
         return None
     return last
@@ -245,20 +251,20 @@ async def _now(name: str, last: Tunnel) -> Tunnel | None:
 
 async def stop_tunnel(name: str) -> Tunnel:
     """Stop a tunnel, or remove an ended one; returns its last state. NotFound lists the known ones."""
-    known = await asyncio.to_thread(_known)
+    known = await asyncio.to_thread(_read_saved_states)
     if name not in known:
         there = f"There are: {', '.join(known)}." if known else "There are none."
         raise NotFound(f"There is no tunnel {name}.", there)
-    was = await _ask(name, "stop")
+    was = await _request_state(name, "stop")
     await asyncio.to_thread(state_file(name).unlink, missing_ok=True)
     return was or known[name]
 
 
-async def free_name(wanted: str) -> str:
+async def find_free_name(wanted: str) -> str:
     """The wanted name, with a number if another tunnel has it."""
-    known = await asyncio.to_thread(_known)
+    known = await asyncio.to_thread(_read_saved_states)
     name, number = wanted, 1
-    while name in known and await _ask(name, "state"):
+    while name in known and await _request_state(name, "state"):
         number += 1
         name = f"{wanted}-{number}"
     return name

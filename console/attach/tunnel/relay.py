@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from console.kube.rank_address import LivePod, RankAddress
 
 
-LINGER = 10.0  # seconds of silence until a pipe is closed whose local side has ended; v4 cannot tell
-HELD = 1 << 18  # bytes kept for a reader that awaits them, and for a local connection that is slow
+LINGER_SECONDS = 10.0  # seconds of silence until a pipe is closed whose local side has ended; v4 cannot tell
+MAX_BUFFERED = 1 << 18  # bytes kept for a reader that awaits them, and for a local connection that is slow
 
 
-def _nothing(sent: int, received: int) -> None: ...
+def _ignore_bytes(sent: int, received: int) -> None: ...
 
 
 class Relay(asyncio.Protocol):
     """Copies bytes between a pipe and a local connection (or two one-way ones) until either ends."""
 
-    def __init__(self, count: Callable[[int, int], None] = _nothing) -> None:
+    def __init__(self, count: Callable[[int, int], None] = _ignore_bytes) -> None:
         self._count = count
         self._pipe: Pipe | None = None
         self._source: asyncio.ReadTransport | None = None
@@ -43,23 +43,23 @@ class Relay(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         pipe = transport.get_extra_info("pipe")  # standard input or output; None: a socket, which is both
         if isinstance(transport, asyncio.ReadTransport) and (pipe is None or pipe.readable()):
-            self.source(transport)
+            self.set_source(transport)
         if isinstance(transport, asyncio.WriteTransport) and (pipe is None or pipe.writable()):
-            self.sink(transport)
+            self.set_sink(transport)
 
-    def source(self, transport: asyncio.ReadTransport) -> None:
+    def set_source(self, transport: asyncio.ReadTransport) -> None:
         """Read from this transport and send to the pod; reading pauses until there is a pipe."""
         self._source = transport
         # One turn later: until Python 3.11.4 a socket that is paused while its connection is made is read nevertheless.
-        asyncio.get_running_loop().call_soon(self._hold_back)
+        asyncio.get_running_loop().call_soon(self._pause_until_attached)
 
-    def _hold_back(self) -> None:
+    def _pause_until_attached(self) -> None:
         if self._source and not self._pipe and not self._source.is_closing():
             self._source.pause_reading()
 
-    def sink(self, transport: asyncio.WriteTransport) -> None:
+    def set_sink(self, transport: asyncio.WriteTransport) -> None:
         self._sink = transport
-        transport.set_write_buffer_limits(high=HELD)
+        transport.set_write_buffer_limits(high=MAX_BUFFERED)
 
     def attach(self, pipe: Pipe) -> None:
         self._pipe = pipe
@@ -67,7 +67,7 @@ class Relay(asyncio.Protocol):
         if self._source and not pipe.closed:
             self._source.resume_reading()
 
-    def ask(self) -> None:
+    def ping(self) -> None:
         """Check whether the pod's side is still connected."""
         if self._pipe and not self._pipe.closed:
             self._pipe.ping()
@@ -78,7 +78,7 @@ class Relay(asyncio.Protocol):
                 transport.abort()
             elif transport:
                 transport.close()
-        self._over()
+        self._finish()
 
     def data_received(self, data: bytes) -> None:
         if self._pipe and not self._pipe.closed:
@@ -88,7 +88,7 @@ class Relay(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Called when the local side will send no more; it may still receive."""
         if self._pipe and not self._lingering:
-            self._linger()
+            self._close_later()
         return True
 
     def pause_writing(self) -> None:
@@ -101,14 +101,14 @@ class Relay(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._sink is None or self._sink.is_closing():  # the end of the standard input is not that of the relay
-            self._over()
+            self._finish()
 
     def data(self, data: bytes) -> None:
         if self._sink and not self._sink.is_closing():
             self._sink.write(data)
             self._count(0, len(data))
         if self._lingering:
-            self._linger()
+            self._close_later()
 
     def full(self, on: bool) -> None:
         if self._source and not self._source.is_closing():
@@ -121,12 +121,12 @@ class Relay(asyncio.Protocol):
             if transport:
                 transport.close()
 
-    def _linger(self) -> None:
+    def _close_later(self) -> None:
         if self._lingering:
             self._lingering.cancel()
-        self._lingering = asyncio.get_running_loop().call_later(LINGER, self.close)
+        self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
 
-    def _over(self) -> None:
+    def _finish(self) -> None:
         if self._lingering:
             self._lingering.cancel()
         if self._pipe and not self._pipe.closed:
@@ -151,7 +151,7 @@ class AsyncStream:
 
     async def receive(self) -> bytes:
         """Bytes as they arrive; empty at the end. Unreachable, with the reason, after an abnormal end."""
-        data = await self._reader.read(HELD)
+        data = await self._reader.read(MAX_BUFFERED)
         if not data and self._relay.why:
             raise Unreachable(self._relay.why)
         return data
@@ -161,10 +161,10 @@ class AsyncStream:
         self._writer.write_eof()
 
 
-_PIECE = 1 << 16
+_CHUNK_SIZE = 1 << 16
 
 
-def login(kubeconfig: Path | None, context: str) -> Login:
+def load_login(kubeconfig: Path | None, context: str) -> Login:
     return Login(load(kubeconfig).target(context))
 
 
@@ -178,32 +178,32 @@ async def relay_stdio(
     found: Callable[[LivePod], Awaitable[None]] | None = None,
 ) -> None:
     """Relay stdin and stdout after telling `found` the pod; raises as `PortForwarder.open`, Unreachable on a break."""
-    pipe, pod = await reach.open(address, port, limit=limit, say=say)
+    pipe, pod = await reach.open_pipe(address, port, limit=limit, say=say)
     if found is not None:
         await found(pod)
     splice = Relay()
     loop = asyncio.get_running_loop()
-    if _waits(1):
+    if _can_be_watched(1):
         await loop.connect_write_pipe(lambda: splice, os.fdopen(os.dup(1), "wb", 0))
     else:
-        splice.sink(_File(1, splice))
-    if _waits(0):
+        splice.set_sink(_FileTransport(1, splice))
+    if _can_be_watched(0):
         await loop.connect_read_pipe(lambda: splice, os.fdopen(os.dup(0), "rb", 0))
     else:
-        splice.source(_Thread(0, splice))
+        splice.set_source(_ThreadTransport(0, splice))
     splice.attach(pipe)
     await splice.ended
     if splice.why:
         raise Unreachable(splice.why)
 
 
-def _waits(descriptor: int) -> bool:
+def _can_be_watched(descriptor: int) -> bool:
     """Whether the event loop can watch the descriptor: a pipe or socket, but no file or shared terminal."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-class _File(asyncio.WriteTransport):
+class _FileTransport(asyncio.WriteTransport):
     """A transport that writes to a file or terminal directly."""
 
     def __init__(self, descriptor: int, splice: Relay) -> None:
@@ -230,7 +230,7 @@ class _File(asyncio.WriteTransport):
     abort = close
 
 
-class _Thread(asyncio.ReadTransport):
+class _ThreadTransport(asyncio.ReadTransport):
     """A transport that reads a file or terminal in a thread, which pauses while the tunnel is slow."""
 
     def __init__(self, descriptor: int, splice: Relay) -> None:
@@ -244,7 +244,7 @@ class _Thread(asyncio.ReadTransport):
     def _read(self) -> None:
         while not self._closed:
             self._go.wait()
-            data = os.read(self._descriptor, _PIECE)
+            data = os.read(self._descriptor, _CHUNK_SIZE)
             if self._closed or self._loop.is_closed():
                 return
             if not data:

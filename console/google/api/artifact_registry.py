@@ -12,11 +12,11 @@ from console.google.api import members_by_role
 from console.google.api.calls import GoogleSession, translate_errors
 from console.google.builds import Image, Repository
 
-PATIENCE = 30.0
-CREATING = 120.0  # seconds that making a repository may take
+TIMEOUT = 30.0
+CREATE_TIMEOUT = 120.0  # seconds that making a repository may take
 
 
-class Registries:
+class ArtifactRegistry:
     def __init__(self, reach: GoogleSession) -> None:
         self._client = reach.client(api.ArtifactRegistryAsyncClient)
 
@@ -24,19 +24,22 @@ class Registries:
         request = api.ListRepositoriesRequest(parent=f"projects/{project}/locations/{location}", page_size=1000)
         with translate_errors(f"list the image repositories of {project} in {location}"):
             return tuple(
-                [_repository(each) async for each in await self._client.list_repositories(request, timeout=PATIENCE)]
+                [
+                    _parse_repository(each)
+                    async for each in await self._client.list_repositories(request, timeout=TIMEOUT)
+                ]
             )
 
     async def repository(self, project: str, location: str, name: str) -> Repository:
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read repository {name} in {location}"):
-            return _repository(await self._client.get_repository(name=path, timeout=PATIENCE))
+            return _parse_repository(await self._client.get_repository(name=path, timeout=TIMEOUT))
 
-    async def members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
+    async def read_members(self, project: str, location: str, name: str) -> dict[str, frozenset[str]]:
         """The IAM policy of a repository: role -> members."""
         path = f"projects/{project}/locations/{location}/repositories/{name}"
         with translate_errors(f"read the IAM policy of repository {name}"):
-            policy = await self._client.get_iam_policy({"resource": path}, timeout=PATIENCE)
+            policy = await self._client.get_iam_policy({"resource": path}, timeout=TIMEOUT)
         return members_by_role((each.role, each.members) for each in policy.bindings)
 
     async def create_repository(self, project: str, location: str, name: str) -> Repository:
@@ -47,12 +50,12 @@ class Registries:
             repository=api.Repository(format_=api.Repository.Format.DOCKER),
         )
         with translate_errors(f"create repository {name} in {location}"):
-            begun: Any = await self._client.create_repository(request, timeout=PATIENCE)
+            begun: Any = await self._client.create_repository(request, timeout=TIMEOUT)
             try:
-                async with asyncio.timeout(CREATING):
-                    return _repository(await begun.result(timeout=None))
+                async with asyncio.timeout(CREATE_TIMEOUT):
+                    return _parse_repository(await begun.result(timeout=None))
             except TimeoutError as error:
-                words = f"Repository {name} was not ready within {CREATING:.0f} s."
+                words = f"Repository {name} was not ready within {CREATE_TIMEOUT:.0f} s."
                 raise Unreachable(words, "It may still become ready: check again later.") from error
 
     async def images(self, repository: Repository) -> tuple[Image, ...]:
@@ -61,18 +64,18 @@ class Registries:
         request = api.ListDockerImagesRequest(parent=parent, page_size=1000)
         with translate_errors(f"list the images of {repository.address}"):
             found = [
-                _image(repository.address, each)
-                async for each in await self._client.list_docker_images(request, timeout=PATIENCE)
+                _parse_image(repository.address, each)
+                async for each in await self._client.list_docker_images(request, timeout=TIMEOUT)
             ]
         return tuple(sorted(found, key=lambda each: -each.uploaded))
 
 
-def _repository(found: Any) -> Repository:
+def _parse_repository(found: Any) -> Repository:
     parts = found.name.split("/")  # projects/P/locations/L/repositories/R
     return Repository(parts[1], parts[3], parts[5], found.format_.name, found.size_bytes)
 
 
-def _image(address: str, found: Any) -> Image:
+def _parse_image(address: str, found: Any) -> Image:
     base, _, digest = found.uri.partition("@")
     return Image(
         repository=address,

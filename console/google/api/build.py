@@ -16,20 +16,20 @@ from google.protobuf.json_format import ParseError
 from console.errors import BadInput, NotAllowed
 from console.google.api.calls import GoogleSession, translate_errors
 from console.google.builds import Build, BuildLine, BuildPlan
-from console.google.storage import GcsPlace, gcs_place
+from console.google.storage import GcsPlace, parse_gcs_address
 
 if TYPE_CHECKING:
     from console.google.api.cloud_storage import Buckets
 
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 _OWN_KEYS = {"timeout", "source"}  # of a build description: what the form says instead
 _MODES = api.BuildOptions.LoggingMode
 _IN_LOGGING_ONLY = {_MODES.CLOUD_LOGGING_ONLY, _MODES.STACKDRIVER_ONLY, _MODES.NONE}
 _NOT_IN_LOGGING = {_MODES.GCS_ONLY, _MODES.NONE}
 
 
-class Builds:
+class CloudBuild:
     """The builds of one project in one region."""
 
     def __init__(self, reach: GoogleSession, project: str, location: str) -> None:
@@ -40,38 +40,38 @@ class Builds:
     def _parent(self) -> str:
         return f"projects/{self.project}/locations/{self.location}"
 
-    async def latest(self, most: int) -> tuple[Build, ...]:
+    async def list_latest(self, most: int) -> tuple[Build, ...]:
         request = api.ListBuildsRequest(parent=self._parent, project_id=self.project)
         found: list[Build] = []
         with translate_errors(f"list the builds of {self.project} in {self.location}"):
-            async for each in await self._client.list_builds(request, timeout=PATIENCE):
-                found.append(read_build(self.location, each))
+            async for each in await self._client.list_builds(request, timeout=TIMEOUT):
+                found.append(parse_build(self.location, each))
                 if len(found) >= most:
                     break
         return tuple(found)
 
-    async def build(self, number: str) -> Build:
+    async def read_build(self, number: str) -> Build:
         request = api.GetBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
         with translate_errors(f"read build {number}"):
-            return read_build(self.location, await self._client.get_build(request, timeout=PATIENCE))
+            return parse_build(self.location, await self._client.get_build(request, timeout=TIMEOUT))
 
     async def create(self, plan: BuildPlan, description: Mapping[str, Any], bucket: str, source: str) -> Build:
         """Start a build of a source archive in a bucket; it runs when this returns."""
-        build = message(plan, description)
+        build = build_message(plan, description)
         build.source = api.Source(storage_source=api.StorageSource(bucket=bucket, object_=source))
         request = api.CreateBuildRequest(parent=self._parent, project_id=self.project, build=build)
         with translate_errors(f"build {plan.image}"):
             # Not tried again by itself: what was lost on the way back may have begun.
-            begun = await self._client.create_build(request, timeout=PATIENCE)
-        return read_build(self.location, begun.metadata.build)
+            begun = await self._client.create_build(request, timeout=TIMEOUT)
+        return parse_build(self.location, begun.metadata.build)
 
     async def cancel(self, number: str) -> Build:
         request = api.CancelBuildRequest(name=f"{self._parent}/builds/{number}", project_id=self.project, id=number)
         with translate_errors(f"cancel build {number}"):
-            return read_build(self.location, await self._client.cancel_build(request, timeout=PATIENCE))
+            return parse_build(self.location, await self._client.cancel_build(request, timeout=TIMEOUT))
 
 
-def message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
+def build_message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
     """Google's message for a build description (the content of cloudbuild.yml) with the plan's choices; BadInput."""
     try:
         text = json.dumps({key: value for key, value in description.items() if key not in _OWN_KEYS})
@@ -92,7 +92,7 @@ def message(plan: BuildPlan, description: Mapping[str, Any]) -> Any:
     return build
 
 
-def read_build(location: str, found: Any) -> Build:
+def parse_build(location: str, found: Any) -> Build:
     images = tuple(each.name for each in found.results.images)
     machine = found.options.machine_type
     failure = found.failure_info.detail if found.failure_info else ""
@@ -107,9 +107,9 @@ def read_build(location: str, found: Any) -> Build:
         substitutions=dict(found.substitutions),
         machine=machine.name.lower().replace("_", "-") if machine else "",
         time_out=found.timeout.total_seconds() if found.timeout else 0.0,
-        created=_moment(found.create_time),
-        started=_moment(found.start_time),
-        ended=_moment(found.finish_time),
+        created=_to_timestamp(found.create_time),
+        started=_to_timestamp(found.start_time),
+        ended=_to_timestamp(found.finish_time),
         log_bucket="" if found.options.logging in _IN_LOGGING_ONLY else found.logs_bucket,
         log_entries=found.options.logging not in _NOT_IN_LOGGING,
         link=found.log_url,
@@ -117,11 +117,11 @@ def read_build(location: str, found: Any) -> Build:
     )
 
 
-def _moment(value: Any) -> float:
+def _to_timestamp(value: Any) -> float:
     return value.timestamp() if value else 0.0
 
 
-PAGE = 1000  # entries in one answer: the service allows sixty answers a minute
+PAGE_SIZE = 1000  # entries in one answer: the service allows sixty answers a minute
 
 
 class BuildEntries:
@@ -133,30 +133,30 @@ class BuildEntries:
         self._since = ""
         self._seen: set[str] = set()  # names of the entries at the latest moment, which the next look finds again
 
-    async def more(self) -> AsyncGenerator[BuildLine, None]:
+    async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
         """Yield lines that were not returned before, oldest first."""
         wanted = f'resource.type="build" AND resource.labels.build_id="{self._number}"'
         if self._since:
             wanted += f' AND timestamp>="{self._since}"'
         request = ListLogEntriesRequest(
-            resource_names=[f"projects/{self._project}"], filter=wanted, order_by="timestamp asc", page_size=PAGE
+            resource_names=[f"projects/{self._project}"], filter=wanted, order_by="timestamp asc", page_size=PAGE_SIZE
         )
         with translate_errors(f"read the log of build {self._number}"):
-            async for entry in await self._client.list_log_entries(request, timeout=PATIENCE):
+            async for entry in await self._client.list_log_entries(request, timeout=TIMEOUT):
                 if self._is_new(entry):
                     yield BuildLine(entry.timestamp.timestamp(), entry.text_payload)
 
     def _is_new(self, entry: Any) -> bool:
         if entry.insert_id in self._seen:
             return False
-        moment = _written(entry.timestamp)
+        moment = _format_filter_time(entry.timestamp)
         if moment != self._since:
             self._since, self._seen = moment, set()
         self._seen.add(entry.insert_id)
         return True
 
 
-def _written(moment: Any) -> str:
+def _format_filter_time(moment: Any) -> str:
     """A time as a log filter needs it, in nanoseconds; entries of the same time differ by insert id."""
     if hasattr(moment, "rfc3339"):
         return str(moment.rfc3339())
@@ -171,15 +171,15 @@ class BuildLog:
         self._entries = BuildEntries(reach, build.project, build.id)
         self._stored: StoredLog | None = None
         if buckets is not None:
-            place = GcsPlace(gcs_place(build.log_bucket).bucket, f"log-{build.id}.txt")
+            place = GcsPlace(parse_gcs_address(build.log_bucket).bucket, f"log-{build.id}.txt")
             self._stored = StoredLog(buckets, place)
         self._by_entries = build.log_entries or self._stored is None
 
-    async def more(self) -> AsyncGenerator[BuildLine, None]:
+    async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
         """Yield new lines from Cloud Logging, or from the bucket if that may not be read."""
         if self._by_entries:
             try:
-                async with aclosing(self._entries.more()) as lines:
+                async with aclosing(self._entries.read_new_lines()) as lines:
                     async for line in lines:
                         yield line
             except NotAllowed:
@@ -187,7 +187,7 @@ class BuildLog:
                     raise
                 self._by_entries = False
         if not self._by_entries and self._stored is not None:
-            async with aclosing(self._stored.more()) as lines:
+            async with aclosing(self._stored.read_new_lines()) as lines:
                 async for line in lines:
                     yield line
 
@@ -200,8 +200,8 @@ class StoredLog:
         self._at = 0
         self._rest = b""
 
-    async def more(self) -> AsyncGenerator[BuildLine, None]:
-        while came := await self._buckets.text(self._place, self._at):
+    async def read_new_lines(self) -> AsyncGenerator[BuildLine, None]:
+        while came := await self._buckets.read_bytes(self._place, self._at):
             self._at += len(came)
             *lines, self._rest = (self._rest + came).split(b"\n")
             for line in lines:

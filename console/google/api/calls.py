@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-LOG_IN = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS."
-RENEWING = 20.0  # seconds that a renewal may take
+LOGIN_COMMAND = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS."
+RENEW_TIMEOUT = 20.0  # seconds that a renewal may take
 RENEW_BEFORE = 300.0  # seconds before its end at which a token is renewed
 
 ClientT = TypeVar("ClientT")
@@ -49,13 +49,13 @@ class GoogleSession:
     _channel: Any = None
 
     @classmethod
-    async def real(cls) -> GoogleSession:
+    async def from_login(cls) -> GoogleSession:
         """Log in with the Application Default Credentials; NotLoggedIn if there are none."""
-        credentials, project = await asyncio.to_thread(_found)
+        credentials, project = await asyncio.to_thread(_find_credentials)
         return cls(project=project or "", credentials=credentials)
 
     @classmethod
-    def practice(cls, told: Mapping[str, str]) -> GoogleSession:
+    def from_practice(cls, told: Mapping[str, str]) -> GoogleSession:
         """A session with the Google services of the practice cluster, at the endpoints that it announced."""
         return cls(told["grpc"], told["http"], told["token"], told["project"])
 
@@ -65,7 +65,7 @@ class GoogleSession:
         if kind not in self._clients and not self.practice_grpc:
             self._clients[kind] = make(credentials=self.credentials)
         elif kind not in self._clients:
-            self._channel = self._channel or _practice_channel(self.practice_grpc, self.practice_token)
+            self._channel = self._channel or _open_practice_channel(self.practice_grpc, self.practice_token)
             self._clients[kind] = make(transport=make.get_transport_class("grpc_asyncio")(channel=self._channel))
         client: ClientT = self._clients[kind]
         return client
@@ -83,10 +83,10 @@ class GoogleSession:
         if self.practice_token or self.credentials is None:
             return self.practice_token, float("inf")
         try:
-            async with asyncio.timeout(RENEWING):
-                return await asyncio.to_thread(_renewed, self.credentials)
+            async with asyncio.timeout(RENEW_TIMEOUT):
+                return await asyncio.to_thread(_renew_credentials, self.credentials)
         except TimeoutError as error:
-            words = f"Google did not renew the login within {RENEWING:.0f} s."
+            words = f"Google did not renew the login within {RENEW_TIMEOUT:.0f} s."
             raise Unreachable(words, "Check the network.") from error
 
     async def close(self) -> None:
@@ -99,7 +99,7 @@ class GoogleSession:
             await client.transport.close()
 
 
-def _practice_channel(address: str, token: str) -> Any:
+def _open_practice_channel(address: str, token: str) -> Any:
     """The gRPC channel to the practice cluster's imitation of Google: its token, over loopback without TLS."""
     from grpc import aio
 
@@ -119,7 +119,7 @@ def _practice_channel(address: str, token: str) -> Any:
     return aio.insecure_channel(address, options=unlimited, interceptors=[Bearer()])
 
 
-def _found() -> tuple[Any, str | None]:
+def _find_credentials() -> tuple[Any, str | None]:
     """The Application Default Credentials and their project; blocking."""
     from google.auth import default
     from google.auth.exceptions import DefaultCredentialsError
@@ -127,10 +127,10 @@ def _found() -> tuple[Any, str | None]:
     try:
         return default(scopes=list(SCOPES))
     except DefaultCredentialsError as error:
-        raise NotLoggedIn("There are no Google credentials on this machine.", LOG_IN) from error
+        raise NotLoggedIn("There are no Google credentials on this machine.", LOGIN_COMMAND) from error
 
 
-def _renewed(credentials: Any) -> tuple[str, float]:
+def _renew_credentials(credentials: Any) -> tuple[str, float]:
     """Refresh these credentials and return the token; blocking."""
     from datetime import UTC
 
@@ -147,7 +147,7 @@ def _renewed(credentials: Any) -> tuple[str, float]:
     except TransportError as error:
         raise Unreachable("Google did not answer while renewing the login.", "Check the network.") from error
     except GoogleAuthError as error:
-        raise NotLoggedIn("Google refused to renew the login of this machine.", LOG_IN) from error
+        raise NotLoggedIn("Google refused to renew the login of this machine.", LOGIN_COMMAND) from error
     return str(credentials.token), ends()
 
 
@@ -157,7 +157,7 @@ _NO_QUOTA_PROJECT = re.compile(  # said of a login that would use gcloud's own p
     r"\b764086051850\b|requires a quota project|end user credentials from the Google Cloud SDK"
 )
 _NOT_THIS_PROJECT = re.compile(r"does not have required permission to use project|USER_PROJECT_DENIED")
-SET_QUOTA_PROJECT = "Name it: `gcloud auth application-default set-quota-project PROJECT`."
+QUOTA_PROJECT_HINT = "Name it: `gcloud auth application-default set-quota-project PROJECT`."
 _DISABLED = re.compile(r"\b([a-z]+\.googleapis\.com)\b")
 
 _CHECKS = {"lustre.googleapis.com": "lustre-instance", "file.googleapis.com": "filestore"}  # that look for a service
@@ -180,7 +180,7 @@ def translate_errors(doing: str) -> Iterator[None]:
     except api.GoogleAPICallError as error:
         raise google_error(error, doing) from error
     except GoogleAuthError as error:
-        raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN) from error
+        raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND) from error
 
 
 @asynccontextmanager
@@ -200,18 +200,18 @@ def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
     said = _REQUEST.sub("", error.message or type(error).__name__).strip().rstrip(".")
     text = f"Could not {doing}: {said}."
     if _NO_LOGIN in said:
-        return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN)
+        return NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND)
     if isinstance(error, api.Forbidden):
-        if refused := quota_project(said, doing):
+        if refused := quota_project_error(said, doing):
             return refused
         if service := disabled_service(error):
             words = f"Could not {doing}: {service} is not enabled in the project."
-            return ApiDisabled(words, enabling(service), service=service)
+            return ApiDisabled(words, format_enable_hint(service), service=service)
         unknown = "may not exist" in said
         hint = "Check the id of the project, or ask for a role in it." if unknown else "Ask for a role that allows it."
         return NotAllowed(text, hint, status=403, reason="Forbidden")
     kinds: tuple[tuple[type[GoogleAPICallError], type[Refused] | type[BadInput] | type[Unreachable], str], ...] = (
-        (api.Unauthorized, NotLoggedIn, LOG_IN),
+        (api.Unauthorized, NotLoggedIn, LOGIN_COMMAND),
         (api.NotFound, NotFound, "Check the project, the location and the name."),
         (api.Conflict, Conflict, "It already exists, or another operation is running."),
         (api.TooManyRequests, Refused, "A quota is exhausted: wait, or request more."),
@@ -225,19 +225,19 @@ def google_error(error: GoogleAPICallError, doing: str) -> ConsoleError:
     return ConsoleError(text)
 
 
-def quota_project(said: str, doing: str) -> NotAllowed | None:
+def quota_project_error(message: str, doing: str) -> NotAllowed | None:
     """The error for a login without a quota project, or with one that it may not use; None for other errors."""
-    if _NO_QUOTA_PROJECT.search(said):
+    if _NO_QUOTA_PROJECT.search(message):
         words = f"Could not {doing}: this login has no quota project."
-        return NotAllowed(words, SET_QUOTA_PROJECT, status=403, reason="NoQuotaProject")
-    if _NOT_THIS_PROJECT.search(said):
-        words = f"Could not {doing}: this login may not use its quota project: {said}."
-        hint = f"Ask for the role Service Usage Consumer there, or name another. {SET_QUOTA_PROJECT}"
+        return NotAllowed(words, QUOTA_PROJECT_HINT, status=403, reason="NoQuotaProject")
+    if _NOT_THIS_PROJECT.search(message):
+        words = f"Could not {doing}: this login may not use its quota project: {message}."
+        hint = f"Ask for the role Service Usage Consumer there, or name another. {QUOTA_PROJECT_HINT}"
         return NotAllowed(words, hint, status=403, reason="NoQuotaProject")
     return None
 
 
-def enabling(service: str) -> str:
+def format_enable_hint(service: str) -> str:
     """The hint on how to enable a service: the preflight check that fixes it."""
     check = _CHECKS.get(service, _SERVICES)
     return f"Enable it: `a4 preflight --fix {check}` (P in the console), or `gcloud services enable {service}`."

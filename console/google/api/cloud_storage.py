@@ -22,14 +22,14 @@ from console.google.api import members_by_role
 from console.google.api.calls import GoogleSession, translate_errors
 from console.google.storage import Bucket, GcsPlace, StoredObject
 
-PATIENCE = 30.0  # seconds of silence that one request may last
+TIMEOUT = 30.0  # seconds of silence that one request may last
 RETRY = DEFAULT_RETRY.with_timeout(60.0)
-PAGE = 1000  # objects in one answer
+PAGE_SIZE = 1000  # objects in one answer
 AnswerT = TypeVar("AnswerT")
 
 
 @contextmanager
-def answered(doing: str) -> Iterator[None]:
+def translate_storage_errors(doing: str) -> Iterator[None]:
     """Like `translate_errors`, and also for errors of the HTTP library."""
     try:
         with translate_errors(doing):
@@ -51,9 +51,9 @@ class Buckets:
             self._made = api.Client(self.project, self._reach.login(), client_options=options)
         return self._made
 
-    async def asked(self, doing: str, call: Callable[[Any], AnswerT]) -> AnswerT:
+    async def run_in_thread(self, doing: str, call: Callable[[Any], AnswerT]) -> AnswerT:
         """Run `call` in a thread with the library's client, and return its result."""
-        with answered(doing):
+        with translate_storage_errors(doing):
             return await asyncio.to_thread(lambda: call(self.client()))
 
     async def close(self) -> None:
@@ -61,26 +61,28 @@ class Buckets:
         if made is not None:
             await asyncio.to_thread(made.close)
 
-    async def listed(self) -> tuple[Bucket, ...]:
+    async def list_buckets(self) -> tuple[Bucket, ...]:
         def call(client: Any) -> list[Bucket]:
-            return [_bucket(each) for each in client.list_buckets(page_size=PAGE, timeout=PATIENCE, retry=RETRY)]
+            return [
+                _parse_bucket(each) for each in client.list_buckets(page_size=PAGE_SIZE, timeout=TIMEOUT, retry=RETRY)
+            ]
 
-        return tuple(await self.asked(f"list the buckets of {self.project}", call))
+        return tuple(await self.run_in_thread(f"list the buckets of {self.project}", call))
 
-    async def bucket(self, name: str) -> Bucket:
+    async def read_bucket(self, name: str) -> Bucket:
         def call(client: Any) -> Bucket:
-            return _bucket(client.get_bucket(name, timeout=PATIENCE, retry=RETRY))
+            return _parse_bucket(client.get_bucket(name, timeout=TIMEOUT, retry=RETRY))
 
-        return await self.asked(f"read bucket {name}", call)
+        return await self.run_in_thread(f"read bucket {name}", call)
 
-    async def members(self, name: str) -> dict[str, frozenset[str]]:
+    async def read_members(self, name: str) -> dict[str, frozenset[str]]:
         """The IAM policy of a bucket: role -> members; roles inherited from the project are not included."""
 
         def call(client: Any) -> dict[str, frozenset[str]]:
-            policy = client.bucket(name).get_iam_policy(requested_policy_version=3, timeout=PATIENCE, retry=RETRY)
+            policy = client.bucket(name).get_iam_policy(requested_policy_version=3, timeout=TIMEOUT, retry=RETRY)
             return members_by_role((each["role"], each.get("members", ())) for each in policy.bindings)
 
-        return await self.asked(f"read the IAM policy of bucket {name}", call)
+        return await self.run_in_thread(f"read the IAM policy of bucket {name}", call)
 
     async def create(self, name: str, location: str) -> Bucket:
         """Create a bucket with uniform access in the project."""
@@ -88,97 +90,97 @@ class Buckets:
         def call(client: Any) -> Bucket:
             made = api.Bucket(client, name)
             made.iam_configuration.uniform_bucket_level_access_enabled = True
-            made.create(location=location, timeout=PATIENCE, retry=RETRY)
-            return _bucket(made)
+            made.create(location=location, timeout=TIMEOUT, retry=RETRY)
+            return _parse_bucket(made)
 
-        return await self.asked(f"create bucket {name}", call)
+        return await self.run_in_thread(f"create bucket {name}", call)
 
-    async def owned(self, name: str) -> bool:
+    async def is_owned(self, name: str) -> bool:
         """Whether the project owns the bucket: anybody may have taken a guessable name."""
 
         def call(client: Any) -> bool:
-            found = client.list_buckets(prefix=name, page_size=PAGE, timeout=PATIENCE, retry=RETRY)
+            found = client.list_buckets(prefix=name, page_size=PAGE_SIZE, timeout=TIMEOUT, retry=RETRY)
             return any(each.name == name for each in found)
 
-        return await self.asked(f"list the buckets of {self.project}", call)
+        return await self.run_in_thread(f"list the buckets of {self.project}", call)
 
-    async def folder(self, place: GcsPlace, most: int = 5 * PAGE) -> tuple[list[StoredObject], bool]:
+    async def list_folder(self, place: GcsPlace, most: int = 5 * PAGE_SIZE) -> tuple[list[StoredObject], bool]:
         """The contents of one folder, and whether there is more than `most`."""
 
         def call(client: Any) -> tuple[list[StoredObject], bool]:
             found = client.list_blobs(
-                place.bucket, prefix=place.folder, delimiter="/", include_folders_as_prefixes=True, page_size=PAGE,
-                timeout=PATIENCE, retry=RETRY,
+                place.bucket, prefix=place.folder, delimiter="/", include_folders_as_prefixes=True, page_size=PAGE_SIZE,
+                timeout=TIMEOUT, retry=RETRY,
             )  # fmt: skip
             objects: list[StoredObject] = []
             for page in found.pages:
-                objects += [_object(each) for each in page if each.name != place.folder]
+                objects += [_parse_object(each) for each in page if each.name != place.folder]
                 if len(objects) + len(found.prefixes) >= most:
                     break
             folders = [StoredObject(name) for name in sorted(found.prefixes)]
             return [*folders, *objects], bool(found.next_page_token)
 
-        return await self.asked(f"list {place}", call)
+        return await self.run_in_thread(f"list {place}", call)
 
-    async def tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
+    async def iter_tree(self, place: GcsPlace) -> AsyncGenerator[StoredObject, None]:
         """Yield all objects below a folder, or the one object of that name."""
 
         def begin(client: Any) -> Any:
             if place.path and not place.path.endswith("/"):
-                one = client.bucket(place.bucket).get_blob(place.path, timeout=PATIENCE, retry=RETRY)
+                one = client.bucket(place.bucket).get_blob(place.path, timeout=TIMEOUT, retry=RETRY)
                 if one is not None:
                     return iter([[one]])
             return client.list_blobs(
-                place.bucket, prefix=place.folder, page_size=PAGE, timeout=PATIENCE, retry=RETRY
+                place.bucket, prefix=place.folder, page_size=PAGE_SIZE, timeout=TIMEOUT, retry=RETRY
             ).pages
 
-        pages = await self.asked(f"list {place}", begin)
+        pages = await self.run_in_thread(f"list {place}", begin)
         while True:
-            page = await self.asked(f"list {place}", lambda _: _objects(next(pages, None)))
+            page = await self.run_in_thread(f"list {place}", lambda _: _parse_page(next(pages, None)))
             if page is None:
                 break
             for each in page:
                 yield each
 
-    async def text(self, place: GcsPlace, start: int = 0, most: int = 1 << 20) -> bytes:
+    async def read_bytes(self, place: GcsPlace, start: int = 0, most: int = 1 << 20) -> bytes:
         """Bytes of an object from `start` on; empty if there are none, or no object."""
 
         def call(client: Any) -> bytes:
             blob = client.bucket(place.bucket).blob(place.path)
             try:
                 came: bytes = blob.download_as_bytes(
-                    start=start, end=start + most - 1, raw_download=True, checksum=None, timeout=PATIENCE, retry=RETRY
+                    start=start, end=start + most - 1, raw_download=True, checksum=None, timeout=TIMEOUT, retry=RETRY
                 )
                 return came
             except (ApiNotFound, RequestRangeNotSatisfiable):
                 return b""
 
-        return await self.asked(f"read {place}", call)
+        return await self.run_in_thread(f"read {place}", call)
 
-    async def send(self, place: GcsPlace, file: Path, *, replace: bool = False) -> None:
+    async def upload(self, place: GcsPlace, file: Path, *, replace: bool = False) -> None:
         """Upload a file; Conflict if the object exists and `replace` is not set."""
 
         def call(client: Any) -> None:
             blob = client.bucket(place.bucket).blob(place.path)
             blob.upload_from_filename(
                 str(file), checksum="crc32c", if_generation_match=None if replace else 0,
-                timeout=PATIENCE, retry=RETRY,
+                timeout=TIMEOUT, retry=RETRY,
             )  # fmt: skip
 
         try:
-            await self.asked(f"write {place}", call)
+            await self.run_in_thread(f"write {place}", call)
         except ConsoleError as error:
             if isinstance(error.__cause__, PreconditionFailed):
                 raise Conflict(f"{place} already exists.", "Choose another place, or replace it.") from error
             raise
 
 
-def replaced(error: ConsoleError) -> bool:
+def is_replaced_error(error: ConsoleError) -> bool:
     """Whether the error says that an object was deleted or overwritten."""
     return isinstance(error.__cause__, ApiNotFound | PreconditionFailed)
 
 
-def _bucket(found: Any) -> Bucket:
+def _parse_bucket(found: Any) -> Bucket:
     return Bucket(
         name=found.name,
         project=str(found.project_number or ""),
@@ -191,11 +193,11 @@ def _bucket(found: Any) -> Bucket:
     )
 
 
-def _objects(page: Any) -> list[StoredObject] | None:
-    return None if page is None else [_object(each) for each in page]
+def _parse_page(page: Any) -> list[StoredObject] | None:
+    return None if page is None else [_parse_object(each) for each in page]
 
 
-def _object(found: Any) -> StoredObject:
+def _parse_object(found: Any) -> StoredObject:
     return StoredObject(
         name=found.name,
         bytes=found.size or 0,
@@ -205,14 +207,14 @@ def _object(found: Any) -> StoredObject:
     )
 
 
-PIECE = 16 * 1024 * 1024  # bytes that one request brings
+CHUNK_SIZE = 16 * 1024 * 1024  # bytes that one request brings
 
 
-async def fetch(
+async def download_object(
     buckets: Buckets, bucket: str, stored: StoredObject, target: Path, progress: Callable[[int], None]
 ) -> bool:
     """Download an object, resuming its .NAME.GENERATION.part; False if it is here. CopyFailed if damaged."""
-    if await asyncio.to_thread(_is_there, target, stored):
+    if await asyncio.to_thread(_is_downloaded, target, stored):
         progress(stored.bytes)
         return False
     part = target.with_name(f".{target.name}.{stored.generation}.part")
@@ -221,22 +223,24 @@ async def fetch(
     progress(at)
     try:
         while at < stored.bytes:
-            came = await buckets.asked(f"fetch {stored.name}", partial(_piece, bucket, stored, part, at, checksum))
+            came = await buckets.run_in_thread(
+                f"fetch {stored.name}", partial(_download_chunk, bucket, stored, part, at, checksum)
+            )
             at += came
             progress(came)
     except ConsoleError as error:
-        if not replaced(error):
+        if not is_replaced_error(error):
             raise
         raise CopyFailed(f"{stored.name} was replaced or deleted during the download.", "Fetch it again.") from error
-    await asyncio.to_thread(_finish, part, target, stored, checksum)
+    await asyncio.to_thread(_finish_download, part, target, stored, checksum)
     return True
 
 
-def _piece(bucket: str, stored: StoredObject, part: Path, at: int, checksum: Checksum, client: Any) -> int:
+def _download_chunk(bucket: str, stored: StoredObject, part: Path, at: int, checksum: Checksum, client: Any) -> int:
     """Download one piece and append it to the file; returns its size."""
-    end = min(at + PIECE, stored.bytes) - 1
+    end = min(at + CHUNK_SIZE, stored.bytes) - 1
     data = client.bucket(bucket).blob(stored.name).download_as_bytes(
-        start=at, end=end, raw_download=True, checksum=None, timeout=PATIENCE, retry=RETRY,
+        start=at, end=end, raw_download=True, checksum=None, timeout=TIMEOUT, retry=RETRY,
         if_generation_match=stored.generation,
     )  # fmt: skip
     if len(data) != end + 1 - at:
@@ -250,10 +254,10 @@ def _piece(bucket: str, stored: StoredObject, part: Path, at: int, checksum: Che
     return len(data)
 
 
-def _sum_of(path: Path) -> Checksum:
+def _checksum_of(path: Path) -> Checksum:
     checksum = Checksum()
     with path.open("rb") as file:
-        while data := file.read(PIECE):
+        while data := file.read(CHUNK_SIZE):
             checksum.update(data)
     return checksum
 
@@ -262,14 +266,14 @@ def _checksum_text(checksum: Checksum) -> str:
     return base64.b64encode(checksum.digest()).decode()
 
 
-def _is_there(target: Path, stored: StoredObject) -> bool:
+def _is_downloaded(target: Path, stored: StoredObject) -> bool:
     try:
         if not target.is_file() or target.stat().st_size != stored.bytes:
             return False
     except OSError as error:  # a name that is too long for a file
         hint = "gcloud storage cp copies it under another name."
         raise CopyFailed(f"{target} cannot be written: {error.strerror}.", hint) from error
-    return bool(stored.crc32c) and _checksum_text(_sum_of(target)) == stored.crc32c
+    return bool(stored.crc32c) and _checksum_text(_checksum_of(target)) == stored.crc32c
 
 
 def _resume_checksum(part: Path, size: int) -> Checksum:
@@ -277,14 +281,14 @@ def _resume_checksum(part: Path, size: int) -> Checksum:
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
         if part.is_file() and part.stat().st_size <= size:
-            return _sum_of(part)
+            return _checksum_of(part)
         part.write_bytes(b"")
     except OSError as error:
         raise CopyFailed(f"{part.parent} cannot be written: {error.strerror}.", "Choose another folder.") from error
     return Checksum()
 
 
-def _finish(part: Path, target: Path, stored: StoredObject, checksum: Checksum) -> None:
+def _finish_download(part: Path, target: Path, stored: StoredObject, checksum: Checksum) -> None:
     if stored.crc32c and _checksum_text(checksum) != stored.crc32c:
         part.unlink()
         raise CopyFailed(f"{stored.name} is damaged: its checksum differs.", "Fetch it again.")

@@ -12,69 +12,71 @@ from google.auth.transport.requests import AuthorizedSession
 from requests import RequestException
 
 from console.errors import TRY_AGAIN, ApiDisabled, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
-from console.google.api.calls import LOG_IN, GoogleSession, quota_project
+from console.google.api.calls import LOGIN_COMMAND, GoogleSession, quota_project_error
 from console.google.clusters import Firewall, Nat, Reservation
-from console.google.node_pools import Group
+from console.google.node_pools import InstanceGroup
 
-PATIENCE = 15.0
-_REAL = "https://compute.googleapis.com"
+TIMEOUT = 15.0
+_COMPUTE_URL = "https://compute.googleapis.com"
 _KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound}
 _PAGES = 20  # pages of one list, 500 each; nobody has more routers or rules
 
 
-async def nats(reach: GoogleSession, project: str, region: str) -> tuple[Nat, ...]:
+async def list_nats(reach: GoogleSession, project: str, region: str) -> tuple[Nat, ...]:
     path = f"/compute/v1/projects/{project}/regions/{region}/routers"
-    found = await asyncio.to_thread(_listed, reach, path, f"list the Cloud NATs in {region}")
+    found = await asyncio.to_thread(_list_items, reach, path, f"list the Cloud NATs in {region}")
     return tuple(
         Nat(
             name=str(nat.get("name", "")),
-            network=_last(router.get("network")),
-            subnets=tuple(_last(each.get("name")) for each in nat.get("subnetworks", ())),
+            network=_last_segment(router.get("network")),
+            subnets=tuple(_last_segment(each.get("name")) for each in nat.get("subnetworks", ())),
         )
         for router in found
         for nat in router.get("nats", ())
     )
 
 
-async def firewalls(reach: GoogleSession, project: str, network: str) -> tuple[Firewall, ...]:
+async def list_firewalls(reach: GoogleSession, project: str, network: str) -> tuple[Firewall, ...]:
     """Enabled ingress firewall rules of a network."""
     path = f"/compute/v1/projects/{project}/global/firewalls"
-    found = await asyncio.to_thread(_listed, reach, path, f"list the firewall rules of {project}")
+    found = await asyncio.to_thread(_list_items, reach, path, f"list the firewall rules of {project}")
     rules = (
-        _firewall(each)
+        _parse_firewall(each)
         for each in found
-        if _last(each.get("network")) == network and each.get("direction") == "INGRESS" and not each.get("disabled")
+        if _last_segment(each.get("network")) == network
+        and each.get("direction") == "INGRESS"
+        and not each.get("disabled")
     )
     return tuple(sorted(rules, key=lambda rule: (rule.priority, rule.name)))
 
 
-def _firewall(found: dict[str, Any]) -> Firewall:
+def _parse_firewall(found: dict[str, Any]) -> Firewall:
     rules = found.get("allowed") or found.get("denied") or ()
     return Firewall(
         name=str(found.get("name", "")),
         allows=bool(found.get("allowed")),
         priority=int(found.get("priority", 1000)),
         sources=tuple(found.get("sourceRanges", ())) + tuple(found.get("sourceTags", ())),
-        ports=tuple(port for each in rules if each.get("IPProtocol") in {"tcp", "all"} for port in _ports(each)),
+        ports=tuple(port for each in rules if each.get("IPProtocol") in {"tcp", "all"} for port in _iter_ports(each)),
     )
 
 
-def _ports(rule: dict[str, Any]) -> Iterable[str]:
+def _iter_ports(rule: dict[str, Any]) -> Iterable[str]:
     return rule.get("ports") or ("0-65535",)
 
 
-def _last(link: Any) -> str:
+def _last_segment(link: Any) -> str:
     return str(link or "").rpartition("/")[2]
 
 
-def _listed(reach: GoogleSession, path: str, doing: str) -> list[dict[str, Any]]:
+def _list_items(reach: GoogleSession, path: str, doing: str) -> list[dict[str, Any]]:
     """All items of a paged list; blocking."""
     items: list[dict[str, Any]] = []
     token = ""
-    with authorized(reach) as session:
+    with authorized_session(reach) as session:
         for _ in range(_PAGES):
             params = {"maxResults": "500", **({"pageToken": token} if token else {})}
-            told = answered(session, reach, path, doing, params)
+            told = get_json(session, reach, path, doing, params)
             items += told.get("items", ())
             token = str(told.get("nextPageToken", ""))
             if not token:
@@ -82,26 +84,26 @@ def _listed(reach: GoogleSession, path: str, doing: str) -> list[dict[str, Any]]
     return items
 
 
-def authorized(reach: GoogleSession) -> Any:
+def authorized_session(reach: GoogleSession) -> Any:
     """An HTTP session for Compute Engine, to be closed; it and its calls block."""
     return AuthorizedSession(reach.login())  # type: ignore[no-untyped-call]  # google-auth is untyped
 
 
-def answered(
+def get_json(
     session: Any, reach: GoogleSession, path: str, doing: str, params: Mapping[str, str] | None = None, *,
     role: str = "Compute Network Viewer",
 ) -> dict[str, Any]:  # fmt: skip
     """The JSON of a GET; ApiDisabled, NotAllowed (naming `role`), NotFound, Unreachable."""
     try:
-        answer = session.get(urljoin(reach.practice_http or _REAL, path), params=params, timeout=PATIENCE)
+        answer = session.get(urljoin(reach.practice_http or _COMPUTE_URL, path), params=params, timeout=TIMEOUT)
     except (RequestException, TransportError) as error:
         raise Unreachable(f"Could not {doing}: Google did not answer.", TRY_AGAIN) from error
     except GoogleAuthError as error:
-        raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOG_IN) from error
+        raise NotLoggedIn(f"Could not {doing}: the Google login is not accepted.", LOGIN_COMMAND) from error
     if answer.ok:
         told: dict[str, Any] = answer.json()
         return told
-    if answer.status_code == 403 and (refused := quota_project(answer.text, doing)):
+    if answer.status_code == 403 and (refused := quota_project_error(answer.text, doing)):
         raise refused
     if "SERVICE_DISABLED" in answer.text:
         service = "compute.googleapis.com"
@@ -111,13 +113,13 @@ def answered(
     raise kind(words, f"Ask for the role {role}.", status=answer.status_code)
 
 
-async def reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
+async def read_reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
     """One reservation by NAME or projects/P/reservations/NAME, perhaps followed by a block; NotFound."""
-    owner, name = named(name)
-    return await asyncio.to_thread(_one, reach, owner or project, zone, name)
+    owner, name = split_reservation(name)
+    return await asyncio.to_thread(_read_reservation, reach, owner or project, zone, name)
 
 
-def named(text: str) -> tuple[str, str]:
+def split_reservation(text: str) -> tuple[str, str]:
     """(project, name) of a reservation; the project is empty if not given."""
     parts = text.split("/")
     if parts[0] == "projects" and len(parts) > 3:
@@ -125,11 +127,11 @@ def named(text: str) -> tuple[str, str]:
     return "", parts[0]
 
 
-def _one(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
+def _read_reservation(reach: GoogleSession, project: str, zone: str, name: str) -> Reservation:
     path = f"/compute/v1/projects/{project}/zones/{zone}/reservations/{name}"
-    with authorized(reach) as session:
+    with authorized_session(reach) as session:
         doing = f"read reservation {name} in {zone}"
-        found: dict[str, Any] = answered(session, reach, path, doing, role="Compute Viewer")
+        found: dict[str, Any] = get_json(session, reach, path, doing, role="Compute Viewer")
     specific = found.get("specificReservation", {})
     return Reservation(
         name=name,
@@ -143,10 +145,10 @@ def _one(reach: GoogleSession, project: str, zone: str, name: str) -> Reservatio
 _GROUPS_API = "https://www.googleapis.com"
 
 
-async def group(reach: GoogleSession, urls: Iterable[str]) -> Group:
+async def read_instance_groups(reach: GoogleSession, urls: Iterable[str]) -> InstanceGroup:
     """The managed instance groups of one node pool, added up."""
-    found = await asyncio.gather(*(asyncio.to_thread(_read, reach, url) for url in urls))
-    return Group(
+    found = await asyncio.gather(*(asyncio.to_thread(_read_group, reach, url) for url in urls))
+    return InstanceGroup(
         sum(each.target for each in found),
         sum(each.creating for each in found),
         sum(each.repairing for each in found),
@@ -154,14 +156,14 @@ async def group(reach: GoogleSession, urls: Iterable[str]) -> Group:
     )
 
 
-def _read(reach: GoogleSession, url: str) -> Group:
+def _read_group(reach: GoogleSession, url: str) -> InstanceGroup:
     """One managed instance group; blocking."""
     address = url.removeprefix(_GROUPS_API) if reach.practice_http else url
-    with authorized(reach) as session:
-        told = answered(session, reach, address, f"count the instances of {_last(url)}", role="Compute Viewer")
+    with authorized_session(reach) as session:
+        told = get_json(session, reach, address, f"count the instances of {_last_segment(url)}", role="Compute Viewer")
     doing = told.get("currentActions", {})
     mended = ("recreating", "restarting", "refreshing", "verifying")
-    return Group(
+    return InstanceGroup(
         int(told.get("targetSize", 0)),
         int(doing.get("creating", 0)) + int(doing.get("creatingWithoutRetries", 0)),
         sum(int(doing.get(each, 0)) for each in mended),

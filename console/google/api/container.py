@@ -14,7 +14,7 @@ from console.google.api.calls import GoogleSession, translate_errors_within
 from console.google.clusters import Clusters, GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import format_maintenance_exclusion, format_maintenance_window
 
-PATIENCE = 30.0  # seconds for one call, retries of the library within
+TIMEOUT = 30.0  # seconds for one call, retries of the library within
 _ADDONS: dict[str, Callable[[api.Cluster], bool]] = {
     "gcsFuse": lambda c: c.addons_config.gcs_fuse_csi_driver_config.enabled,
     "filestore": lambda c: c.addons_config.gcp_filestore_csi_driver_config.enabled,
@@ -30,56 +30,56 @@ class Gke:
     def __init__(self, reach: GoogleSession) -> None:
         self._client = reach.client(api.ClusterManagerAsyncClient)
 
-    async def clusters_of(self, project: str) -> Clusters:
+    async def list_clusters(self, project: str) -> Clusters:
         try:
-            async with translate_errors_within(f"list the clusters of {project}", PATIENCE):
-                answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=PATIENCE)
+            async with translate_errors_within(f"list the clusters of {project}", TIMEOUT):
+                answer = await self._client.list_clusters(parent=f"projects/{project}/locations/-", timeout=TIMEOUT)
         except ApiDisabled as error:  # a project of its own: preflight looks only at the cluster's
             enable = f"Enable it: `a4 clusters enable {project}`, or E on its row in the console's ctrl+g."
             raise ApiDisabled(error.message, enable, service=error.service) from error
         # Half a millisecond each: thousands of them would hold up the keys.
-        found = await asyncio.to_thread(lambda: [read_cluster(project, each) for each in answer.clusters])
+        found = await asyncio.to_thread(lambda: [parse_cluster(project, each) for each in answer.clusters])
         return Clusters(tuple(sorted(found, key=lambda each: each.path)), (), tuple(answer.missing_zones))
 
-    async def cluster(self, project: str, location: str, name: str) -> GkeCluster:
-        async with translate_errors_within(f"read cluster {name}", PATIENCE):
-            found = await self._client.get_cluster(name=cluster_path(project, location, name), timeout=PATIENCE)
-        return read_cluster(project, found)
+    async def read_cluster(self, project: str, location: str, name: str) -> GkeCluster:
+        async with translate_errors_within(f"read cluster {name}", TIMEOUT):
+            found = await self._client.get_cluster(name=cluster_path(project, location, name), timeout=TIMEOUT)
+        return parse_cluster(project, found)
 
-    async def operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
+    async def list_operations(self, project: str, location: str) -> tuple[GkeOperation, ...]:
         """Operations there that are running or recently ended, latest first."""
-        async with translate_errors_within(f"list the operations in {location}", PATIENCE):
+        async with translate_errors_within(f"list the operations in {location}", TIMEOUT):
             parent = f"projects/{project}/locations/{location}"
-            answer = await self._client.list_operations(parent=parent, timeout=PATIENCE)
-        found = (read_operation(project, each) for each in answer.operations)
+            answer = await self._client.list_operations(parent=parent, timeout=TIMEOUT)
+        found = (parse_operation(project, each) for each in answer.operations)
         return tuple(sorted(found, key=lambda operation: -operation.started))
 
-    async def operation(self, project: str, location: str, name: str) -> GkeOperation:
-        async with translate_errors_within(f"read operation {name}", PATIENCE):
+    async def read_operation(self, project: str, location: str, name: str) -> GkeOperation:
+        async with translate_errors_within(f"read operation {name}", TIMEOUT):
             path = f"projects/{project}/locations/{location}/operations/{name}"
-            return read_operation(project, await self._client.get_operation(name=path, timeout=PATIENCE))
+            return parse_operation(project, await self._client.get_operation(name=path, timeout=TIMEOUT))
 
     async def resize(self, cluster: GkeCluster, pool: str, nodes: int) -> GkeOperation:
         """Set the number of nodes per zone of a node pool; returns the operation."""
         request = api.SetNodePoolSizeRequest(name=pool_path(cluster, pool), node_count=nodes)
-        async with translate_errors_within(f"resize node pool {pool}", PATIENCE):
-            return read_operation(cluster.project, await self._client.set_node_pool_size(request, timeout=PATIENCE))
+        async with translate_errors_within(f"resize node pool {pool}", TIMEOUT):
+            return parse_operation(cluster.project, await self._client.set_node_pool_size(request, timeout=TIMEOUT))
 
     async def scale_between(self, cluster: GkeCluster, pool: str, least: int, most: int) -> GkeOperation:
         """Set the autoscaler's limits of a node pool, over all zones; 0 and 0 disable it. Returns the operation."""
         limits = api.NodePoolAutoscaling(enabled=most > 0, total_min_node_count=least, total_max_node_count=most)
         request = api.SetNodePoolAutoscalingRequest(name=pool_path(cluster, pool), autoscaling=limits)
-        async with translate_errors_within(f"set the limits of node pool {pool}", PATIENCE):
-            answer = await self._client.set_node_pool_autoscaling(request, timeout=PATIENCE)
-        return read_operation(cluster.project, answer)
+        async with translate_errors_within(f"set the limits of node pool {pool}", TIMEOUT):
+            answer = await self._client.set_node_pool_autoscaling(request, timeout=TIMEOUT)
+        return parse_operation(cluster.project, answer)
 
-    async def enable(self, cluster: GkeCluster, addon: str) -> GkeOperation:
+    async def enable_addon(self, cluster: GkeCluster, addon: str) -> GkeOperation:
         """Enable an add-on by its name in `GkeCluster.addons`; "lustreLegacyPort" enables both of Lustre's."""
-        update = api.ClusterUpdate(desired_addons_config=_switched_on(addon))
+        update = api.ClusterUpdate(desired_addons_config=_enabled_addon_config(addon))
         path = cluster_path(cluster.project, cluster.location, cluster.name)
-        async with translate_errors_within(f"enable {addon} in cluster {cluster.name}", PATIENCE):
-            answer = await self._client.update_cluster(name=path, update=update, timeout=PATIENCE)
-        return read_operation(cluster.project, answer)
+        async with translate_errors_within(f"enable {addon} in cluster {cluster.name}", TIMEOUT):
+            answer = await self._client.update_cluster(name=path, update=update, timeout=TIMEOUT)
+        return parse_operation(cluster.project, answer)
 
 
 def cluster_path(project: str, location: str, name: str) -> str:
@@ -90,7 +90,7 @@ def pool_path(cluster: GkeCluster, pool: str) -> str:
     return f"{cluster_path(cluster.project, cluster.location, cluster.name)}/nodePools/{pool}"
 
 
-def _switched_on(addon: str) -> api.AddonsConfig:
+def _enabled_addon_config(addon: str) -> api.AddonsConfig:
     match addon:
         case "gcsFuse":
             return api.AddonsConfig(gcs_fuse_csi_driver_config=api.GcsFuseCsiDriverConfig(enabled=True))
@@ -103,7 +103,7 @@ def _switched_on(addon: str) -> api.AddonsConfig:
     raise ValueError(addon)
 
 
-def read_cluster(project: str, found: api.Cluster) -> GkeCluster:
+def parse_cluster(project: str, found: api.Cluster) -> GkeCluster:
     ends = found.control_plane_endpoints_config
     dns, ip = ends.dns_endpoint_config, ends.ip_endpoints_config
     told = "ip_endpoints_config" in ends  # older clusters say it only in their private_cluster_config
@@ -124,15 +124,15 @@ def read_cluster(project: str, found: api.Cluster) -> GkeCluster:
         nodes=found.current_node_count,
         network=found.network_config.network or found.network,
         subnetwork=found.network_config.subnetwork or found.subnetwork,
-        created=_moment(found.create_time),
+        created=_parse_time(found.create_time),
         workload_pool=found.workload_identity_config.workload_pool,
         addons=frozenset(name for name, is_on in _ADDONS.items() if is_on(found)),
-        maintenance=_maintenance(found.maintenance_policy.window),
-        pools=tuple(read_pool(each) for each in found.node_pools),
+        maintenance=_format_maintenance(found.maintenance_policy.window),
+        pools=tuple(parse_pool(each) for each in found.node_pools),
     )
 
 
-def read_pool(found: api.NodePool) -> GkePool:
+def parse_pool(found: api.NodePool) -> GkePool:
     config, limits = found.config, found.autoscaling
     chips = config.accelerators[0] if config.accelerators else api.AcceleratorConfig()
     zones, kinds, affinity = tuple(found.locations), api.ReservationAffinity.Type, config.reservation_affinity
@@ -171,7 +171,7 @@ def read_pool(found: api.NodePool) -> GkePool:
     )
 
 
-def read_operation(project: str, found: api.Operation) -> GkeOperation:
+def parse_operation(project: str, found: api.Operation) -> GkeOperation:
     target = found.target_link.partition("/clusters/")[2]
     cluster, _, pool = target.partition("/nodePools/")
     counted = {each.name: each.int_value for each in found.progress.metrics}
@@ -185,14 +185,14 @@ def read_operation(project: str, found: api.Operation) -> GkeOperation:
         pool=pool,
         detail=found.detail or found.status_message,
         error=found.error.message or (found.status_message if found.error.code else ""),
-        started=_moment(found.start_time),
-        ended=_moment(found.end_time),
+        started=_parse_time(found.start_time),
+        ended=_parse_time(found.end_time),
         done=counted.get("NODES_DONE"),
         total=counted.get("NODES_TOTAL"),
     )
 
 
-def _maintenance(window: Any) -> str:
+def _format_maintenance(window: Any) -> str:
     said = []
     if window.daily_maintenance_window.start_time:
         said.append(f"daily from {window.daily_maintenance_window.start_time} UTC")
@@ -200,19 +200,19 @@ def _maintenance(window: Any) -> str:
         inside = window.recurring_window.window
         said.append(
             format_maintenance_window(
-                window.recurring_window.recurrence, _seconds(inside.start_time), _seconds(inside.end_time)
+                window.recurring_window.recurrence, _parse_seconds(inside.start_time), _parse_seconds(inside.end_time)
             )
         )
     said += [
-        format_maintenance_exclusion(name, _seconds(each.start_time), _seconds(each.end_time))
+        format_maintenance_exclusion(name, _parse_seconds(each.start_time), _parse_seconds(each.end_time))
         for name, each in sorted(window.maintenance_exclusions.items())
     ]
     return "; ".join(said)
 
 
-def _seconds(moment: Any) -> float:
+def _parse_seconds(moment: Any) -> float:
     return float(moment.timestamp()) if moment else 0.0
 
 
-def _moment(text: str) -> float:
+def _parse_time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0

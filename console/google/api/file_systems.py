@@ -9,18 +9,18 @@ from google.cloud import filestore_v1, lustre_v1
 from console.google.api.calls import GoogleSession, translate_errors
 from console.google.storage import FilestoreInstance, LustreInstance
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
-async def lustre(reach: GoogleSession, project: str) -> tuple[LustreInstance, ...]:
+async def list_lustre(reach: GoogleSession, project: str) -> tuple[LustreInstance, ...]:
     client = reach.client(lustre_v1.LustreAsyncClient)
     request = lustre_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
     with translate_errors(f"list the Lustre instances of {project}"):
-        found = [_lustre(each) async for each in await client.list_instances(request, timeout=PATIENCE)]
+        found = [_parse_lustre(each) async for each in await client.list_instances(request, timeout=TIMEOUT)]
     return tuple(sorted(found, key=lambda each: (each.location, each.name)))
 
 
-def _lustre(found: Any) -> LustreInstance:
+def _parse_lustre(found: Any) -> LustreInstance:
     parts = found.name.split("/")  # projects/P/locations/ZONE/instances/NAME
     return LustreInstance(
         project=parts[1],
@@ -37,17 +37,17 @@ def _lustre(found: Any) -> LustreInstance:
     )
 
 
-async def filestore(reach: GoogleSession, project: str) -> tuple[FilestoreInstance, ...]:
+async def list_filestore(reach: GoogleSession, project: str) -> tuple[FilestoreInstance, ...]:
     client = reach.client(filestore_v1.CloudFilestoreManagerAsyncClient)
     request = filestore_v1.ListInstancesRequest(parent=f"projects/{project}/locations/-")
     found: list[FilestoreInstance] = []
     with translate_errors(f"list the Filestore instances of {project}"):
-        async for each in await client.list_instances(request, timeout=PATIENCE):
-            found += _shares(each)
+        async for each in await client.list_instances(request, timeout=TIMEOUT):
+            found += _parse_shares(each)
     return tuple(sorted(found, key=lambda each: (each.location, each.name, each.share)))
 
 
-def _shares(found: Any) -> list[FilestoreInstance]:
+def _parse_shares(found: Any) -> list[FilestoreInstance]:
     parts = found.name.split("/")  # projects/P/locations/PLACE/instances/NAME
     network = found.networks[0] if found.networks else filestore_v1.NetworkConfig()
     address = network.ip_addresses[0] if network.ip_addresses else ""

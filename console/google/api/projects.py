@@ -12,66 +12,66 @@ from console.google.api import members_by_role
 from console.google.api.calls import GoogleSession, translate_errors, translate_errors_within
 from console.google.clusters import Project
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
-async def projects(reach: GoogleSession, query: str = "") -> AsyncGenerator[Project, None]:
+async def search_projects(reach: GoogleSession, query: str = "") -> AsyncGenerator[Project, None]:
     """Yield projects visible to the login; `query` is in Google's syntax, "id:train*"."""
     client = reach.client(api.ProjectsAsyncClient)
     request = api.SearchProjectsRequest(query=query or "state:ACTIVE")
     with translate_errors("list the projects"):
-        async for each in await client.search_projects(request, timeout=PATIENCE):
+        async for each in await client.search_projects(request, timeout=TIMEOUT):
             yield Project(each.project_id, each.display_name, each.name.rpartition("/")[2])
 
 
-async def number(reach: GoogleSession, project: str) -> str:
+async def read_number(reach: GoogleSession, project: str) -> str:
     client = reach.client(api.ProjectsAsyncClient)
-    async with translate_errors_within(f"read project {project}", PATIENCE):
-        found = await client.get_project(name=f"projects/{project}", timeout=PATIENCE)
+    async with translate_errors_within(f"read project {project}", TIMEOUT):
+        found = await client.get_project(name=f"projects/{project}", timeout=TIMEOUT)
     return found.name.rpartition("/")[2]
 
 
-async def members(reach: GoogleSession, project: str) -> dict[str, frozenset[str]]:
+async def read_members(reach: GoogleSession, project: str) -> dict[str, frozenset[str]]:
     """The IAM policy of a project: role -> members; roles inherited from folders are not included."""
     client = reach.client(api.ProjectsAsyncClient)
-    async with translate_errors_within(f"read the IAM policy of {project}", PATIENCE):
-        policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=PATIENCE)
+    async with translate_errors_within(f"read the IAM policy of {project}", TIMEOUT):
+        policy = await client.get_iam_policy(resource=f"projects/{project}", timeout=TIMEOUT)
     return members_by_role((each.role, each.members) for each in policy.bindings)
 
 
-async def permissions(reach: GoogleSession, project: str, wanted: Sequence[str]) -> frozenset[str]:
+async def granted_permissions(reach: GoogleSession, project: str, wanted: Sequence[str]) -> frozenset[str]:
     """Which of these permissions ("cloudbuild.builds.create") the login has in a project."""
     client = reach.client(api.ProjectsAsyncClient)
     request = {"resource": f"projects/{project}", "permissions": list(wanted)}
-    async with translate_errors_within(f"test the permissions of the login in {project}", PATIENCE):
-        answer = await client.test_iam_permissions(request=request, timeout=PATIENCE)
+    async with translate_errors_within(f"test the permissions of the login in {project}", TIMEOUT):
+        answer = await client.test_iam_permissions(request=request, timeout=TIMEOUT)
     return frozenset(answer.permissions)
 
 
-ENABLING = 300.0  # seconds that enabling a service may take
+ENABLE_TIMEOUT = 300.0  # seconds that enabling a service may take
 _AT_ONCE = 30  # services that Google tells of in one answer
 
 
-async def enabled(reach: GoogleSession, project: str, services: Collection[str]) -> frozenset[str]:
+async def enabled_services(reach: GoogleSession, project: str, services: Collection[str]) -> frozenset[str]:
     """Which of these services ("container.googleapis.com") the project has enabled."""
     client = reach.client(services_api.ServiceUsageAsyncClient)
     names = [f"projects/{project}/services/{each}" for each in services]
     found: set[str] = set()
-    async with translate_errors_within(f"list the enabled services of {project}", PATIENCE):
+    async with translate_errors_within(f"list the enabled services of {project}", TIMEOUT):
         for start in range(0, len(names), _AT_ONCE):
             request = services_api.BatchGetServicesRequest(
                 parent=f"projects/{project}", names=names[start : start + _AT_ONCE]
             )
-            answer = await client.batch_get_services(request, timeout=PATIENCE)
+            answer = await client.batch_get_services(request, timeout=TIMEOUT)
             found |= {each.config.name for each in answer.services if each.state == services_api.State.ENABLED}
     return frozenset(found)
 
 
-async def enable(reach: GoogleSession, project: str, service: str) -> None:
+async def enable_service(reach: GoogleSession, project: str, service: str) -> None:
     """Enable a service and wait; Unreachable if that takes over five minutes."""
     client = reach.client(services_api.ServiceUsageAsyncClient)
     request = services_api.EnableServiceRequest(name=f"projects/{project}/services/{service}")
     doing = f"enable {service} in {project}"
-    async with translate_errors_within(doing, ENABLING):
-        begun: Any = await client.enable_service(request, timeout=PATIENCE)
-        await begun.result(timeout=ENABLING)
+    async with translate_errors_within(doing, ENABLE_TIMEOUT):
+        begun: Any = await client.enable_service(request, timeout=TIMEOUT)
+        await begun.result(timeout=ENABLE_TIMEOUT)

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.logs.line_splitter import _IN_LABELS, _LABELS, label_of  # noqa: F401
+from console.logs.line_splitter import _IN_LABELS, _LABELS, split_label  # noqa: F401
 from console.logs.word_search import WordSearch
 from console.metrics.nccl.results import Half, NcclTest, Row
 
@@ -70,40 +70,40 @@ def parse_row(text: str, units: Units) -> Row | PartialRow | None:
         in_place = Half(float(time_in), float(alg_in), float(bus_in), None if wrong_in == "N/A" else int(wrong_in))
         return Row(int(size), int(count), kind, redop, int(root), out_of_place, in_place)
     tokens = text.split()
-    start = _start(tokens)
+    start = _first_value_index(tokens)
     if start is None:
         return None
     size, count, kind, *rest = tokens[start:]
     redop = rest.pop(0) if rest and rest[0] in _REDOPS else None
-    values, cut = _values(rest)
-    root, values = _root(values)
+    values, cut = _collect_values(rest)
+    root, values = _parse_root(values)
     if len(values) in _SHAPES and not (cut and len(values) < 6):
-        return Row(int(size), int(count), kind, redop, root, *_halves(values, units))
+        return Row(int(size), int(count), kind, redop, root, *_parse_halves(values, units))
     return PartialRow(Row(int(size), int(count), kind, redop, root), tuple(values)) if len(values) in {0, 4} else None
 
 
 def complete_row(torn: PartialRow, text: str, units: Units) -> Row | PartialRow | None:
     """The partial row completed by the values of this line; None if the line has none."""
-    tokens = _dated(text.split())
+    tokens = _drop_timestamp(text.split())
     tail: list[str] = []
     while tokens and _VALUE.fullmatch(tokens[-1]):
         tail.insert(0, tokens.pop())
     if not tail and tokens:
-        tail, _ = _values(text.split())
+        tail, _ = _collect_values(text.split())
     if not any("." in value for value in tail):
         return None
     values = [*torn.values, *tail]
     if len(values) == 4 and not torn.values:
         return replace(torn, values=tuple(values))
-    return _filled(torn.row, values, units) if len(values) in _SHAPES and len(values) > 4 else None
+    return _fill_row(torn.row, values, units) if len(values) in _SHAPES and len(values) > 4 else None
 
 
 def row_without_in_place(torn: PartialRow, units: Units) -> Row | None:
     """The partial row as a row of one half, for when the rest never comes."""
-    return _filled(torn.row, list(torn.values), units) if len(torn.values) == 4 else None
+    return _fill_row(torn.row, list(torn.values), units) if len(torn.values) == 4 else None
 
 
-def _start(tokens: list[str]) -> int | None:
+def _first_value_index(tokens: list[str]) -> int | None:
     for at in range(len(tokens) - 3, -1, -1):
         kind = tokens[at + 2]
         if kind[0] in "bcdfhiu" and tokens[at].isdecimal() and tokens[at + 1].isdecimal() and _TYPE.fullmatch(kind):
@@ -111,16 +111,16 @@ def _start(tokens: list[str]) -> int | None:
     return None
 
 
-def _dated(tokens: list[str]) -> list[str]:
+def _drop_timestamp(tokens: list[str]) -> list[str]:
     dated = len(tokens) > 2 and _DATE.fullmatch(tokens[-2]) and _TIME.fullmatch(tokens[-1])
     return tokens[:-2] if dated else tokens
 
 
-def _values(tokens: list[str]) -> tuple[list[str], bool]:
+def _collect_values(tokens: list[str]) -> tuple[list[str], bool]:
     """The values up to the first other token, and whether there was one."""
     values: list[str] = []
-    for token in _dated(tokens):
-        if _plain(token) or _VALUE.fullmatch(token):
+    for token in _drop_timestamp(tokens):
+        if _is_plain_number(token) or _VALUE.fullmatch(token):
             values.append(token)
             continue
         glued = _GLUED.match(token)
@@ -128,7 +128,7 @@ def _values(tokens: list[str]) -> tuple[list[str], bool]:
     return values, False
 
 
-def _root(values: list[str]) -> tuple[int | None, list[str]]:
+def _parse_root(values: list[str]) -> tuple[int | None, list[str]]:
     """Split off the root: with one the number of values is odd, but three values are half a reprinted row."""
     if not values or not values[0].removeprefix("-").isdecimal():
         return None, values
@@ -137,29 +137,29 @@ def _root(values: list[str]) -> tuple[int | None, list[str]]:
     return None, values
 
 
-def _filled(row: Row, values: list[str], units: Units) -> Row:
-    out_of_place, in_place = _halves(values, units)
+def _fill_row(row: Row, values: list[str], units: Units) -> Row:
+    out_of_place, in_place = _parse_halves(values, units)
     return replace(row, out_of_place=out_of_place, in_place=in_place)
 
 
-def _halves(values: list[str], units: Units) -> tuple[Half, Half | None]:
+def _parse_halves(values: list[str], units: Units) -> tuple[Half, Half | None]:
     width, halves = _SHAPES[len(values)]
-    return _half(values[:width], units), _half(values[width:], units) if halves == 2 else None
+    return _parse_half(values[:width], units), _parse_half(values[width:], units) if halves == 2 else None
 
 
-def _half(values: list[str], units: Units) -> Half:
-    time = number(values[0])
+def _parse_half(values: list[str], units: Units) -> Half:
+    time = parse_number(values[0])
     return Half(
         time_us=time * 1000 if time is not None and units.milliseconds else time,
-        algbw=number(values[1]),
-        busbw=number(values[2]),
-        wrong=_wrong_elements(values[3], units) if len(values) > 3 else None,
+        algbw=parse_number(values[1]),
+        busbw=parse_number(values[2]),
+        wrong=_parse_wrong_count(values[3], units) if len(values) > 3 else None,
     )
 
 
-def number(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """A finite number; None for N/A, nan and everything else."""
-    if not _plain(text):
+    if not _is_plain_number(text):
         found = _NUMBER.fullmatch(text.rstrip("*%"))
         if found is None:
             return None
@@ -168,14 +168,14 @@ def number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _plain(text: str) -> bool:
+def _is_plain_number(text: str) -> bool:
     """Whether the text is digits with at most one point, as nearly all values are."""
     return text.replace(".", "", 1).isdecimal()
 
 
-def _wrong_elements(text: str, units: Units) -> int | None:
+def _parse_wrong_count(text: str, units: Units) -> int | None:
     """The number of wrong elements; None if the column holds an error that is not a count."""
-    value = number(text)
+    value = parse_number(text)
     return None if value is None or units.relative_error or _RELATIVE.fullmatch(text) else int(value)
 
 
@@ -192,29 +192,29 @@ def parse_nccl_json(data: bytes) -> NcclTest | None:
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
-        return _cut_off(text)
+        return _parse_truncated_json(text)
     if not isinstance(said, dict) or not isinstance(said.get("results"), list):
         return None
     bounds, average = _sub_object(said, "out_of_bounds"), _sub_object(said, "average_bus_bandwidth")
-    error, rows, args = _error(said.get("errors")), _rows(said["results"]), said.get("args")
+    error, rows, args = _json_error(said.get("errors")), _parse_json_rows(said["results"]), said.get("args")
     program = args[0] if isinstance(args, list) and args else None
     version = said.get("nccl_tests_version")
     version = _sub_object(said, "config").get("version") if version is None else version
-    failed = error is not None or "false" in {_word(bounds.get("okay")), _word(average.get("okay"))}
+    failed = error is not None or "false" in {_json_text(bounds.get("okay")), _json_text(average.get("okay"))}
     return NcclTest(
         program=program.rpartition("/")[2] if isinstance(program, str) else None,
         version=str(version) if isinstance(version, (str, int)) else None,
-        ranks=_ranks(said.get("config")),
+        ranks=_json_rank_count(said.get("config")),
         rows=rows,
-        avg_busbw=_number(average.get("bandwidth")),
-        out_of_bounds=_whole(bounds.get("count")),
-        ok=False if failed or _any_wrong(rows) else True if _word(bounds.get("okay")) == "true" else None,
+        avg_busbw=_json_float(average.get("bandwidth")),
+        out_of_bounds=_json_int(bounds.get("count")),
+        ok=False if failed or _has_wrong_elements(rows) else True if _json_text(bounds.get("okay")) == "true" else None,
         finished=bool(average),
         error=error,
     )
 
 
-def _cut_off(text: str) -> NcclTest | None:
+def _parse_truncated_json(text: str) -> NcclTest | None:
     """The complete results in truncated JSON of a test that was killed."""
     start = text.find("[", text.index(_RESULTS))
     decoder, results, at = json.JSONDecoder(), [], start + 1
@@ -225,30 +225,32 @@ def _cut_off(text: str) -> NcclTest | None:
         except (ValueError, RecursionError):
             break
         results.append(result)
-    rows = _rows(results)
-    return NcclTest(rows=rows, ok=False if _any_wrong(rows) else None) if rows else None
+    rows = _parse_json_rows(results)
+    return NcclTest(rows=rows, ok=False if _has_wrong_elements(rows) else None) if rows else None
 
 
-def _rows(results: list[Any]) -> tuple[Row, ...]:
+def _parse_json_rows(results: list[Any]) -> tuple[Row, ...]:
     rows = []
     for each in results:
-        size, count = (_whole(each.get(key)) for key in ("size", "count")) if isinstance(each, dict) else (None, None)
+        size, count = (
+            (_json_int(each.get(key)) for key in ("size", "count")) if isinstance(each, dict) else (None, None)
+        )
         if size is None or count is None:
             continue
-        redop = _word(each.get("redop")) or None
-        halves = (_half_said(each.get("out_of_place")), _half_said(each.get("in_place")))
-        rows.append(Row(size, count, _word(each.get("type")), redop, _whole(each.get("root")), *halves))
+        redop = _json_text(each.get("redop")) or None
+        halves = (_parse_json_half(each.get("out_of_place")), _parse_json_half(each.get("in_place")))
+        rows.append(Row(size, count, _json_text(each.get("type")), redop, _json_int(each.get("root")), *halves))
     return tuple(rows)
 
 
-def _half_said(said: Any) -> Half | None:
+def _parse_json_half(said: Any) -> Half | None:
     if not isinstance(said, dict):
         return None
-    time = _number(said.get("time", said.get("cpu_time")))
-    return Half(time, _number(said.get("alg_bw")), _number(said.get("bus_bw")), _whole(said.get("nwrong")))
+    time = _json_float(said.get("time", said.get("cpu_time")))
+    return Half(time, _json_float(said.get("alg_bw")), _json_float(said.get("bus_bw")), _json_int(said.get("nwrong")))
 
 
-def _any_wrong(rows: tuple[Row, ...]) -> bool:
+def _has_wrong_elements(rows: tuple[Row, ...]) -> bool:
     return any(half.wrong for row in rows for half in (row.out_of_place, row.in_place) if half)
 
 
@@ -257,31 +259,35 @@ def _sub_object(said: dict[str, Any], key: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _word(value: Any) -> str:
+def _json_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.strip() if isinstance(value, str) else ""
 
 
-def _number(value: Any) -> float | None:
-    return number(str(value).strip()) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
+def _json_float(value: Any) -> float | None:
+    return (
+        parse_number(str(value).strip())
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool)
+        else None
+    )
 
 
-def _whole(value: Any) -> int | None:
-    read = _number(value)
+def _json_int(value: Any) -> int | None:
+    read = _json_float(value)
     return int(read) if read is not None and abs(read) < 1e18 else None
 
 
-def _error(errors: Any) -> str | None:
+def _json_error(errors: Any) -> str | None:
     """The error texts joined; None if nothing failed, which the JSON shows as an empty text."""
     told = [text for text in (str(each).strip() for each in errors) if text] if isinstance(errors, list) else []
     return "; ".join(told) or None
 
 
-def _ranks(config: Any) -> int | None:
+def _json_rank_count(config: Any) -> int | None:
     """The number of processes: the length of the devices list, whatever number of threads and GPUs each has."""
     devices = config.get("devices") if isinstance(config, dict) else None
     if not isinstance(devices, list) or not devices:
         return None
-    a_process = [_whole(config.get(key)) or 1 for key in ("nthreads", "ngpus")]
+    a_process = [_json_int(config.get(key)) or 1 for key in ("nthreads", "ngpus")]
     return len(devices) * a_process[0] * a_process[1]

@@ -12,12 +12,12 @@ from statistics import median
 import msgspec
 from msgspec import Struct, field
 
-from console.folders import alone, atomic_write, state_folder
-from console.metrics.nccl.reference import scan_average
+from console.folders import atomic_write, file_lock, state_folder
+from console.metrics.nccl.reference import health_scan_average
 from console.metrics.nccl.results import NcclTest  # msgspec reads the annotations below at run time
 
-ENOUGH = 2  # earlier tests from which one can say what is usual
-STEADY = 0.03  # a change by less than this share is none
+MIN_TESTS = 2  # earlier tests from which one can say what is usual
+STEADY_SHARE = 0.03  # a change by less than this share is none
 
 
 class MeasuredTest(Struct, frozen=True):
@@ -43,20 +43,20 @@ class MeasuredTest(Struct, frozen=True):
     def comparison_key(self) -> tuple[str, int | None, str, str]:
         """Tests with the same key can be compared: (program, ranks, data type, GPU type)."""
         rows = self.test.rows
-        return _program(self.test), self.test.ranks, rows[0].type if rows else "", self.accelerator
+        return _program_name(self.test), self.test.ranks, rows[0].type if rows else "", self.accelerator
 
     @property
     def busbw(self) -> float | None:
         """The bus bandwidth (GB/s) that represents the test: the average over 2 to 8 GiB, else the best."""
-        average = scan_average(self.test)
+        average = health_scan_average(self.test)
         return average if average is not None else self.test.peak_busbw
 
 
-def _program(test: NcclTest) -> str:
+def _program_name(test: NcclTest) -> str:
     return (test.program or "").removesuffix("_mpi")
 
 
-def comparable(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
+def comparable_tests(tests: Iterable[MeasuredTest], shown: MeasuredTest) -> list[MeasuredTest]:
     """Finished tests like `shown` without wrong values, of other jobs or attempts, newest first."""
     others = (each for each in tests if each.comparison_key == shown.comparison_key and each.name != shown.name)
     found = (each for each in others if each.test.finished and each.test.ok is not False)
@@ -69,7 +69,7 @@ class UsualBandwidth(Struct, frozen=True):
     tests: int
     sizes: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
-    def at(self, size: int) -> float | None:
+    def usual_at(self, size: int) -> float | None:
         """The median bandwidth at that message size, GB/s; None if the size was not measured."""
         found = self.sizes.get(size)
         return found[1] if found else None
@@ -77,7 +77,7 @@ class UsualBandwidth(Struct, frozen=True):
 
 def usual_bandwidth(tests: Sequence[MeasuredTest]) -> UsualBandwidth | None:
     """The usual bandwidth; None if there are too few tests."""
-    if len(tests) < ENOUGH:
+    if len(tests) < MIN_TESTS:
         return None
     values: dict[int, list[float]] = {}
     for each in tests:
@@ -102,7 +102,7 @@ class SizeDifference(Struct, frozen=True):
         return self.after / self.before - 1 if self.before and self.after is not None else None
 
 
-def compare(before: NcclTest, after: NcclTest) -> tuple[SizeDifference, ...]:
+def compare_sizes(before: NcclTest, after: NcclTest) -> tuple[SizeDifference, ...]:
     """Compare two tests at each message size that either has."""
     left = {row.size: row.best_busbw for row in before.rows}
     right = {row.size: row.best_busbw for row in after.rows}
@@ -111,7 +111,7 @@ def compare(before: NcclTest, after: NcclTest) -> tuple[SizeDifference, ...]:
 
 def mean_speedup(before: NcclTest, after: NcclTest) -> float | None:
     """Mean fraction by which the later test is faster, over common sizes, from 8 MiB up if there are any."""
-    shares = [(each.size, each.share) for each in compare(before, after) if each.share is not None]
+    shares = [(each.size, each.share) for each in compare_sizes(before, after) if each.share is not None]
     large = [share for size, share in shares if size and log2(size) >= 23] or [share for _, share in shares]
     return sum(large) / len(large) if large else None
 
@@ -143,7 +143,7 @@ class NodeBandwidth(Struct, frozen=True):
         trend = self.trend
         if trend is None:
             return ""
-        return "→" if abs(trend) < STEADY else "↗" if trend > 0 else "↘"
+        return "→" if abs(trend) < STEADY_SHARE else "↗" if trend > 0 else "↘"
 
 
 def bandwidth_by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]:
@@ -163,8 +163,8 @@ def bandwidth_by_node(tests: Iterable[MeasuredTest]) -> dict[str, NodeBandwidth]
     return found
 
 
-MOST = 2000  # tests that are kept; of more the oldest go
-LARGE = 24 << 20  # bytes from which the file is looked through for what may go
+MAX_STORED_TESTS = 2000  # tests that are kept; of more the oldest go
+LARGE_FILE_BYTES = 24 << 20  # bytes from which the file is looked through for what may go
 
 
 def default_path() -> Path:
@@ -186,10 +186,10 @@ class NcclHistory:
         """The tests as last read, newest first."""
         return tuple(sorted(self._known.values(), key=lambda each: -each.at))
 
-    async def read(self) -> tuple[MeasuredTest, ...]:
+    async def load(self) -> tuple[MeasuredTest, ...]:
         from asyncio import to_thread  # not at the top: a file of results is read without it, in 30 ms less
 
-        await to_thread(self._read)
+        await to_thread(self._read_file)
         return self.tests
 
     async def store(self, tests: Iterable[MeasuredTest]) -> None:
@@ -201,7 +201,7 @@ class NcclHistory:
 
             await to_thread(self._append, list(fresh.values()))
 
-    def _read(self) -> None:
+    def _read_file(self) -> None:
         try:
             status = self.place.stat()
             stamp = status.st_size, status.st_mtime_ns
@@ -213,7 +213,7 @@ class NcclHistory:
         except OSError as error:
             self.note = f"Earlier NCCL tests cannot be read: {self.place} ({error.strerror})."
             return
-        known = {each.name: each for line in lines if (each := _decoded(line)) is not None}
+        known = {each.name: each for line in lines if (each := _decode_test(line)) is not None}
         self._known = known | {name: each for name, each in self._known.items() if name not in known}
         self._stamp, self.note = stamp, ""
         self.nodes = bandwidth_by_node(self._known.values())
@@ -221,9 +221,9 @@ class NcclHistory:
     def _append(self, tests: list[MeasuredTest]) -> None:
         data = b"".join(msgspec.json.encode(each) + b"\n" for each in tests)
         try:
-            with alone(self.place):
-                if self.place.exists() and self.place.stat().st_size > LARGE:
-                    lines = self.place.read_bytes().splitlines(keepends=True)[-MOST // 2 :]
+            with file_lock(self.place):
+                if self.place.exists() and self.place.stat().st_size > LARGE_FILE_BYTES:
+                    lines = self.place.read_bytes().splitlines(keepends=True)[-MAX_STORED_TESTS // 2 :]
                     atomic_write(self.place, b"".join(lines))
                 with open(os.open(self.place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out:  # noqa: PTH123
                     out.write(data)
@@ -233,7 +233,7 @@ class NcclHistory:
             )
 
 
-def _decoded(line: bytes) -> MeasuredTest | None:
+def _decode_test(line: bytes) -> MeasuredTest | None:
     with suppress(msgspec.DecodeError):  # a line that a crash cut, or of a later a4
         return msgspec.json.decode(line, type=MeasuredTest)
     return None

@@ -16,19 +16,19 @@ from dataclasses import dataclass, field
 
 from console.logs.failure_kinds import FAILURE
 from console.logs.line import UnparsedCounter, UnparsedLines
-from console.logs.line_splitter import label_of
-from console.logs.word_search import LineBlocks, spans_with
+from console.logs.line_splitter import split_label
+from console.logs.word_search import LineBlocks, iter_spans_with
 from console.metrics.nccl.formats import (
     MORE_WORDS,
     WORDS,
     PartialRow,
     Units,
     complete_row,
-    number,
+    parse_number,
     parse_row,
     row_without_in_place,
 )
-from console.metrics.nccl.results import NcclTest, PackedRows, Row, Rows, rows_at
+from console.metrics.nccl.results import NcclTest, PackedRows, Row, Rows, parse_rows_at
 
 _COMMAND = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf\w*)"
@@ -68,11 +68,11 @@ class GrowingTest:
     unread: bool = False  # whether a row of it could not be read
     place: int = 0  # how many tests of the log began before it
 
-    def add(self, row: Row) -> None:
+    def add_row(self, row: Row) -> None:
         self.rows.append(row)
         self.wrong = self.wrong or any(half is not None and half.wrong for half in (row.out_of_place, row.in_place))
 
-    def test(self, *, with_rows: bool = True) -> NcclTest:
+    def to_test(self, *, with_rows: bool = True) -> NcclTest:
         """The test as known so far; without its rows the cost does not depend on their number."""
         bad = self.failed or self.error is not None or bool(self.bounds) or self.wrong
         sure = self.bounds == 0 and bool(self.rows) and not self.unread
@@ -89,7 +89,7 @@ class GrowingTest:
         )
 
 
-class ProcessOutput:
+class ProcessParser:
     """The lines of one process, or of several that cannot be distinguished."""
 
     def __init__(self, start: Callable[[], GrowingTest]) -> None:
@@ -100,17 +100,17 @@ class ProcessOutput:
         self.torn: PartialRow | None = None
         self.rows = 0
 
-    def line(self, text: str, failure: re.Match[str] | None) -> GrowingTest | None:
+    def parse_line(self, text: str, failure: re.Match[str] | None) -> GrowingTest | None:
         """Parse a line; returns the changed test. `failure`: a match of a failure message in it."""
         if failure:
-            return self.fail(failure.group().strip())
+            return self.add_failure(failure.group().strip())
         if text[:1] == "#" and self.torn is None and not text.lstrip("# \t")[:1].isdigit():
-            return self._words(text)
-        return self._table(text) or self._words(text)
+            return self._parse_words(text)
+        return self._parse_table_line(text) or self._parse_words(text)
 
-    def fail(self, text: str) -> GrowingTest:
+    def add_failure(self, text: str) -> GrowingTest:
         """Record a failure: of the current test, else of the last one, else of one that printed nothing else."""
-        run = self._open[-1] if self._open else self._last or self._new()
+        run = self._open[-1] if self._open else self._last or self._new_test()
         self._open = [each for each in self._open if each is not run]
         if run.error is None or ("'" in text and "'" not in run.error):
             run.error = text
@@ -126,13 +126,13 @@ class ProcessOutput:
     def is_busy(self) -> bool:
         return bool(self._open)
 
-    def _new(self) -> GrowingTest:
+    def _new_test(self) -> GrowingTest:
         run = self._start()
         run.command, self._command = self._command, None
         self._open.append(run)
         return run
 
-    def _table(self, text: str) -> GrowingTest | None:
+    def _parse_table_line(self, text: str) -> GrowingTest | None:
         units = self._open[0].units if self._open else _TODAYS
         found = parse_row(text, units)
         if found is None:
@@ -147,8 +147,8 @@ class ProcessOutput:
             self.torn = found
             return None
         self.torn = None
-        run = self._run_for(found)
-        run.add(found)
+        run = self._test_for_row(found)
+        run.add_row(found)
         self.rows += 1
         return run
 
@@ -157,12 +157,12 @@ class ProcessOutput:
         self._open[0].unread = True
 
     @property
-    def single(self) -> GrowingTest | None:
+    def only_running_test(self) -> GrowingTest | None:
         """The test to which the next plain row certainly belongs; None if that is uncertain."""
         only = self._open[0] if len(self._open) == 1 else None
         return only if only and self.torn is None and only.units == _TODAYS else None
 
-    def take(self, run: GrowingTest, rows: PackedRows) -> None:
+    def add_rows(self, run: GrowingTest, rows: PackedRows) -> None:
         run.rows.extend(rows)
         run.wrong = run.wrong or rows.wrong
         self.rows += len(rows)
@@ -173,95 +173,95 @@ class ProcessOutput:
         row = row_without_in_place(torn, self._open[0].units if self._open else _TODAYS) if torn else None
         return self._add_row(row) if row else None
 
-    def _run_for(self, row: Row) -> GrowingTest:
+    def _test_for_row(self, row: Row) -> GrowingTest:
         """The test that a row belongs to: sizes rise within a test, so it continues the one that it follows."""
         alone = len(self._open) == 1
         for run in self._open:
             last = run.rows[-1].size if run.rows else -1
             if row.size > last or (alone and row.size == last):
                 return run
-        return self._open[0] if self._open else self._new()
+        return self._open[0] if self._open else self._new_test()
 
-    def _words(self, text: str) -> GrowingTest | None:
+    def _parse_words(self, text: str) -> GrowingTest | None:
         for word, pattern, what in _ANNOUNCED:
             if word in text and (found := pattern.search(text)):
-                return self._announce(what, next((each for each in found.groups() if each), ""))
+                return self._set_announced(what, next((each for each in found.groups() if each), ""))
         if ("Rank" in text or "Device" in text) and (found := _RANK.search(text)):
-            return self._rank(int(found.group(1) or found.group(2)))
+            return self._add_rank(int(found.group(1) or found.group(2)))
         if "type" in text and (found := _HEADER.match(text)):
-            return self._header(Units(found.group(1) == "bytes", text.rstrip().endswith(_ERRORS)))
+            return self._begin_table(Units(found.group(1) == "bytes", text.rstrip().endswith(_ERRORS)))
         if "#" in text or "bandwidth" in text or "bounds" in text:
-            return self._footer(text)
+            return self._parse_footer(text)
         if found := _COMMAND.search(text):
             self._command = found.group(1)
         return None
 
-    def _announce(self, what: str, value: str) -> GrowingTest:
+    def _set_announced(self, what: str, value: str) -> GrowingTest:
         """Record a header value; a second one of the same kind begins another test."""
         run = next((each for each in self._open if not each.headed and what not in each.said and not each.rows), None)
         if run is None and any(each.headed or each.rows for each in self._open):
-            self._break_off()
-        run = run or self._new()
+            self._abort_test()
+        run = run or self._new_test()
         run.said[what] = value
         return run
 
-    def _break_off(self) -> None:
+    def _abort_test(self) -> None:
         """End the current tests without a footer."""
         self.flush()
         self._last, self._open = self._open[-1] if self._open else self._last, []
 
-    def _rank(self, number_: int) -> GrowingTest:
+    def _add_rank(self, number_: int) -> GrowingTest:
         waiting = [each for each in self._open if not each.rows]
-        run = next((each for each in waiting if number_ not in each.ranks), None) or (waiting or [self._new()])[-1]
+        run = next((each for each in waiting if number_ not in each.ranks), None) or (waiting or [self._new_test()])[-1]
         run.ranks.add(number_)
         return run
 
-    def _header(self, units: Units) -> GrowingTest | None:
+    def _begin_table(self, units: Units) -> GrowingTest | None:
         run = next((each for each in self._open if not each.headed and not each.rows), None)
         if run is None and any(not each.rows for each in self._open):
             return None
         if run is None:
-            self._break_off()
-            run = self._new()
+            self._abort_test()
+            run = self._new_test()
         run.headed, run.units = True, units
         return run
 
-    def _footer(self, text: str) -> GrowingTest | None:
+    def _parse_footer(self, text: str) -> GrowingTest | None:
         if "Out of" in text and (found := _BOUNDS.search(text)):
             self.flush()
-            run = self._ending(lambda each: each.bounds is None)
+            run = self._test_for_footer(lambda each: each.bounds is None)
             run.bounds, run.failed = int(found.group(1)), run.failed or found.group(2) == "FAILED"
             return run
         if "Avg" in text and (found := _AVERAGE.search(text)):
             self.flush()
-            run = self._ending(lambda each: each.bounds is not None)
-            run.average, run.failed = number(found.group(1)), run.failed or found.group(2) == "FAILED"
-            return self._finish(run)
+            run = self._test_for_footer(lambda each: each.bounds is not None)
+            run.average, run.failed = parse_number(found.group(1)), run.failed or found.group(2) == "FAILED"
+            return self._finish_test(run)
         if "concluded" in text and (found := _ENDED.search(text)):
-            return self._conclude(found.group(1))
+            return self._conclude_test(found.group(1))
         if "error" in text and (found := _ERROR.match(text)) and (run_ := self._open[0] if self._open else self._last):
             run_.error = run_.error or found.group(1)
             return run_
         return None
 
-    def _ending(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
+    def _test_for_footer(self, fits: Callable[[GrowingTest], bool]) -> GrowingTest:
         """The test that a footer belongs to: the first that has rows and no footer."""
         printed = [each for each in self._open if each.rows] or self._open
-        return next((each for each in printed if fits(each)), None) or (printed or [self._new()])[0]
+        return next((each for each in printed if fits(each)), None) or (printed or [self._new_test()])[0]
 
-    def _finish(self, run: GrowingTest) -> GrowingTest:
+    def _finish_test(self, run: GrowingTest) -> GrowingTest:
         run.finished = True
         if run in self._open:
             self._open.remove(run)
         self._last, self.torn = run, None
         return run
 
-    def _conclude(self, program: str | None) -> GrowingTest | None:
+    def _conclude_test(self, program: str | None) -> GrowingTest | None:
         half_done = next((each for each in self._open if each.bounds is not None), None)
         if half_done is None and self._last and not self._last.concluded:
             run = self._last
         elif self._open:
-            run = self._finish(half_done or self._open[0])
+            run = self._finish_test(half_done or self._open[0])
         else:
             return None
         run.concluded = True
@@ -292,7 +292,7 @@ class NcclParser:
 
     def __init__(self) -> None:
         self.growing: list[GrowingTest] = []  # the tests without a copy of their rows, for frequent callers
-        self._streams: dict[str, ProcessOutput] = {}
+        self._streams: dict[str, ProcessParser] = {}
         self._blocks = LineBlocks(LONGEST)
         self._look = 0  # lines among which the rest of a row is still looked for
         self._busy = False  # whether a table is open
@@ -306,57 +306,57 @@ class NcclParser:
 
     @property
     def tests(self) -> tuple[NcclTest, ...]:
-        return tuple(run.test() for run in self.growing)
+        return tuple(run.to_test() for run in self.growing)
 
     def feed(self, data: bytes, line: int | None = None) -> list[NcclTest]:
         """Parse bytes up to the last line end; returns the changed tests. `line`: number of the first line."""
-        return [run.test() for run in self.read(data, line)]
+        return [run.to_test() for run in self.read(data, line)]
 
     def read(self, data: bytes, line: int | None = None) -> list[GrowingTest]:
         """Like `feed`, but returns the changed tests without a copy of their rows, in order of their beginning."""
-        block, at = self._blocks.add(data), 0
-        self._puzzle.begin(block, line)
+        block, at = self._blocks.feed(data), 0
+        self._puzzle.begin_block(block, line)
         changed: dict[GrowingTest, None] = {}
         while at < len(block):
             if block[at] == _MARK:
-                at = self._marked(block, at, changed)
+                at = self._parse_comments(block, at, changed)
                 continue
-            if self._busy and (taken := self._rows(block, at, changed)):
+            if self._busy and (taken := self._parse_rows(block, at, changed)):
                 at = taken
                 continue
             end = block.find(b"\n", at + self._reach) + 1 or len(block)
             self._reach = min(2 * self._reach, _MOST)
-            at += self._window(block[at:end], at, changed)
-        self._puzzle.end()
+            at += self._parse_row_window(block[at:end], at, changed)
+        self._puzzle.end_block()
         return sorted(changed, key=lambda run: run.place)
 
     def close(self) -> list[NcclTest]:
         """Parse an unterminated last line; returns the changed tests."""
-        changed = [self._line(self._blocks.end()), *(stream.flush() for stream in self._streams.values())]
+        changed = [self._parse_line(self._blocks.flush()), *(stream.flush() for stream in self._streams.values())]
         found = dict.fromkeys(run for run in changed if run)
-        return [run.test() for run in sorted(found, key=lambda run: run.place)]
+        return [run.to_test() for run in sorted(found, key=lambda run: run.place)]
 
-    def _rows(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
+    def _parse_rows(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
         """Parse consecutive rows at `at` that, without labels, belong to one test; returns their end, else 0."""
         stream = self._streams.get("") if len(self._streams) == 1 else None
-        run = stream.single if stream and not self._look else None
+        run = stream.only_running_test if stream and not self._look else None
         if stream is None or run is None:
             return 0
-        end, rows = rows_at(block, at)
+        end, rows = parse_rows_at(block, at)
         self._patience = 1 if rows else min(2 * self._patience, _FAR)
         if rows is None:
             return 0
-        stream.take(run, rows)
+        stream.add_rows(run, rows)
         self._puzzle.add_parsed()
         changed[run] = None
         return end
 
-    def _window(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
+    def _parse_row_window(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
         """Parse lines until a table begins, ends or continues with rows; returns the number of bytes."""
         busy, rows = self._busy, 0
-        for start, end in spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
-            self._puzzle.at(at + start)
-            if run := self._line(block[start : min(end, start + LONGEST)]):
+        for start, end in iter_spans_with(MORE_WORDS if busy else WORDS, block, lambda: self._look > 0):
+            self._puzzle.set_offset(at + start)
+            if run := self._parse_line(block[start : min(end, start + LONGEST)]):
                 changed[run] = None
                 rows += 1
                 self._busy = any(stream.is_busy for stream in self._streams.values())
@@ -365,13 +365,13 @@ class NcclParser:
                 return end + 1
         return len(block)
 
-    def _marked(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
+    def _parse_comments(self, block: bytes, at: int, changed: dict[GrowingTest, None]) -> int:
         """Parse the consecutive comment lines (starting with `#`) at `at`; returns their end."""
         said, size = False, len(block)
         while at < size and block[at] == _MARK:
-            self._puzzle.at(at)
+            self._puzzle.set_offset(at)
             end = block.index(b"\n", at)
-            if run := self._line(block[at : min(end, at + LONGEST)]):
+            if run := self._parse_line(block[at : min(end, at + LONGEST)]):
                 changed[run] = None
                 said = True
             at = end + 1
@@ -380,19 +380,19 @@ class NcclParser:
             self._reach = _LEAST
         return at
 
-    def _line(self, raw: bytes) -> GrowingTest | None:
+    def _parse_line(self, raw: bytes) -> GrowingTest | None:
         self._look -= self._look > 0
-        label, text = label_of(raw.decode("utf-8", "replace").rstrip("\r"))
+        label, text = split_label(raw.decode("utf-8", "replace").rstrip("\r"))
         if not text.strip():
             return None
         known = self._streams.get(label)
-        own = stream = known or ProcessOutput(self._start)
+        own = stream = known or ProcessParser(self._start_test)
         failure = FAILURE.search(text) if "failure" in text or "Test timeout" in text else None
         if failure and not stream.is_busy:
             stream = next((each for each in self._streams.values() if each.is_busy), stream)
         was = stream.torn
         rows = stream.rows
-        run = stream.line(text, failure)
+        run = stream.parse_line(text, failure)
         if stream.rows == rows and text[0] != "#" and stream.is_busy and _is_row(text, torn=stream.torn is not None):
             self._puzzle.add_unparsed(text)
             stream.mark_unreliable()
@@ -404,7 +404,7 @@ class NcclParser:
             self._look = _REST_WITHIN if any(each.torn for each in self._streams.values()) else 0
         return run
 
-    def _start(self) -> GrowingTest:
+    def _start_test(self) -> GrowingTest:
         run = GrowingTest(place=len(self.growing))
         self.growing.append(run)
         return run

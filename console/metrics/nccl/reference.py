@@ -79,7 +79,7 @@ def judge_row(row: Row) -> RowVerdict:
     )
 
 
-def scan_average(test: NcclTest) -> float | None:
+def health_scan_average(test: NcclTest) -> float | None:
     """Mean GB/s of all rows from 2 to 8 GiB, to compare with `PASS_LINE`; None without such rows."""
     rows = [row for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB]
     halves = [half for row in rows for half in (row.out_of_place, row.in_place)]
@@ -131,7 +131,7 @@ def judge_test(test: NcclTest, pass_line: float = PASS_LINE, accelerator: str = 
     if not is_comparable(test, accelerator):
         why = f"{test.ranks} ranks, and the reference is for {REFERENCE_RANKS} GPUs of two machines"
         return NcclVerdict(NcclResult.UNJUDGED, why)
-    average = scan_average(test)
+    average = health_scan_average(test)
     if average is None:
         return NcclVerdict(NcclResult.UNJUDGED, "the pass line is about 2 to 8 GiB, and no such size was measured")
     sizes = sorted({row.size / _GIB for row in test.rows if 2 * _GIB <= row.size <= 8 * _GIB})

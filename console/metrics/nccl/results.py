@@ -86,33 +86,35 @@ class PackedRows:
 
     def __iter__(self) -> Iterator[Row]:
         sizes, counts = self._counts[: self._size], self._counts[self._size :]
-        time, alg, bus, time_in, alg_in, bus_in = (self._figure(at) for at in range(6))
-        kinds, redops, roots, wrong, wrong_in = map(self._word, range(5))
+        time, alg, bus, time_in, alg_in, bus_in = (self._figure_column(at) for at in range(6))
+        kinds, redops, roots, wrong, wrong_in = map(self._word_column, range(5))
         outside, inside = map(Half, time, alg, bus, wrong), map(Half, time_in, alg_in, bus_in, wrong_in)
         return map(Row, sizes, counts, kinds, redops, roots, outside, inside)
 
-    def speeds(self, unchecked: _T) -> Iterator[tuple[int, float, float, int | _T]]:
+    def iter_speeds(self, unchecked: _T) -> Iterator[tuple[int, float, float, int | _T]]:
         """Yield (bytes, busbw of both halves, wrong elements of both, or `unchecked`) per row."""
         outside, inside = self._words[3:]
         if len(outside) == len(inside) == 1:
-            wrong: Iterable[int | _T] = repeat(_sum(outside[0], inside[0], unchecked))
+            wrong: Iterable[int | _T] = repeat(_add_wrong_counts(outside[0], inside[0], unchecked))
         else:
-            wrong = map(_sum, self._word(3), self._word(4), repeat(unchecked))
-        return zip(self._counts[: self._size], self._figure(_BUSBW), self._figure(_BUSBW_IN), wrong, strict=False)
+            wrong = map(_add_wrong_counts, self._word_column(3), self._word_column(4), repeat(unchecked))
+        return zip(
+            self._counts[: self._size], self._figure_column(_BUSBW), self._figure_column(_BUSBW_IN), wrong, strict=False
+        )
 
     @property
     def wrong(self) -> bool:
         return any(self._words[3]) or any(self._words[4])
 
-    def _figure(self, at: int) -> array[float]:
+    def _figure_column(self, at: int) -> array[float]:
         return self._figures[at * self._size : (at + 1) * self._size]
 
-    def _word(self, at: int) -> Iterable[Any]:
+    def _word_column(self, at: int) -> Iterable[Any]:
         values = self._words[at]
         return repeat(values[0], self._size) if len(values) == 1 else values
 
 
-def _sum(outside: int | None, inside: int | None, unchecked: _T) -> int | _T:
+def _add_wrong_counts(outside: int | None, inside: int | None, unchecked: _T) -> int | _T:
     checked = [each for each in (outside, inside) if each is not None]
     return sum(checked) if checked else unchecked
 
@@ -190,21 +192,21 @@ _WORDED = (2, 3, 4, *_WRONG)
 _UNLETTERED = b"0123456789. \t\n"  # what numbers and the blanks between them consist of
 
 
-def rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
+def parse_rows_at(block: bytes, at: int) -> tuple[int, PackedRows | None]:
     """Parse consecutive plain rows at `at`: (end, rows); None for the rows if there are none."""
     if _ROW.match(block, at) is None:
         return at, None
     found = _NO_ROW.search(block, at, at + _PIECE)
     end = found.end() if found else block.rfind(b"\n", at, at + _PIECE) + 1
-    columns = _columns(block[at:end])
-    rows = _packed(columns) if columns else None
+    columns = _split_columns(block[at:end])
+    rows = _pack_rows(columns) if columns else None
     if rows is None:
-        end, columns = _matched(block, at)
-        rows = _packed(columns)
+        end, columns = _match_rows(block, at)
+        rows = _pack_rows(columns)
     return (end, rows) if rows else (at, None)
 
 
-def _columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
+def _split_columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
     """The columns of a block that contains only rows; None if it contains anything else."""
     words = piece.replace(b"\n", b" |\n").split()
     size = len(words) // _WIDTH
@@ -217,7 +219,7 @@ def _columns(piece: bytes) -> Sequence[Sequence[bytes]] | None:
     return columns
 
 
-def _matched(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
+def _match_rows(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
     """The columns of consecutive rows at `at`, matched one by one, and their end."""
     rows, end = [], at
     while found := _ROW.match(block, end):
@@ -226,30 +228,34 @@ def _matched(block: bytes, at: int) -> tuple[int, Sequence[Sequence[bytes]]]:
     return end, list(zip(*rows, strict=True))
 
 
-def _packed(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
+def _pack_rows(columns: Sequence[Sequence[bytes]]) -> PackedRows | None:
     """Convert the columns to packed rows; None if a value has the wrong type."""
     kind, redop, root, *wrong = (columns[at] for at in _WORDED)
     try:
         counts = array("q", list(map(int, chain.from_iterable(columns[at] for at in _COUNTS))))
         figures = array("d", list(map(float, chain.from_iterable(columns[at] for at in _FIGURE_COLUMNS))))
-        words = [_read(kind, _TYPES.__getitem__), _read(redop, _REDOPS.__getitem__), _read(root, _number)]
-        words += [_read(column, _wrong) for column in wrong]
+        words = [
+            _convert_column(kind, _TYPES.__getitem__),
+            _convert_column(redop, _REDOPS.__getitem__),
+            _convert_column(root, _parse_int),
+        ]
+        words += [_convert_column(column, _parse_wrong) for column in wrong]
     except (KeyError, ValueError, OverflowError):
         return None
     return PackedRows(len(kind), counts, figures, words) if isfinite(sum(figures)) else None
 
 
-def _number(word: bytes) -> int:
+def _parse_int(word: bytes) -> int:
     if not word.removeprefix(b"-").isdigit():
         raise ValueError(word)
     return int(word)
 
 
-def _wrong(word: bytes) -> int | None:
-    return None if word == b"N/A" else _number(word)
+def _parse_wrong(word: bytes) -> int | None:
+    return None if word == b"N/A" else _parse_int(word)
 
 
-def _read(column: Sequence[bytes], read: Callable[[bytes], object]) -> tuple[object, ...]:
+def _convert_column(column: Sequence[bytes], read: Callable[[bytes], object]) -> tuple[object, ...]:
     """The converted values of a column, each distinct text converted once; one value if all are equal."""
     if column.count(column[0]) == len(column):
         return (read(column[0]),)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from console.metrics.training.steps import PackedSteps, Step, pack_columns
-from console.metrics.training.values import StepReport, finite_total, inverse, number, thousandth
+from console.metrics.training.values import StepReport, finite_total, milliseconds_to_seconds, parse_number, reciprocal
 
 _LONGEST = 2000  # characters of a line of which a layout is made, below what is read of any line
 _MOST = 48  # numbers of such a line
@@ -54,16 +54,16 @@ _RULES: dict[str, Callable[[float], object]] = {  # what a field may be of its n
     "nonzero": lambda value: value or None,
     "whole": int,
     "total": lambda value: finite_total(int(value)),
-    "milli": thousandth,
-    "thousand milli": lambda value: thousandth(value * 1e3),
-    "inverse": lambda value: inverse(value) if value > 0 else None,
+    "milli": milliseconds_to_seconds,
+    "thousand milli": lambda value: milliseconds_to_seconds(value * 1e3),
+    "inverse": lambda value: reciprocal(value) if value > 0 else None,
     "thousand": lambda value: value * 1e3,
     "million": lambda value: value * 1e6,
     "billion": lambda value: value * 1e9,
     "ten thousandth": lambda value: value * 1e-4,
 }
 
-Read = Callable[[str], "tuple[StepReport, str] | None"]  # what a line says, and who printed it
+ParseLine = Callable[[str], "tuple[StepReport, str] | None"]  # what a line says, and who printed it
 
 
 class NumberSlot(Struct, frozen=True):
@@ -84,7 +84,7 @@ class LineLayout(Struct, frozen=True):
     like: Step  # one of them; what no slot says is the same in all
 
     @property
-    def numbered(self) -> bool:
+    def has_step_number(self) -> bool:
         """Whether the lines contain the step number."""
         return self.like.step is not None
 
@@ -99,7 +99,7 @@ class LineLayout(Struct, frozen=True):
         end = found.end() if found else 0
         return end, self.pattern.findall(piece[:end]) if end else []
 
-    def columns(self, rows: Sequence[tuple[bytes, ...]]) -> dict[str, list[Any]] | None:
+    def parse_columns(self, rows: Sequence[tuple[bytes, ...]]) -> dict[str, list[Any]] | None:
         """The values of these lines by field; None if one of them must be parsed by itself."""
         found: dict[str, list[Any]] = {}
         for slot, column in zip(self.slots, zip(*rows, strict=True), strict=True):
@@ -111,7 +111,7 @@ class LineLayout(Struct, frozen=True):
                 if None in found[slot.name]:
                     return None
                 continue
-            values = _numbers(column)
+            values = _parse_numbers(column)
             if slot.positive and min(values) <= 0:
                 return None
             if slot.rule != "plain":
@@ -121,7 +121,7 @@ class LineLayout(Struct, frozen=True):
             found[slot.name] = values
         return found
 
-    def packed(self, columns: dict[str, list[Any]], size: int) -> PackedSteps:
+    def pack_columns(self, columns: dict[str, list[Any]], size: int) -> PackedSteps:
         """These values as packed steps, with the fields that are constant in all lines."""
         fields: dict[str, Iterable[Any]] = {}
         for name, value in zip(Step._fields[:9], self.like, strict=False):
@@ -133,23 +133,23 @@ class LineLayout(Struct, frozen=True):
         return pack_columns(fields, extra, size)
 
 
-def _numbers(column: Sequence[bytes]) -> list[float]:
+def _parse_numbers(column: Sequence[bytes]) -> list[float]:
     """The numbers of a column; repeated texts (a learning rate) are converted once."""
     values = set(column)
     if 2 * len(values) > len(column):
-        return _made(column)
-    known = dict(zip(values, _made(list(values)), strict=True))
+        return _to_floats(column)
+    known = dict(zip(values, _to_floats(list(values)), strict=True))
     return list(map(known.__getitem__, column))
 
 
-def _made(column: Sequence[bytes]) -> list[float]:
+def _to_floats(column: Sequence[bytes]) -> list[float]:
     try:
         return list(map(float, column))
     except ValueError:  # thousands commas
-        return [number(each.decode()) or 0.0 for each in column]
+        return [parse_number(each.decode()) or 0.0 for each in column]
 
 
-def find_layout(text: str, read: Read) -> LineLayout | None:
+def find_layout(text: str, read: ParseLine) -> LineLayout | None:
     """The layout of a line as `read` parses it; None if its numbers may change the line's meaning."""
     said = read(text)
     places = list(_NUMBER.finditer(text))
@@ -157,15 +157,15 @@ def find_layout(text: str, read: Read) -> LineLayout | None:
         return None
     if sum(text[one.end() : other.start()] in _JOINTS for one, other in pairwise(places)) > _MOST_JOINTS:
         return None
-    trial = _Trial(text, read, said)
+    trial = _LayoutTrial(text, read, said)
     pattern, at, slots = "", 0, []
     for place in places:
-        slot = trial.slot(*place.span())
-        pattern += trial.words(at, place.start())
+        slot = trial.find_slot(*place.span())
+        pattern += trial.text_pattern(at, place.start())
         pattern += f"({slot.pattern})" if slot else re.escape(place.group())
         at = place.end()
         slots += [slot] if slot else []
-    pattern += trial.words(at, len(text)) + r"\n"
+    pattern += trial.text_pattern(at, len(text)) + r"\n"
     names = [slot.name for slot in slots if slot.name]
     lacks_step = said[0].step.step is not None and "step" not in names
     if len(slots) < 2 or not names or len(names) > len({*names}) or lacks_step:
@@ -181,20 +181,20 @@ def find_layout(text: str, read: Read) -> LineLayout | None:
         said[0].step,
     )
     rows = made.pattern.findall(f"{text}\n".encode())
-    columns = made.columns(rows) if len(rows) == 1 else None
-    return made if columns is not None and next(iter(made.packed(columns, 1))) == said[0].step else None
+    columns = made.parse_columns(rows) if len(rows) == 1 else None
+    return made if columns is not None and next(iter(made.pack_columns(columns, 1))) == said[0].step else None
 
 
-class _Trial:
+class _LayoutTrial:
     """Parses a line repeatedly with other text at one position, to find out which field each number sets."""
 
-    def __init__(self, text: str, read: Read, said: tuple[StepReport, str]) -> None:
+    def __init__(self, text: str, read: ParseLine, said: tuple[StepReport, str]) -> None:
         self._text = text
         self._read = read
         self._said = said
-        self._values = _values(said[0].step)
+        self._values = _step_values(said[0].step)
 
-    def slot(self, start: int, end: int) -> NumberSlot | None:
+    def find_slot(self, start: int, end: int) -> NumberSlot | None:
         """The field of the number at that position; None if it must be the same in all lines."""
         name, rules, kinds = "", [*_RULES], []
         for kind in _KINDS if "," in self._text[start:end] else _USUAL:
@@ -208,24 +208,26 @@ class _Trial:
             if not name:
                 (name,), kinds = changed, []
             fitting = [
-                rule for rule in rules if all(self._changes_only(rule, value, values, name) for value, values in tried)
+                rule
+                for rule in rules
+                if all(self._changes_only_field(rule, value, values, name) for value, values in tried)
             ]
             if fitting and (name not in {"step", "total", "skipped"} or kind is _WHOLE):
                 rules, kinds = fitting, [*kinds, kind]
         if not kinds:
             return None
         if not name:
-            return NumberSlot("", "", False, _pattern(kinds, signed=self._text[start] == "-"))
+            return NumberSlot("", "", False, _number_pattern(kinds, signed=self._text[start] == "-"))
         zero, below = self._changed_figures(start, end, _ZERO), None
         if _SIGNED.match(self._text, start - 1):
             below = self._changed_figures(start, end, _NEGATIVE)
-        rule = next((each for each in rules if self._changes_only(each, 0.0, zero, name)), None)
-        signed = rule is not None and self._changes_only(rule, float(_NEGATIVE), below, name)
+        rule = next((each for each in rules if self._changes_only_field(each, 0.0, zero, name)), None)
+        signed = rule is not None and self._changes_only_field(rule, float(_NEGATIVE), below, name)
         if self._text[start] == "-" and not signed:
             return None
-        return NumberSlot(name, rule or rules[0], rule is None, _pattern(kinds, signed=signed))
+        return NumberSlot(name, rule or rules[0], rule is None, _number_pattern(kinds, signed=signed))
 
-    def words(self, start: int, end: int) -> str:
+    def text_pattern(self, start: int, end: int) -> str:
         """A pattern for this text; padding may have any width where that does not matter."""
         found, at = "", start
         for blanks in _BLANKS.finditer(self._text, start, min(len(self._text), end + 1)):
@@ -246,10 +248,10 @@ class _Trial:
         said = self._read(self._text[:start] + other + self._text[end:])
         if said is None or said[1] != self._said[1] or said[0].format != self._said[0].format:
             return None
-        values = _values(said[0].step)
+        values = _step_values(said[0].step)
         return {name: values.get(name) for name in values | self._values if values.get(name) != self._values.get(name)}
 
-    def _changes_only(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
+    def _changes_only_field(self, rule: str, value: float, changed: dict[str, object] | None, name: str) -> bool:
         """Whether `value` at that position changed only the field `name`, and as the rule says."""
         if changed is None or changed.keys() - {name}:
             return False
@@ -257,13 +259,13 @@ class _Trial:
         return wanted == found and type(wanted) is type(found)
 
 
-def _values(step: Step) -> dict[str, object]:
+def _step_values(step: Step) -> dict[str, object]:
     """All figures of a step by field; extra figures have a blank before their names."""
     fields: dict[str, object] = dict(zip(Step._fields[:-1], step, strict=False))
     return fields | {f" {name}": value for name, value in step.extra.items()}
 
 
-def _pattern(kinds: Sequence[_Kind], *, signed: bool) -> str:
+def _number_pattern(kinds: Sequence[_Kind], *, signed: bool) -> str:
     """One pattern for the three usual notations, which is faster than an alternation."""
     if _USUAL[0] in kinds and _USUAL[1] in kinds:
         decimals = 17 if _USUAL[2] in kinds else 9

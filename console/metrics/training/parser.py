@@ -12,27 +12,33 @@ from collections.abc import Callable, Iterator, Mapping
 
 from console.logs.line import UnparsedCounter, UnparsedLines
 from console.logs.line_splitter import strip_terminal_codes
-from console.logs.word_search import ANSI, LineBlocks, WordSearch, line_end, spans_with
+from console.logs.word_search import ANSI, LineBlocks, WordSearch, find_line_end, iter_spans_with
 from console.metrics.training.formats import dictionaries as dicts
 from console.metrics.training.formats.dictionaries import MultilineReport, NotebookTable, open_report
-from console.metrics.training.formats.megatron import bars, megatron, step_time
-from console.metrics.training.formats.own import LinesOfSteps, own_formats, read_own
-from console.metrics.training.formats.programs import drawn_bar, keras, parse_known_program, verl, verl_start
+from console.metrics.training.formats.megatron import parse_bars, parse_megatron, parse_step_time
+from console.metrics.training.formats.own import StepLineFinder, load_own_formats, parse_own_formats
+from console.metrics.training.formats.programs import (
+    find_verl_start,
+    parse_drawn_bar,
+    parse_keras,
+    parse_known_program,
+    parse_verl,
+)
 from console.metrics.training.formats.unknown_programs import LearnedFormat
 from console.metrics.training.layout import LineLayout, find_layout
 from console.metrics.training.reader import (
     BESIDE,
     BY_EPOCH,
-    Epochs,
+    EpochNumbering,
     RunReader,
     close_in_time,
+    count_skipped,
+    find_library_run,
     merge_reports,
-    reporter,
-    run_of_library,
-    skipped_since,
+    reporter_label,
 )
 from console.metrics.training.steps import ProgressBar, Step
-from console.metrics.training.values import StepReport, count, finite_total
+from console.metrics.training.values import StepReport, finite_total, parse_count
 
 _ITERATION = re.compile(r"\biteration\s+\d")
 _STEP = re.compile(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")
@@ -59,17 +65,17 @@ def pieces_without_layout(block: bytes, take: Callable[[bytes], int]) -> Iterato
     """Yield (offset, piece) of what must be parsed line by line; `take` returns how much it handled."""
     at, size = 0, len(block)
     while at < size:
-        end = line_end(block, at + _PIECE)
+        end = find_line_end(block, at + _PIECE)
         taken = take(block[at:end])
         if 0 < taken < end - at:
-            end = line_end(block, at + taken)
+            end = find_line_end(block, at + taken)
         if at + taken < end:
             yield at + taken, block[at + taken : end]
         at = end
 
 
 def add_rows(
-    piece: bytes, layout: LineLayout, epochs: Epochs, runs: Mapping[str, RunReader], bar: ProgressBar | None
+    piece: bytes, layout: LineLayout, epochs: EpochNumbering, runs: Mapping[str, RunReader], bar: ProgressBar | None
 ) -> tuple[int, RunReader | None]:
     """Add similar lines to the only run, each step after the last: (number of bytes, run); 0 if not certain."""
     run = next(iter(runs.values())) if len(runs) == 1 else None
@@ -78,15 +84,15 @@ def add_rows(
     taken, found = layout.match_prefix(piece)
     if not found or taken < len(piece) // _WORTH:
         return 0, None
-    columns = layout.columns(found)
+    columns = layout.parse_columns(found)
     if columns is None:
         return 0, None
-    if not layout.numbered:
-        followed = run.follow_unnumbered(layout.packed(columns, len(found)), bar)
+    if not layout.has_step_number:
+        followed = run.add_following_unnumbered(layout.pack_columns(columns, len(found)), bar)
     elif layout.format in BY_EPOCH and " epoch" in columns:
-        followed = epochs.all_through(columns, layout, lambda more: run.follow(more, layout.label))
+        followed = epochs.renumber_columns(columns, layout, lambda more: run.add_following(more, layout.label))
     else:
-        followed = run.follow(layout.packed(columns, len(found)), layout.label)
+        followed = run.add_following(layout.pack_columns(columns, len(found)), layout.label)
     return (taken, run) if followed else (0, None)
 
 
@@ -110,8 +116,8 @@ class TrainingParser:
 
     def __init__(self) -> None:
         self._blocks = LineBlocks(LONGEST, returns=True)
-        self._own = own_formats()
-        self._lines = LinesOfSteps(WORDS, self._own) if self._own else WORDS
+        self._own = load_own_formats()
+        self._lines = StepLineFinder(WORDS, self._own) if self._own else WORDS
         self._runs: list[RunReader] = []
         self._open: dict[str, RunReader] = {}
         self._changed: list[RunReader] = []
@@ -119,7 +125,7 @@ class TrainingParser:
         self._bar: ProgressBar | None = None
         self._planned: int | None = None
         self._skipped = 0.0
-        self._epochs = Epochs()
+        self._epochs = EpochNumbering()
         self._timed: Step | None = None
         self._epoch: int | None = None  # the one that Keras said has begun
         self._parts: list[str] = []  # lines of a dictionary that is not closed yet
@@ -143,12 +149,12 @@ class TrainingParser:
 
     def feed(self, data: bytes) -> list[RunReader]:
         """Parse more bytes, up to the last line end; returns the changed runs."""
-        self._read_on(data, None)
+        self._read_block(data, None)
         return self._take_changed_runs()
 
-    def read(self, data: bytes, line: int | None = None) -> bool:
+    def feed_block(self, data: bytes, line: int | None = None) -> bool:
         """Like `feed`, but returns whether any run changed; `line` is the number of the first line in its log."""
-        self._read_on(data, line)
+        self._read_block(data, line)
         changed = bool(self._changed)
         self._changed = []
         return changed
@@ -156,27 +162,27 @@ class TrainingParser:
     def read_line(self, text: str, number: int, rank: int | None = None) -> bool:
         """Parse a line; returns whether a run changed. `rank` printed it; None: as labels in it say."""
         self._rank = "" if rank is None else str(rank)
-        self._puzzle.begin(b"", number)
+        self._puzzle.begin_block(b"", number)
         for part in text.replace("^M", "\r").split("\r") if "\r" in text or "^M" in text else (text,):  # bars
-            self._text(ANSI.sub("", part[:LONGEST]) if "\x1b" in part else part[:LONGEST], None)
+            self._parse_text(ANSI.sub("", part[:LONGEST]) if "\x1b" in part else part[:LONGEST], None)
         self._rank = ""
         changed, self._changed = bool(self._changed), []
         return changed
 
-    def _read_on(self, data: bytes, line: int | None) -> None:
-        block, puzzle = self._blocks.add(data), self._puzzle
+    def _read_block(self, data: bytes, line: int | None) -> None:
+        block, puzzle = self._blocks.feed(data), self._puzzle
         if b"^" in block and b"^M" in block:  # carriage returns as a person copied them
             block = block.replace(b"^M", b" \n")
-        puzzle.begin(self._blocks.raw, line)
-        for at, piece in pieces_without_layout(block, self._rows):
-            for start, end in spans_with(self._lines, piece, self.waiting):
-                puzzle.at(at + start)
-                self._line(piece[start : min(end, start + LONGEST)])
-        puzzle.end()
+        puzzle.begin_block(self._blocks.raw, line)
+        for at, piece in pieces_without_layout(block, self._parse_rows):
+            for start, end in iter_spans_with(self._lines, piece, self.has_open_report):
+                puzzle.set_offset(at + start)
+                self._parse_raw_line(piece[start : min(end, start + LONGEST)])
+        puzzle.end_block()
 
-    def _rows(self, piece: bytes) -> int:
+    def _parse_rows(self, piece: bytes) -> int:
         """Parse the lines at the beginning that are like the last one; returns their size in bytes."""
-        if self._layout is None or self.waiting() or self._timed is not None:
+        if self._layout is None or self.has_open_report() or self._timed is not None:
             return 0
         taken, run = add_rows(piece, self._layout, self._epochs, self._open, self._bar)
         if run is not None:
@@ -187,108 +193,116 @@ class TrainingParser:
 
     def close(self) -> list[RunReader]:
         """Parse an unterminated last line; returns the changed runs."""
-        rest = self._blocks.end()
+        rest = self._blocks.flush()
         if rest:
-            self._line(rest)
-        self._flush()
+            self._parse_raw_line(rest)
+        self._close_open_report()
         run = self._open.get("megatron")
         if self._timed is not None and (run is None or run.number is None):
-            self._take(StepReport("megatron-bridge", self._timed), "")
+            self._add_report(StepReport("megatron-bridge", self._timed), "")
         self._timed = None
-        self._changed += [run for run in self._open.values() if run.settle()]
+        self._changed += [run for run in self._open.values() if run.confirm_number()]
         return self._take_changed_runs()
 
     def _take_changed_runs(self) -> list[RunReader]:
         changed, self._changed = {id(run) for run in self._changed}, []
         return [run for run in self._runs if id(run) in changed]
 
-    def may_tell(self, text: str) -> bool:
+    def may_be_relevant(self, text: str) -> bool:
         """Whether a line may say anything of training, by itself or after the lines before it."""
-        return any(word in text for word in _WORDS) or self.waiting() or read_own(self._own, text) is not None
+        return (
+            any(word in text for word in _WORDS)
+            or self.has_open_report()
+            or parse_own_formats(self._own, text) is not None
+        )
 
-    def waiting(self) -> bool:
+    def has_open_report(self) -> bool:
         """Whether a report of several lines is incomplete."""
         return bool(self._parts or self._metrics or self._block or self._wrapped)
 
-    def _line(self, raw: bytes) -> None:
-        self._text(strip_terminal_codes(raw), raw)
+    def _parse_raw_line(self, raw: bytes) -> None:
+        self._parse_text(strip_terminal_codes(raw), raw)
 
-    def _text(self, text: str, raw: bytes | None) -> None:
+    def _parse_text(self, text: str, raw: bytes | None) -> None:
         """Parse a line; `raw`: its bytes, if similar lines may follow that can be parsed together."""
-        if self._own and (own := read_own(self._own, text)):
-            self._take(own, self._reporter(text, own.at))
+        if self._own and (own := parse_own_formats(self._own, text)):
+            self._add_report(own, self._reporter_of(text, own.at))
             return
-        if self.waiting() and self._continues(text):
+        if self.has_open_report() and self._continues_report(text):
             return
-        if "iteration" in text and "|" in text and (read := megatron(text)):
+        if "iteration" in text and "|" in text and (read := parse_megatron(text)):
             for each in read:
                 timed, self._timed = self._timed, None
                 if timed is not None and close_in_time(each.step, timed):
                     each.format, each.step = "megatron-bridge", merge_reports(each.step, timed)
-                self._take(each, self._reporter(text, each.at))
-            self._find_layout(raw, megatron)
+                self._add_report(each, self._reporter_of(text, each.at))
+            self._find_layout(raw, parse_megatron)
             return
         if "%|" in text and ("it/s" in text or "s/it" in text):
             self._take_progress_bar(text)
         if "oss" in text or "tep" in text or "Epoch " in text[:20] or "[batch=" in text or "/ Train]:" in text:
-            self._report(text, raw)
+            self._parse_report(text, raw)
         elif "%|" in text and "=" in text:
-            self._by_itself(text, raw)
+            self._parse_single_line(text, raw)
 
-    def _report(self, text: str, raw: bytes | None) -> None:
-        if (start := dicts.dictionary_start(text)) is not None:
+    def _parse_report(self, text: str, raw: bytes | None) -> None:
+        if (start := dicts.find_dictionary_start(text)) is not None:
             self._open_dictionary(text, start, raw)
         elif dicts.ends_run(text):
             run = self._open.get("dict") or self._open.get("ms-swift")
             if run:
-                run.settle()
+                run.confirm_number()
                 run.finished, self._bar = True, None
                 self._changed.append(run)
-        elif (step := verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
+        elif (step := find_verl_start(text) if " - " in text or text.rstrip()[-1:].isdigit() else None) is not None:
             self._metrics = (step, [text])
         elif (block := open_report(text)) is not None:
             self._block = block
         else:
-            self._by_itself(text, raw)
+            self._parse_single_line(text, raw)
 
-    def _by_itself(self, text: str, raw: bytes | None) -> None:
+    def _parse_single_line(self, text: str, raw: bytes | None) -> None:
         known_to = None
-        for known_to in self._read(text):
-            self._take(known_to, self._reporter(text, known_to.at))
+        for known_to in self._iter_reports(text):
+            self._add_report(known_to, self._reporter_of(text, known_to.at))
         if known_to is not None:
             if known_to.format != "keras":
-                self._find_layout(raw, self._learned.known if known_to.format == "key-value" else _known)
+                self._find_layout(
+                    raw, self._learned.parse_known_line if known_to.format == "key-value" else _parse_known
+                )
         elif "loss" in text and text.rstrip().endswith(","):
             self._wrapped = [text]
-        elif looks_like_megatron(text) or (any(run.known for run in self._open.values()) and parse_partial_step(text)):
+        elif looks_like_megatron(text) or (
+            any(run.is_known_format for run in self._open.values()) and parse_partial_step(text)
+        ):
             self._puzzle.add_unparsed(text)
 
-    def _reporter(self, text: str, at: int) -> str:
-        return self._rank or reporter(text, at)
+    def _reporter_of(self, text: str, at: int) -> str:
+        return self._rank or reporter_label(text, at)
 
-    def _read(self, text: str) -> Iterator[StepReport]:
+    def _iter_reports(self, text: str) -> Iterator[StepReport]:
         """Yield the steps that a line contains by itself."""
-        if ("%|" in text or "━" in text) and (drawn := bars(text)):
+        if ("%|" in text or "━" in text) and (drawn := parse_bars(text)):
             yield from drawn
         elif "Epoch " in text[:20] and (epoch := _EPOCH.fullmatch(text)):
             self._epoch = int(epoch.group(1))
-        elif (self._epoch is not None and "/" in text and (found := keras(text, self._epoch))) or (
+        elif (self._epoch is not None and "/" in text and (found := parse_keras(text, self._epoch))) or (
             found := parse_known_program(text)
         ):
             yield found
-        elif (timed := step_time(text) if "Step Time" in text else None) is not None:
+        elif (timed := parse_step_time(text) if "Step Time" in text else None) is not None:
             self._merge_timing(timed)
         elif planned := _PLANNED.search(text) if "optimization" in text else None:
-            self._planned = finite_total(count(planned.group(1).replace(",", "")))
+            self._planned = finite_total(parse_count(planned.group(1).replace(",", "")))
         elif "loss" in text or "Loss" in text:
-            yield from self._learned.read(text)
+            yield from self._learned.learn_from_line(text)
 
-    def _continues(self, text: str) -> bool:
+    def _continues_report(self, text: str) -> bool:
         """Whether the line continues an incomplete report."""
         if self._parts and _CONTINUED.match(text) and len(self._parts) < _JOINED:
             self._parts.append(text)
             if "}" in text:
-                self._flush()
+                self._close_open_report()
             return True
         if self._metrics and (metric := _METRIC.match(text)) and len(self._metrics[1]) < 10 * _JOINED:
             self._metrics[1].append(text[metric.start(1) :])
@@ -296,34 +310,34 @@ class TrainingParser:
         if self._wrapped and _PAIRED.match(text) and len(self._wrapped) < _JOINED:
             self._wrapped.append(text.strip())
             return True
-        if self._block and (said := self._block.add(text)):
+        if self._block and (said := self._block.add_line(text)):
             if isinstance(said, StepReport):
-                self._take(said, "")
+                self._add_report(said, "")
             return True
-        if not (isinstance(self._block, MultilineReport) and self._block.goes_on(text)):
-            self._flush()
+        if not (isinstance(self._block, MultilineReport) and self._block.may_continue(text)):
+            self._close_open_report()
         return False
 
-    def _flush(self) -> None:
+    def _close_open_report(self) -> None:
         parts, self._parts = self._parts, []
         metrics, self._metrics = self._metrics, None
         block, self._block = self._block, None
         wrapped, self._wrapped = self._wrapped, []
-        if parts and (found := dicts.dictionary(" ".join(parts), 0)):
-            self._take(found, "")
-        if metrics and (found := verl(metrics[0], " ".join(metrics[1]))):
-            self._take(found, "")
-        if isinstance(block, MultilineReport) and (found := block.found()):
-            self._take(found, "")
-        for each in self._learned.read(" ".join(wrapped)) if len(wrapped) > 1 else ():
-            self._take(each, "")
+        if parts and (found := dicts.parse_dictionary(" ".join(parts), 0)):
+            self._add_report(found, "")
+        if metrics and (found := parse_verl(metrics[0], " ".join(metrics[1]))):
+            self._add_report(found, "")
+        if isinstance(block, MultilineReport) and (found := block.to_report()):
+            self._add_report(found, "")
+        for each in self._learned.learn_from_line(" ".join(wrapped)) if len(wrapped) > 1 else ():
+            self._add_report(each, "")
 
     def _open_dictionary(self, text: str, start: int, raw: bytes | None) -> None:
         if "}" not in text[start:] and "..." not in text[start:]:
             self._parts = [text[start:]]
-        elif found := dicts.dictionary(text, start):
-            self._take(found, self._reporter(text, start))
-            self._find_layout(raw, dicts.steps_of_line)
+        elif found := dicts.parse_dictionary(text, start):
+            self._add_report(found, self._reporter_of(text, start))
+            self._find_layout(raw, dicts.parse_steps_of_line)
         else:
             self._puzzle.add_unparsed(text)
 
@@ -339,21 +353,21 @@ class TrainingParser:
             return
         self._looked += 1
 
-        def again(text: str) -> tuple[StepReport, str] | None:
+        def parse_alone(text: str) -> tuple[StepReport, str] | None:
             words = ANSI.sub("", text)
             found = read(words)
-            return (found[0], reporter(words, found[0].at)) if len(found) == 1 else None
+            return (found[0], reporter_label(words, found[0].at)) if len(found) == 1 else None
 
-        self._layout = find_layout(raw.decode("utf-8", "replace"), again) or self._layout
+        self._layout = find_layout(raw.decode("utf-8", "replace"), parse_alone) or self._layout
 
     def _take_progress_bar(self, text: str) -> None:
         """Take a progress bar of the training; bars of downloads begin with a name and are ignored."""
-        if bar := drawn_bar(text):
+        if bar := parse_drawn_bar(text):
             run = self._open.get("dict")
             if bar.total != (self._planned or (run.total if run and not run.finished else None) or bar.total):
                 return
             self._bar = bar
-            if run and run.drawn(bar):
+            if run and run.renumber_by_bar(bar):
                 self._changed.append(run)
 
     def _merge_timing(self, timed: Step) -> None:
@@ -361,7 +375,7 @@ class TrainingParser:
         run = self._open.get("megatron")
         if run is None or run.number is None:
             if self._timed is not None:
-                self._take(StepReport("megatron-bridge", self._timed), "")
+                self._add_report(StepReport("megatron-bridge", self._timed), "")
             self._timed = timed
         elif run.steps and close_in_time(run.steps[-1], timed) and run.steps[-1].tflops_per_gpu is None:
             run.steps[-1] = merge_reports(run.steps[-1], timed)
@@ -370,12 +384,12 @@ class TrainingParser:
         else:
             self._timed = timed
 
-    def _take(self, found: StepReport, label: str) -> None:
+    def _add_report(self, found: StepReport, label: str) -> None:
         if found.format == "deepspeed":
-            found.step, self._skipped = skipped_since(found.step, self._skipped)
+            found.step, self._skipped = count_skipped(found.step, self._skipped)
             label = f"deepspeed {label}"
         elif found.format in BY_EPOCH:
-            found.step = self._epochs.through(found.step, label)
+            found.step = self._epochs.renumber_step(found.step, label)
         self._puzzle.add_parsed()
         run = self._run_for(found, label)
         if found.format != run.format and run.format in {"hf", "megatron"} and found.format not in BESIDE:
@@ -383,23 +397,23 @@ class TrainingParser:
         if found.step.step is None and _FAMILIES.get(found.format) == "dict":
             run.add_unnumbered(found.step, self._bar)
         else:
-            run.add(found.step, label)
+            run.add_step(found.step, label)
         self._changed.append(run)
 
     def _run_for(self, found: StepReport, label: str) -> RunReader:
         family, number = _FAMILIES.get(found.format, found.format), found.step.step
         if found.format in BESIDE and number is not None:
             for run in self._open.values():
-                if not run.finished and run.near(number):
+                if not run.finished and run.may_contain_step(number):
                     return run
-        run_ = self._open.get(family) or run_of_library(self._open, found, number)
-        if run_ is None or run_.finished or run_.begins_again(number, label):
+        run_ = self._open.get(family) or find_library_run(self._open, found, number)
+        if run_ is None or run_.finished or run_.begins_new_run(number, label):
             run_ = RunReader(found.format)
             self._runs.append(run_)
         self._open[family] = run_
         return run_
 
 
-def _known(text: str) -> list[StepReport]:
+def _parse_known(text: str) -> list[StepReport]:
     found = parse_known_program(text)
     return [found] if found else []

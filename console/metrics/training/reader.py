@@ -18,7 +18,7 @@ from console.metrics.training.layout import LineLayout
 from console.metrics.training.steps import PackedSteps, ProgressBar, Rollback, Step, Steps
 from console.metrics.training.values import StepReport
 
-WARM_UP = 5  # steps after a start whose speed says nothing
+WARM_UP_STEPS = 5  # steps after a start whose speed says nothing
 _JITTER = 2  # steps that several reporters without labels may be apart
 _DRAWN = 0.5  # seconds a step from which every step has its bar, with a good margin
 BESIDE = frozenset({"deepspeed", "key-value"})  # formats that stand beside another program's reports of the same steps
@@ -48,13 +48,13 @@ class RunReader:
         return self.steps[-1] if self.steps else None
 
     @property
-    def unsettled(self) -> bool:
+    def is_number_uncertain(self) -> bool:
         """Whether the next bar may correct the last step's number, as bars lag behind fast steps."""
         bar = self._guessed if self._guessing else None
-        return bar is not None and (bar.step <= WARM_UP or _may_skip_steps(bar))
+        return bar is not None and (bar.step <= WARM_UP_STEPS or _may_skip_steps(bar))
 
     @property
-    def known(self) -> bool:
+    def is_known_format(self) -> bool:
         """Whether the lines are in a known format, not in one learned from key-value pairs."""
         return self.format != "key-value" and bool(self.steps)
 
@@ -63,16 +63,16 @@ class RunReader:
         """Steps of the whole run, as last reported."""
         return self.steps[-1].total or None if self.steps else None
 
-    def near(self, number: int) -> bool:
+    def may_contain_step(self, number: int) -> bool:
         """Whether a report of that step may belong to this run: it exists already or would be the next."""
-        if self._place(number) is not None:
+        if self._index_of_step(number) is not None:
             return True
         last = self.number
         before = self.steps[-2].step if len(self.steps) > 1 else None
         interval = last - before if last is not None and before is not None else 1
         return last is not None and 0 < number - last <= max(interval, 1)
 
-    def begins_again(self, number: int | None, label: str) -> bool:
+    def begins_new_run(self, number: int | None, label: str) -> bool:
         """Whether that step can only be the first of another run."""
         latest = self._latest.get(label)
         if number is None or latest is None or number >= latest:
@@ -80,17 +80,17 @@ class RunReader:
         first = self.steps[0].step
         return first is not None and number <= first
 
-    def add(self, step: Step, label: str) -> None:
-        self.settle()
+    def add_step(self, step: Step, label: str) -> None:
+        self.confirm_number()
         number = step.step
         if number is None:
             self._append(step)
             return
         latest = self._latest.get(label)
-        if latest is not None and number < latest and not self._repeated(number, latest):
-            self._rewind(number)
+        if latest is not None and number < latest and not self._is_repeated(number, latest):
+            self._roll_back(number)
             latest = None
-        place = self._place(number)
+        place = self._index_of_step(number)
         self._latest[label] = number
         if place is not None:
             self._several = self._several or latest == number
@@ -102,33 +102,37 @@ class RunReader:
             at = len(self.steps)
             while at and (before := self.steps[at - 1].step) is not None and before > number:
                 at -= 1
-            warm = self._warm_from is not None and number - self._warm_from < WARM_UP
-            self.steps.insert(at, step._replace(warm_up=warm))
+            warm = self._warm_from is not None and number - self._warm_from < WARM_UP_STEPS
+            self.steps.insert_step(at, step._replace(warm_up=warm))
 
-    def _place(self, number: int) -> int | None:
-        return self.steps.place(number) if self.number is not None and number <= self.number else None
+    def _index_of_step(self, number: int) -> int | None:
+        return self.steps.index_of(number) if self.number is not None and number <= self.number else None
 
-    def follow(self, more: PackedSteps, label: str) -> bool:
+    def add_following(self, more: PackedSteps, label: str) -> bool:
         """Add many reports if each certainly follows all earlier steps and none is a warm-up; else False."""
         numbers = more.columns["step"]
         latest = max(self.number or 0, self._latest.get(label, 0))
         if self.number is None or self._warm_from is None:
             return False
-        if numbers[0] <= latest or numbers[0] - self._warm_from < WARM_UP or not all(map(lt, numbers, numbers[1:])):
+        if (
+            numbers[0] <= latest
+            or numbers[0] - self._warm_from < WARM_UP_STEPS
+            or not all(map(lt, numbers, numbers[1:]))
+        ):
             return False
-        self.settle()
+        self.confirm_number()
         self._latest[label] = self.number = numbers[-1]
         self.steps.extend(more)
         return True
 
-    def follow_unnumbered(self, more: PackedSteps, bar: ProgressBar | None) -> bool:
+    def add_following_unnumbered(self, more: PackedSteps, bar: ProgressBar | None) -> bool:
         """Add many reports without step numbers if no bar can number them and none is a repetition; else False."""
         if not self.steps or (bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)):
             return False
         epochs = [self.steps[-1].extra.get("epoch"), *more.extra.get("epoch", ())]
         if any(map(eq, epochs, epochs[1:])):
             return False
-        self.settle()
+        self.confirm_number()
         self.steps.extend(more)
         self._guessed, self._guessing = bar, True
         return True
@@ -136,16 +140,16 @@ class RunReader:
     def add_unnumbered(self, step: Step, bar: ProgressBar | None) -> None:
         """Add a report without a step number; the bar before it may give it, the one after it is more exact."""
         last = self.steps[-1] if self.steps else None
-        if last is not None and _same(last, step):
+        if last is not None and _is_same_step(last, step):
             self.steps[-1] = merge_reports(last, step)
             return
-        self.settle()
+        self.confirm_number()
         self._number_before = self.number
         fresh = bar is not None and bar is not self._guessed and bar.step > max(0, self.number or 0)
-        self.add(step._replace(step=bar.step, total=bar.total) if bar and fresh and self._in_phase else step, "")
+        self.add_step(step._replace(step=bar.step, total=bar.total) if bar and fresh and self._in_phase else step, "")
         self._guessed, self._guessing = bar, True
 
-    def drawn(self, bar: ProgressBar) -> bool:
+    def renumber_by_bar(self, bar: ProgressBar) -> bool:
         """Number the last report by a bar that follows it; returns whether that changed it."""
         if not self._guessing:
             return False
@@ -157,14 +161,14 @@ class RunReader:
             or not 0 <= bar.elapsed_s - before.elapsed_s <= 1
         )
         if late or not self._in_phase:
-            return self.settle()
+            return self.confirm_number()
         self._guessing = False
         if bar.step > (self.number or 0):
             self._renumber(bar.step, bar.total)
-        self._compare()
+        self._compare_with_bar()
         return True
 
-    def settle(self) -> bool:
+    def confirm_number(self) -> bool:
         """Keep the last report's number, as no bar corrected it; with fast steps it becomes unknown."""
         bar = self._guessed if self._guessing else None
         self._guessing = False
@@ -173,7 +177,7 @@ class RunReader:
         if _may_skip_steps(bar):
             self._renumber(None, None)
         else:
-            self._compare()
+            self._compare_with_bar()
         return True
 
     def _renumber(self, number: int | None, total: int | None) -> None:
@@ -186,7 +190,7 @@ class RunReader:
             self._latest.clear()
         self.steps[-1] = last._replace(step=number, total=total)
 
-    def _compare(self) -> None:
+    def _compare_with_bar(self) -> None:
         """Ignore bars for numbering once steps and epochs do not grow alike."""
         last = self.steps[-1]
         epoch = last.extra.get("epoch")
@@ -204,14 +208,14 @@ class RunReader:
             self._latest.clear()
             self.number = None
 
-    def _repeated(self, number: int, latest: int) -> bool:
-        return self._several and latest - number <= _JITTER and self._place(number) is not None
+    def _is_repeated(self, number: int, latest: int) -> bool:
+        return self._several and latest - number <= _JITTER and self._index_of_step(number) is not None
 
-    def _rewind(self, number: int) -> None:
+    def _roll_back(self, number: int) -> None:
         last, keep = self.number, len(self.steps)
         while keep and ((before := self.steps[keep - 1].step) is None or before >= number):
             keep -= 1
-        self.steps.cut(keep)
+        self.steps.truncate(keep)
         self._latest.clear()
         self._warm_from, self.number = number, None
         self.rewinds += (Rollback(number if last is None else last, number),)
@@ -223,7 +227,7 @@ class RunReader:
         if self._warm_from is None:
             self._warm_from = step.step
         self.number = step.step
-        self.steps.append(step._replace(warm_up=True) if step.step - self._warm_from < WARM_UP else step)
+        self.steps.append(step._replace(warm_up=True) if step.step - self._warm_from < WARM_UP_STEPS else step)
 
 
 def _may_skip_steps(bar: ProgressBar) -> bool:
@@ -231,13 +235,13 @@ def _may_skip_steps(bar: ProgressBar) -> bool:
     return bar.step_time_s is None or bar.step_time_s < _DRAWN
 
 
-def run_of_library(open_runs: dict[str, RunReader], found: StepReport, number: int | None) -> RunReader | None:
+def find_library_run(open_runs: dict[str, RunReader], found: StepReport, number: int | None) -> RunReader | None:
     """A run that so far only a library's own log lines reported (such as DeepSpeed's); None if there is none."""
     if number is None or found.format in BESIDE:
         return None
     for name in BESIDE:
         run = open_runs.get(name)
-        if run and run.format in BESIDE and run.near(number):
+        if run and run.format in BESIDE and run.may_contain_step(number):
             run.format = found.format
             return run
     return None
@@ -249,12 +253,18 @@ def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
     `later`: both are by one reporter, so that of two losses the second is that of the step: bars are drawn again with
     it, and of several iterations in a step it is the last one's. A loss that is not a number stays.
     """
-    if later and new.loss is not None and old.loss is not None and not old.nan and not _same_figure(old.loss, new.loss):
+    if (
+        later
+        and new.loss is not None
+        and old.loss is not None
+        and not old.nan
+        and not _is_same_figure(old.loss, new.loss)
+    ):
         old, new = new._replace(warm_up=old.warm_up), old
     changed: dict[str, Any] = {}
     for name in _NUMBERS:
         mine, other = getattr(old, name), getattr(new, name)
-        if other is not None and (mine is None or _rounded_from(mine, other)):
+        if other is not None and (mine is None or _is_rounded_from(mine, other)):
             changed[name] = other
     for name in ("step", "total", "skipped"):
         if getattr(old, name) is None:
@@ -264,16 +274,16 @@ def merge_reports(old: Step, new: Step, *, later: bool = False) -> Step:
     return old._replace(**changed, nan=nan, extra=new.extra | old.extra)
 
 
-def _same_figure(one: float, other: float) -> bool:
+def _is_same_figure(one: float, other: float) -> bool:
     """Whether one figure may be the other, rounded."""
-    return one == other or _rounded_from(one, other) or _rounded_from(other, one)
+    return one == other or _is_rounded_from(one, other) or _is_rounded_from(other, one)
 
 
-def _rounded_from(short: float, full: float) -> bool:
+def _is_rounded_from(short: float, full: float) -> bool:
     return len(repr(full)) > len(repr(short)) and math.isclose(short, full, rel_tol=5e-3)
 
 
-def _same(old: Step, new: Step) -> bool:
+def _is_same_step(old: Step, new: Step) -> bool:
     """Whether both are the same unnumbered step, printed twice."""
     epoch = old.extra.get("epoch")
     if epoch is None or new.extra.get("epoch") != epoch or old.loss is None or new.loss is None:
@@ -287,7 +297,7 @@ def close_in_time(one: Step, other: Step) -> bool:
     return mine is None or others is None or abs(mine - others) <= 0.02 * mine + 0.006
 
 
-def skipped_since(step: Step, before: float) -> tuple[Step, float]:
+def count_skipped(step: Step, before: float) -> tuple[Step, float]:
     """The step with its skipped steps since the last line (DeepSpeed prints the total), and the new total."""
     skipped = step.extra.get("skipped")
     if skipped is None:
@@ -303,7 +313,7 @@ _REPORTER = re.compile(
 )
 
 
-def reporter(text: str, at: int) -> str:
+def reporter_label(text: str, at: int) -> str:
     """The label of the process in front of offset `at`; empty if there is none."""
     if text[:3] in {"[20", " [2"} or at == 1 or (at == 0 and text[:1] != "["):
         return ""  # a date, or nothing
@@ -311,13 +321,13 @@ def reporter(text: str, at: int) -> str:
     return next((each for each in found.groups() if each), "") if found else ""
 
 
-class Epochs:
+class EpochNumbering:
     """Numbers steps continuously that are counted anew in each epoch."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int, int]] = {}  # of each reporter: epoch, step in it, and steps before it
 
-    def all_through(
+    def renumber_columns(
         self, columns: dict[str, list[Any]], layout: LineLayout, follow: Callable[[PackedSteps], bool]
     ) -> bool:
         """Renumber many steps of one reporter; changes nothing if `follow` does not accept them."""
@@ -329,7 +339,7 @@ class Epochs:
                 self._restore(layout.label, before)
                 return False  # a total may be that of an epoch
             columns = columns | {"step": [number + base for number, base in zip(numbers, bases, strict=True)]}
-        taken = follow(layout.packed(columns, len(numbers)))
+        taken = follow(layout.pack_columns(columns, len(numbers)))
         if not taken:
             self._restore(layout.label, before)
         return taken
@@ -339,7 +349,7 @@ class Epochs:
         if before is not None:
             self._last[reporter] = before
 
-    def through(self, step: Step, reporter: str) -> Step:
+    def renumber_step(self, step: Step, reporter: str) -> Step:
         """The step numbered from the first epoch seen."""
         epoch, number = step.extra.get("epoch"), step.step
         if epoch is None or number is None:

@@ -14,14 +14,14 @@ from threading import RLock
 from typing import NamedTuple
 
 from console.config import Thresholds, config_in_force
-from console.metrics.alarm_rules import ENOUGH, Pauses, StepCadence, format_late_step, is_overdue
+from console.metrics.alarm_rules import MIN_STEPS_FOR_PACE, PauseHistory, StepCadence, format_late_step, is_overdue
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.training.reader import RunReader
 from console.metrics.training.series import BLOCK, METRICS, MetricColumn
-from console.metrics.training.steps import Rollback, RunPosition, Step, run_position, what_is_nan
+from console.metrics.training.steps import Rollback, RunPosition, Step, describe_nan, position_of_steps
 from console.scheduling.failure import RankFailure
 
-SETTLED = 10  # finite losses after which a spike can be told from the beginning
+SETTLED_STEPS = 10  # finite losses after which a spike can be told from the beginning
 SPIKE_SPREADS, SPIKE_SHARE = 6.0, 0.15  # of the usual spread, and of the loss
 NEW_LEVEL = 60  # steps after which a loss that stays up is no spike any more, but where it is now
 _PACE = 0.1  # weight of the newest loss in the running mean
@@ -68,24 +68,24 @@ class RunEventFinder:
         self._slow_above = 0.0  # seconds of a step above which the run is as slow as was told; 0.0: it is not
         self._slow_from, self._slow_words = 0, ""  # after how many steps that was heard it began, and in words
 
-    def add(self, step: Step, number: float, time: float) -> None:
+    def add_step(self, step: Step, number: float, time: float) -> None:
         """Take a new step and record the events that it causes."""
         if step.nan:
             if not self._bad:
                 unseen = not self._any and number > 1  # what was read begins in the middle of it
-                words = f"{what_is_nan(step)} at {number:,.0f}{' or earlier' if unseen else ''}"
-                self._tell(RunEventKind.NAN, number, time, words)
+                words = f"{describe_nan(step)} at {number:,.0f}{' or earlier' if unseen else ''}"
+                self._add_event(RunEventKind.NAN, number, time, words)
             self._bad = self._any = True
             return
         self._bad, self._any = False, True
         loss = step.loss
         if loss is not None and math.isfinite(loss):
-            self._loss(loss, number, time)
+            self._check_loss(loss, number, time)
 
-    def _loss(self, loss: float, number: float, time: float) -> None:
+    def _check_loss(self, loss: float, number: float, time: float) -> None:
         above = loss - self._mean
-        if self._seen >= SETTLED and above > max(SPIKE_SPREADS * self._spread, SPIKE_SHARE * abs(self._mean)):
-            self._spike(loss, number, time)
+        if self._seen >= SETTLED_STEPS and above > max(SPIKE_SPREADS * self._spread, SPIKE_SHARE * abs(self._mean)):
+            self._check_spike(loss, number, time)
             if self._up < NEW_LEVEL:
                 return
             self._seen, above = 0, 0.0
@@ -97,18 +97,18 @@ class RunEventFinder:
             self._spread += _PACE * (abs(above) - self._spread)
         self._seen += 1
 
-    def _spike(self, loss: float, number: float, time: float) -> None:
+    def _check_spike(self, loss: float, number: float, time: float) -> None:
         self._up += 1
         if self._up == 1:
             self._peak = loss
-            self._tell(RunEventKind.SPIKE, number, time, self._spike_words(number))
+            self._add_event(RunEventKind.SPIKE, number, time, self._format_spike(number))
         elif loss > self._peak:
             self._peak = loss
             last = self.marks[-1] if self.marks else None
             if last is not None and last.kind is RunEventKind.SPIKE and last.step is not None:
-                self.marks[-1] = last._replace(words=self._spike_words(last.step))
+                self.marks[-1] = last._replace(words=self._format_spike(last.step))
 
-    def _spike_words(self, number: float) -> str:
+    def _format_spike(self, number: float) -> str:
         return f"loss up from {self._mean:.4g} to {self._peak:.4g} at {number:,.0f}"
 
     def check_plateau(self, run: TrainingRun, column: MetricColumn) -> None:
@@ -117,17 +117,17 @@ class RunEventFinder:
         half = max(PLATEAU_LEAST, length // 8)
         if length < 2 * half + PLATEAU_LEAST:
             return
-        before, after = column.mean(length - 2 * half, length - half), column.mean(length - half, length)
+        before, after = column.mean_of(length - 2 * half, length - half), column.mean_of(length - half, length)
         fall = (before - after) / abs(before) if before else 0.0
         if not self._flat_since and abs(fall) < PLATEAU_SHARE:
             self._flat_since = length - 2 * half
             number = run.numbers[self._flat_since]
             words = f"loss flat at {after:.4g} since {number:,.0f}"
-            self._tell(RunEventKind.PLATEAU, number, run.times[self._flat_since], words)
+            self._add_event(RunEventKind.PLATEAU, number, run.times[self._flat_since], words)
         elif self._flat_since and fall > 3 * PLATEAU_SHARE:
             self._flat_since = 0
 
-    def pace(self, number: float, time: float, took: float) -> None:
+    def check_pace(self, number: float, time: float, took: float) -> None:
         """Take a step's duration; check for slower steps at the same steps for all who read the log."""
         before = self._took[-1][0] if self._took else number
         self._took.append((number, time, took))
@@ -148,14 +148,14 @@ class RunEventFinder:
             since, printed, _ = self._took[at]
             words = f"step time up from {usual:.3g} s to {now:.3g} s since {since:,.0f}"
             self._slow_from, self._slow_words = self._paced - len(times) + at, words
-            self._tell(RunEventKind.SLOWER, since, printed, words)
+            self._add_event(RunEventKind.SLOWER, since, printed, words)
 
     @property
     def slower(self) -> str:
         """How much slower the steps have become, as text; empty if they have not, or more than NEW_PACE steps ago."""
         return self._slow_words if self._slow_above and self._paced - self._slow_from <= NEW_PACE else ""
 
-    def _tell(self, kind: RunEventKind, number: float, time: float, words: str) -> None:
+    def _add_event(self, kind: RunEventKind, number: float, time: float, words: str) -> None:
         if not any(mark.kind is kind and mark.step == number for mark in self.marks[-_LATELY:]):
             self.marks.append(RunEvent(kind, number, time, words))
 
@@ -164,14 +164,16 @@ _LATELY = 20
 _LOOK_BACK = 8  # latest steps of which a late report may still add to one
 
 
-def _same(one: Step, other: Step) -> bool:
+def _is_same(one: Step, other: Step) -> bool:
     """Whether two steps have equal figures (nan equals nan); packed steps create a new object per access."""
     mine, its = one[:-1], other[:-1]
     return mine == its or all(a == b or (a != a and b != b) for a, b in zip(mine, its, strict=True))  # nan is nan
 
 
 RECENT = 20  # latest steps by which the pace is judged
-GROSS = 2.0  # times by which the printed step time may be longer than the time between lines, and is still believed
+GROSS_OUTLIER_FACTOR = (
+    2.0  # times by which the printed step time may be longer than the time between lines, and is still believed
+)
 BURST = 1.0  # seconds in which lines come that were printed long before
 
 
@@ -197,37 +199,39 @@ class TrainingRun:
         self._seen = 0  # steps that the finder has looked at
         self._looked = 0
         self._standing: tuple[int, Step | None, RunPosition] | None = None  # for so many steps, the last this
-        self._pauses = Pauses()
-        self._paced_from = ENOUGH  # place of the first step before which a pause counts: none do after a start
+        self._pauses = PauseHistory()
+        self._paced_from = (
+            MIN_STEPS_FOR_PACE  # place of the first step before which a pause counts: none do after a start
+        )
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def _take_over(self, steps: Sequence[Step], time: float, printed: Sequence[float], *, rewound: bool) -> int:
+    def _copy_steps(self, steps: Sequence[Step], time: float, printed: Sequence[float], *, rewound: bool) -> int:
         """Copy the changed part of a growing list of steps, with times; returns its first index."""
         with self.lock:
             known = self.steps
             at = min(len(known), len(steps))
-            while at and not _same(known[at - 1], steps[at - 1]):
+            while at and not _is_same(known[at - 1], steps[at - 1]):
                 at -= 1
             looked = range(max(0, at - _LOOK_BACK), at)
-            at = next((back for back in looked if not _same(known[back], steps[back])), at)
+            at = next((back for back in looked if not _is_same(known[back], steps[back])), at)
             # Of a step that was only told more of, the time stays; after a step back all is new.
             times = self.times[at:] if len(steps) >= len(known) and not rewound else array("d")
-            self._cut(at)
+            self._truncate(at)
             times.extend([time] * max(0, len(steps) - len(printed) - at - len(times)))
             times.extend(printed[len(printed) - (len(steps) - at - len(times)) :])
             for step, when in zip(steps[at:], times, strict=True):
                 self._append(step, when)
             return at
 
-    def _cut(self, length: int) -> None:
+    def _truncate(self, length: int) -> None:
         del self.steps[length:]
         del self.numbers[length:]
         del self.times[length:]
         self._asked.clear()
         for column in self.columns.values():
-            column.cut(length)
+            column.truncate(length)
 
     def _append(self, step: Step, time: float) -> None:
         place = len(self.numbers)
@@ -247,15 +251,15 @@ class TrainingRun:
                     column.append(None)
             column.append(value)
 
-    def axis(self, *, by_time: bool) -> array[float]:
+    def x_axis(self, *, by_time: bool) -> array[float]:
         return self.times if by_time else self.numbers
 
-    def edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:
+    def column_edges(self, low: float, high: float, columns: int, *, by_time: bool) -> list[int]:
         """The step indexes at which a chart's columns begin, whole blocks where there are many, and the end."""
         asked = low, high, columns, by_time, len(self)
         if asked in self._asked:
             return self._asked[asked]
-        axis, span = self.axis(by_time=by_time), (high - low) or 1.0
+        axis, span = self.x_axis(by_time=by_time), (high - low) or 1.0
         first, last = bisect_left(axis, low), bisect_left(axis, math.nextafter(high, math.inf))
         whole = (last - first) // columns > 8 * BLOCK
         found = [first - first % BLOCK if whole else first]
@@ -267,26 +271,28 @@ class TrainingRun:
         self._asked[asked] = found = [*found, last]
         return found
 
-    def place(self, where: float, *, by_time: bool) -> int | None:
+    def index_at(self, where: float, *, by_time: bool) -> int | None:
         """The index of the step nearest to a position on the x axis; None without steps."""
-        axis = self.axis(by_time=by_time)
+        axis = self.x_axis(by_time=by_time)
         at = bisect_left(axis, where)
         near = [each for each in (at - 1, at) if 0 <= each < len(axis)]
         return min(near, key=lambda each: abs(axis[each] - where), default=None)
 
-    def sync(self, steps: Sequence[Step], time: float, printed: Sequence[float] = (), *, rewound: bool = False) -> int:
+    def sync_steps(
+        self, steps: Sequence[Step], time: float, printed: Sequence[float] = (), *, rewound: bool = False
+    ) -> int:
         """Copy changed steps, the last `printed` then, others at `time`; returns the first index."""
         with self.lock:
-            at = self._take_over(steps, time, printed, rewound=rewound)
+            at = self._copy_steps(steps, time, printed, rewound=rewound)
             start = max(at, self._seen) if at >= self._seen - 1 else at
             if start < self._seen:
-                self._paced_from = start + ENOUGH
+                self._paced_from = start + MIN_STEPS_FOR_PACE
             for place in range(start, len(self)):
                 if place >= self._paced_from:
-                    self._pauses.add(self.times[place] - self.times[place - 1])
-                self._finder.add(self.steps[place], self.numbers[place], self.times[place])
-                if place >= self._paced_from and (took := self._took_at(place)) is not None:
-                    self._finder.pace(self.numbers[place], self.times[place], took)
+                    self._pauses.add_pause(self.times[place] - self.times[place - 1])
+                self._finder.add_step(self.steps[place], self.numbers[place], self.times[place])
+                if place >= self._paced_from and (took := self._step_seconds_at(place)) is not None:
+                    self._finder.check_pace(self.numbers[place], self.times[place], took)
             self._seen = len(self)
             if self._seen - self._looked >= PLATEAU_EVERY or self._seen < self._looked:
                 self._looked = self._seen
@@ -294,11 +300,11 @@ class TrainingRun:
                     self._finder.check_plateau(self, column)
             return at
 
-    def follow(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
+    def sync_reader(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
         """Update the run from the reader of its log."""
         self.format, self.finished = reader.format, reader.finished
         rewound = len(reader.rewinds) > len(self.restarts)
-        self.sync(reader.steps, time, printed, rewound=rewound)
+        self.sync_steps(reader.steps, time, printed, rewound=rewound)
         if rewound and printed:  # it did so at the first of the steps that were done again
             time = self.times[bisect_left(self.numbers, reader.rewinds[-1].first)]
         self.add_rollbacks(reader.rewinds, time)
@@ -333,14 +339,14 @@ class TrainingRun:
             for each in first.values()
         )
 
-    def events(self) -> list[RunEvent]:
+    def list_events(self) -> list[RunEvent]:
         """All events in order of time; those with a time only are placed at the step of that time."""
         with self.lock:
-            placed = [self._placed(mark) for mark in self.endings]
+            placed = [self._with_step(mark) for mark in self.endings]
         every = [*self._finder.marks, *self.restarts, *self.checkpoints, *placed]
         return sorted(every, key=lambda mark: (mark.time, mark.step or 0.0))
 
-    def _placed(self, mark: RunEvent) -> RunEvent:
+    def _with_step(self, mark: RunEvent) -> RunEvent:
         if not len(self):
             return mark
         at = max(0, bisect_left(self.times, mark.time) - 1)
@@ -364,17 +370,17 @@ class TrainingRun:
     def nan(self) -> bool:
         return self.last is not None and self.last.nan
 
-    def latest(self, metric: str) -> float | None:
+    def latest_value(self, metric: str) -> float | None:
         column = self.columns.get(metric)
-        return column.last() if column else None
+        return column.last_value() if column else None
 
-    def recent(self, metric: str) -> float | None:
+    def recent_mean(self, metric: str) -> float | None:
         """Median of a metric's latest values."""
         column = self.columns.get(metric)
         values = [value for value in column.values[-RECENT:] if value == value] if column else []
         return median(values) if values else None
 
-    def _took_at(self, place: int) -> float | None:
+    def _step_seconds_at(self, place: int) -> float | None:
         """Seconds that a step took, as printed, else by the timestamps; None if unknown."""
         if (column := self.columns.get("step_time_s")) is not None:
             printed = column.values[place]
@@ -384,10 +390,10 @@ class TrainingRun:
 
     def pace(self) -> float | None:
         """Seconds per step, as printed, else by the timestamps."""
-        printed = self.recent("step_time_s")
-        return printed if printed is not None else self._by_clock()
+        printed = self.recent_mean("step_time_s")
+        return printed if printed is not None else self._pace_by_timestamps()
 
-    def _by_clock(self) -> float | None:
+    def _pace_by_timestamps(self) -> float | None:
         if len(self) < 3:
             return None
         first = max(1, len(self) - RECENT)
@@ -401,11 +407,11 @@ class TrainingRun:
         checkpoints take their time too), and where it is less than half of that. Lines that come in one burst, as from
         a program whose output is buffered, tell of no speed.
         """
-        printed, seen = self.recent("step_time_s"), self._by_clock()
+        printed, seen = self.recent_mean("step_time_s"), self._pace_by_timestamps()
         if printed is None or seen is None:
             return seen if printed is None else printed
         burst = seen * min(RECENT, len(self)) < BURST
-        return seen if seen > printed or (seen * GROSS < printed and not burst) else printed
+        return seen if seen > printed or (seen * GROSS_OUTLIER_FACTOR < printed and not burst) else printed
 
     def eta(self, now: float = 0.0) -> float | None:
         """Estimated seconds from the last step to the end; None if unknown, stalled, broken off or diverged."""
@@ -422,7 +428,7 @@ class TrainingRun:
     def cadence(self) -> StepCadence | None:
         """How regularly the run makes steps; None if there are too few."""
         lasting = self.step_interval()
-        if len(self) < ENOUGH or lasting is None:
+        if len(self) < MIN_STEPS_FOR_PACE or lasting is None:
             return None
         between = median(after - before for before, after in pairwise(self.times[-RECENT:]))
         steps = median(after - before for before, after in pairwise(self.numbers[-RECENT:]))
@@ -438,16 +444,16 @@ class TrainingRun:
             return ""
         return format_late_step(quiet, self.last.step if self.last else None, self.pace())
 
-    def standing(self) -> RunPosition:
+    def position(self) -> RunPosition:
         """The last step, and the last valid loss with its step."""
         with self.lock:
             steps = self.steps
             if self._standing is None or self._standing[:2] != (len(steps), steps[-1] if steps else None):
-                self._standing = len(steps), steps[-1] if steps else None, run_position(steps)
+                self._standing = len(steps), steps[-1] if steps else None, position_of_steps(steps)
             where = self._standing[2]
         return where.with_nan_onset(self.earlier) if self.earlier is not None else where
 
     def mfu(self, accelerator: str) -> float | None:
         """Share of the GPU's dense BF16 peak; None without TFLOP/s or peak, and where no GPU can be so fast."""
-        peak, reached = peak_tflops(accelerator), self.recent("tflops_per_gpu")
+        peak, reached = peak_tflops(accelerator), self.recent_mean("tflops_per_gpu")
         return reached / peak if peak and reached is not None and reached <= MAX_MFU * peak else None

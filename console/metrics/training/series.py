@@ -67,14 +67,14 @@ class MetricColumn:
         self._sums.append(self._sums[-1] + (number if finite else 0.0))
         self._counts.append(self._counts[-1] + finite)
         if len(self.values) % BLOCK == 0:
-            low, high = self._least_and_most(len(self.values) - BLOCK, len(self.values))
+            low, high = self._extremes_of_values(len(self.values) - BLOCK, len(self.values))
             self._lows.append(low)
             self._highs.append(high)
             if len(self._lows) % BLOCK == 0:
                 self._low_lows.append(min(self._lows[-BLOCK:]))
                 self._high_highs.append(max(self._highs[-BLOCK:]))
 
-    def cut(self, length: int) -> None:
+    def truncate(self, length: int) -> None:
         """Keep only the first `length` values."""
         del self.values[length:]
         del self._sums[length + 1 :]
@@ -84,7 +84,7 @@ class MetricColumn:
         del self._low_lows[length // BLOCK**2 :]
         del self._high_highs[length // BLOCK**2 :]
 
-    def mean(self, start: int, stop: int) -> float:
+    def mean_of(self, start: int, stop: int) -> float:
         """Mean of the values from `start` up to `stop` (exclusive); nan if there are none."""
         start, stop = max(0, start), min(stop, len(self.values))
         if start >= stop:
@@ -92,16 +92,16 @@ class MetricColumn:
         count = self._counts[stop] - self._counts[start]
         return (self._sums[stop] - self._sums[start]) / count if count else NAN
 
-    def extremes(self, start: int, stop: int) -> tuple[float, float]:
+    def extremes_of(self, start: int, stop: int) -> tuple[float, float]:
         """Lowest and highest value in the range; inf and -inf if there are none."""
         if stop - start <= 2 * BLOCK:
-            return self._least_and_most(start, stop)
+            return self._extremes_of_values(start, stop)
         first, last = -(-start // BLOCK), stop // BLOCK
-        left, right = self._least_and_most(start, first * BLOCK), self._least_and_most(last * BLOCK, stop)
-        low, high = self._of_blocks(first, last)
+        left, right = self._extremes_of_values(start, first * BLOCK), self._extremes_of_values(last * BLOCK, stop)
+        low, high = self._extremes_of_blocks(first, last)
         return min(left[0], right[0], low), max(left[1], right[1], high)
 
-    def _of_blocks(self, start: int, stop: int) -> tuple[float, float]:
+    def _extremes_of_blocks(self, start: int, stop: int) -> tuple[float, float]:
         if stop - start <= 2 * BLOCK:
             return min(self._lows[start:stop]), max(self._highs[start:stop])
         first, last = -(-start // BLOCK), stop // BLOCK
@@ -109,7 +109,7 @@ class MetricColumn:
         highs = self._highs[start : first * BLOCK] + self._highs[last * BLOCK : stop] + self._high_highs[first:last]
         return min(lows), max(highs)
 
-    def _least_and_most(self, start: int, stop: int) -> tuple[float, float]:
+    def _extremes_of_values(self, start: int, stop: int) -> tuple[float, float]:
         if start >= stop:
             return math.inf, -math.inf
         values = self.values[start:stop]
@@ -118,20 +118,20 @@ class MetricColumn:
         finite = [each for each in values if each == each]
         return min(finite, default=math.inf), max(finite, default=-math.inf)
 
-    def last(self, stop: int | None = None) -> float | None:
+    def last_value(self, stop: int | None = None) -> float | None:
         """The latest known value before `stop`."""
         for at in range(min(len(self.values), len(self.values) if stop is None else stop) - 1, -1, -1):
             if self.values[at] == self.values[at]:
                 return self.values[at]
         return None
 
-    def ranges(self, edges: Sequence[int]) -> list[ColumnRange]:
+    def column_ranges(self, edges: Sequence[int]) -> list[ColumnRange]:
         """The value range of each chart column; column n covers steps edges[n] to edges[n + 1] (exclusive)."""
         found: list[ColumnRange] = []
         values, start = self.values, edges[0]
         for at, stop in enumerate(edges[1:]):
             if stop > start:
-                low, high = self.extremes(start, stop)
+                low, high = self.extremes_of(start, stop)
                 if low <= high:
                     first, last = values[start], values[stop - 1]
                     found.append(
@@ -140,13 +140,13 @@ class MetricColumn:
             start = stop
         return found
 
-    def smooth(self, edges: Sequence[int], width: int) -> list[tuple[int, float]]:
+    def smoothed(self, edges: Sequence[int], width: int) -> list[tuple[int, float]]:
         """(column, mean of `width` values around its middle) for each column that has steps."""
         half, found, start = max(1, width // 2), [], edges[0]
         for at, stop in enumerate(edges[1:]):
             if stop > start:
                 middle = (start + stop) // 2
-                mean = self.mean(min(start, middle - half), max(stop, middle + half + 1))
+                mean = self.mean_of(min(start, middle - half), max(stop, middle + half + 1))
                 if mean == mean:
                     found.append((at, mean))
             start = stop

@@ -45,7 +45,7 @@ class RunPosition(NamedTuple):
     @property
     def nan_words(self) -> str:
         """Such as "loss is NaN since step 20 (last good 10.58 at 19)"; empty if all is a number."""
-        return f"{self.what} {nan_since(self)}" if self.nan else ""
+        return f"{self.what} {find_nan_since(self)}" if self.nan else ""
 
     def with_nan_onset(self, earlier: RunPosition) -> RunPosition:
         """This position with the step since which the loss is NaN, as found earlier or further back in the log."""
@@ -59,7 +59,7 @@ class RunPosition(NamedTuple):
         return known._replace(step=self.step)
 
 
-def nan_since(where: RunPosition) -> str:
+def find_nan_since(where: RunPosition) -> str:
     """Since when the loss is NaN, as every page says it: "since step 20 (last good 10.58 at 19)"."""
     if where.nan_from is not None:
         since = f"since step {where.nan_from:,}"
@@ -73,7 +73,7 @@ def nan_since(where: RunPosition) -> str:
     return f"{since} (last good {where.loss:.4g}{at})"
 
 
-def run_position(steps: Sequence[Step]) -> RunPosition:
+def position_of_steps(steps: Sequence[Step]) -> RunPosition:
     at = len(steps)
     while at and steps[at - 1].nan:
         at -= 1
@@ -92,11 +92,11 @@ def run_position(steps: Sequence[Step]) -> RunPosition:
         nan=first_bad is not None,
         nan_from=first_bad.step if first_bad is not None and seen else None,
         nan_by=first_bad.step if first_bad is not None and not seen else None,
-        what=what_is_nan(first_bad) if first_bad is not None else "",
+        what=describe_nan(first_bad) if first_bad is not None else "",
     )
 
 
-def what_is_nan(step: Step) -> str:
+def describe_nan(step: Step) -> str:
     """Which figure of the step is not finite: the loss, else the gradients."""
     if step.loss is None or math.isnan(step.loss):  # Megatron leaves out a loss that is no number
         return "loss is NaN"
@@ -153,7 +153,7 @@ class PackedSteps:
         if self.extra:
             names = tuple(self.extra)
             others = (dict(zip(names, each, strict=True)) for each in zip(*self.extra.values(), strict=True))
-        fields = [self._field(name) for name in Step._fields[:-1]]
+        fields = [self._field_column(name) for name in Step._fields[:-1]]
         return map(_MADE, zip(*fields, others, strict=False))
 
     def __getitem__(self, at: int) -> Step:
@@ -166,7 +166,7 @@ class PackedSteps:
                 values[name] = value
         return _MADE((*values.values(), {name: column[at] for name, column in self.extra.items()}))
 
-    def _field(self, name: str) -> Iterable[Any]:
+    def _field_column(self, name: str) -> Iterable[Any]:
         values = self.columns.get(name)
         if values is None:
             return repeat(_DEFAULTS.get(name))
@@ -175,7 +175,7 @@ class PackedSteps:
         missing = _NO_COUNT if name in _COUNTS else _NO_NUMBER
         return [None if each == missing else each for each in values] if missing in values else values
 
-    def place(self, number: int) -> int | None:
+    def index_of(self, number: int) -> int | None:
         numbers = self.columns.get("step")
         try:
             return numbers.index(number) if numbers is not None else None
@@ -189,7 +189,7 @@ def pack_columns(columns: Mapping[str, Iterable[Any]], extra: Mapping[str, Itera
     return PackedSteps(made, {name: array("d", values) for name, values in extra.items()}, size, whole=True)
 
 
-def _pack(steps: list[Step]) -> PackedSteps | list[Step]:
+def _pack_steps(steps: list[Step]) -> PackedSteps | list[Step]:
     """Pack these steps as columns; returns the list itself if the names of their extra figures differ."""
     names, whole = tuple(steps[0].extra), True
     if any(tuple(step.extra) != names for step in steps):
@@ -235,7 +235,7 @@ class Steps(Sequence[Step]):
     def __getitem__(self, at: slice) -> list[Step]: ...
     def __getitem__(self, at: int | slice) -> Step | list[Step]:
         if isinstance(at, slice):
-            return self._slice(*at.indices(len(self)))
+            return self._slice_steps(*at.indices(len(self)))
         at += len(self) if at < 0 else 0
         if at >= self._starts[-1]:
             return self._tail[at - self._starts[-1]]
@@ -244,7 +244,7 @@ class Steps(Sequence[Step]):
         chunk = bisect_right(self._starts, at) - 1
         return self._chunks[chunk][at - self._starts[chunk]]
 
-    def _slice(self, start: int, stop: int, every: int) -> list[Step]:
+    def _slice_steps(self, start: int, stop: int, every: int) -> list[Step]:
         if every != 1:
             return [self[at] for at in range(start, stop, every)]
         return list(chain.from_iterable(self.chunks(start, stop)))
@@ -282,12 +282,12 @@ class Steps(Sequence[Step]):
     def append(self, step: Step) -> None:
         self._tail.append(step)
         if len(self._tail) >= 2 * _PACKED:
-            self._add(_pack(self._tail[:_PACKED]))
+            self._add(_pack_steps(self._tail[:_PACKED]))
             del self._tail[:_PACKED]
 
     def extend(self, more: PackedSteps) -> None:
         if self._tail:
-            self._add(_pack(self._tail))
+            self._add(_pack_steps(self._tail))
             self._tail = []
         self._add(more)
 
@@ -295,7 +295,7 @@ class Steps(Sequence[Step]):
         self._chunks.append(chunk)
         self._starts.insert(len(self._starts) - 1, self._starts[-1])
         self._starts[-1] += len(chunk)
-        first = chunk.first if isinstance(chunk, PackedSteps) else _first(chunk)
+        first = chunk.first if isinstance(chunk, PackedSteps) else _first_number(chunk)
         self._firsts.append(first if first is not None else self._firsts[-1] if self._firsts else -1)
 
     def __setitem__(self, at: int, step: Step) -> None:
@@ -308,13 +308,13 @@ class Steps(Sequence[Step]):
         else:
             self._tail[at - self._starts[-1]] = step
 
-    def insert(self, at: int, step: Step) -> None:
+    def insert_step(self, at: int, step: Step) -> None:
         rest = [step, *self[at:]]
-        self.cut(at)
+        self.truncate(at)
         for each in rest:
             self.append(each)
 
-    def cut(self, size: int) -> None:
+    def truncate(self, size: int) -> None:
         while size < self._starts[-1]:
             rest = list(self._chunks.pop())
             self._firsts.pop()
@@ -322,7 +322,7 @@ class Steps(Sequence[Step]):
             self._tail = rest
         del self._tail[size - self._starts[-1] :]
 
-    def place(self, number: int) -> int | None:
+    def index_of(self, number: int) -> int | None:
         for at in range(len(self._tail) - 1, -1, -1):
             known = self._tail[at].step
             if known == number:
@@ -331,17 +331,17 @@ class Steps(Sequence[Step]):
                 return None
         for chunk in range(bisect_right(self._firsts, number) - 1, -1, -1):
             here = self._chunks[chunk]
-            found = here.place(number) if isinstance(here, PackedSteps) else _place(here, number)
+            found = here.index_of(number) if isinstance(here, PackedSteps) else _index_of(here, number)
             if found is not None:
                 return self._starts[chunk] + found
-            if (here.first if isinstance(here, PackedSteps) else _first(here)) is not None:
+            if (here.first if isinstance(here, PackedSteps) else _first_number(here)) is not None:
                 return None
         return None
 
 
-def _first(steps: list[Step]) -> int | None:
+def _first_number(steps: list[Step]) -> int | None:
     return next((step.step for step in steps if step.step is not None), None)
 
 
-def _place(steps: list[Step], number: int) -> int | None:
+def _index_of(steps: list[Step], number: int) -> int | None:
     return next((at for at, step in enumerate(steps) if step.step == number), None)

@@ -32,7 +32,7 @@ class StepReport:
     at: int = 0  # where in its line it begins: in front of it stand the labels of who printed it
 
 
-def number(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """Parse a number with commas, SI letter, percent sign or quotes; None if it is none."""
     try:
         return float(text)
@@ -46,23 +46,23 @@ def number(text: str) -> float | None:
         return None
 
 
-def figures(pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
+def parse_figures(pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
     """The values that are numbers, by name; the last one of a repeated name."""
-    return {name: value for name, raw in pairs if (value := number(raw)) is not None}
+    return {name: value for name, raw in pairs if (value := parse_number(raw)) is not None}
 
 
-def positive(text: str) -> float | None:
+def parse_positive(text: str) -> float | None:
     """Parse a figure that is only meaningful if positive and finite: a rate, speed or time; else None."""
-    value = number(text)
+    value = parse_number(text)
     return value if value is not None and 0 < value < math.inf else None
 
 
-def count(text: str) -> int | None:
+def parse_count(text: str) -> int | None:
     text = text.strip(" \t'\"")
     return int(text) if _COUNT.fullmatch(text) else None
 
 
-def rounded(value: float | None) -> int | None:
+def to_step_number(value: float | None) -> int | None:
     """The integer step of a number printed as a decimal or with an exponent; None if it cannot be a step."""
     return round(value) if value is not None and 0 <= value < 1e15 else None
 
@@ -72,18 +72,18 @@ def finite_total(total: int | None) -> int | None:
     return total if total is not None and 0 < total < ENDLESS else None
 
 
-def seconds(clock: str) -> int | None:
+def parse_seconds(clock: str) -> int | None:
     """Parse `mm:ss` or `hh:mm:ss` to seconds."""
     parts = _DURATION.findall(clock)
     return sum(60**at * int(part) for at, part in enumerate(reversed(parts))) if 1 <= len(parts) <= 3 else None
 
 
-def inverse(value: float | None) -> float | None:
+def reciprocal(value: float | None) -> float | None:
     """The reciprocal: seconds per item from a rate, or the reverse; None for 0."""
     return 1 / value if value else None
 
 
-def thousandth(value: float | None) -> float | None:
+def milliseconds_to_seconds(value: float | None) -> float | None:
     """Milliseconds as seconds."""
     return round(value / 1000, 9) if value is not None else None
 
@@ -119,14 +119,14 @@ _UNITLESS = re.compile(
 Source = re.Match[str] | str | None  # a number before its unit, the key of a pair, or nothing that is known
 
 
-def tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
+def find_tokens_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
     """Which key or pattern of the line gives the tokens per second."""
     key = next((name for name in SPEEDS if name in keys), None)
     found = _TOKENS.search(text) if "tok" in text else None
-    return _decided(found, key, text)
+    return _decide_source(found, key, text)
 
 
-def time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
+def find_time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
     """Which key or pattern gives the step time; a rate (`PER_SECOND` or `it/s`) has to be inverted."""
     if (time := next((name for name in (*TIMES, *TIMES_MS) if name in keys), None)) is not None:
         return time
@@ -134,30 +134,30 @@ def time_source(text: str, keys: dict[str, tuple[str, str, str]]) -> Source:
     rates = (each for each in _RATE.finditer(text) if f"{each[3]}/{each[4]}" in UNITS)
     found = next(rates, None) if "/" in text else None
     if (found or key) and "%|" not in text:
-        return _decided(found, key, text)
+        return _decide_source(found, key, text)
     return _BARE_TIME.search(text) if " ms" in text else None
 
 
-def per_second(source: re.Match[str] | str) -> bool:
+def is_per_second(source: re.Match[str] | str) -> bool:
     if isinstance(source, str):
         return source in PER_SECOND
     return source.re is _RATE and source.group(3) in {"it", "iter", "steps"}
 
 
-def milli(source: re.Match[str]) -> bool:
+def is_milliseconds(source: re.Match[str]) -> bool:
     return source.re is _BARE_TIME or (source.re is _RATE and source.group(3) == "ms")
 
 
-def _decided(found: re.Match[str] | None, key: str | None, text: str) -> Source:
+def _decide_source(found: re.Match[str] | None, key: str | None, text: str) -> Source:
     if found is None:
         return key
-    before = _owner(text, found.start(1))
+    before = _name_before(text, found.start(1))
     if before and (before.lower() in UNITS or _UNITLESS.fullmatch(before)):
         return key
     return None if before and key in UNITS else found
 
 
-def _owner(text: str, start: int) -> str:
+def _name_before(text: str, start: int) -> str:
     """The name that the number at `start` belongs to; empty if that word is the unit of a number before it."""
     first = max(0, start - 60)
     found = _BEFORE.search(text[first:start])
@@ -167,7 +167,7 @@ def _owner(text: str, start: int) -> str:
         at = first + found.start(1)
         number = _NUMBER_BEFORE.search(text[max(0, at - 60) : at])
         if number is not None:
-            owner = _owner(text, max(0, at - 60) + number.start(1))
+            owner = _name_before(text, max(0, at - 60) + number.start(1))
             return "" if not owner or not _UNITLESS.fullmatch(owner) else found.group(1)
     return found.group(1)
 
@@ -210,7 +210,7 @@ _NO_LOSS = re.compile(  # what makes an addition to the loss, or the loss of som
 
 
 @lru_cache(maxsize=4096)
-def name_of(key: str) -> str:
+def normalize_key(key: str) -> str:
     """The key in lower case with underscores; of several words the last, if it alone means a step."""
     words = key.lower().replace("-", "_").split(" ")
     if len(words) > 1 and words[0] in UNITS:
@@ -221,7 +221,7 @@ def name_of(key: str) -> str:
     return name
 
 
-def loss_of(keys: Iterable[str]) -> str | None:
+def find_loss_key(keys: Iterable[str]) -> str | None:
     """The key of the loss: a usual name, else the only other name with "loss" that is not an auxiliary loss."""
     usual = next((name for name in LOSSES if name in keys), None)
     if usual is not None:
@@ -236,15 +236,15 @@ _KINDS = ("train/", "optim/", "throughput/device/", "throughput/", "perf/")  # b
 @lru_cache(maxsize=4096)
 def plain_name(key: str) -> str:
     """A name without prefixes and suffixes for the kind of figure."""
-    name = name_of(key.removeprefix("Train ").strip())
+    name = normalize_key(key.removeprefix("Train ").strip())
     for _ in range(2):
         name = next((name.removeprefix(kind) for kind in _KINDS if name.startswith(kind)), name)
     return name
 
 
-def step_of(number: int | None, total: int | None, figures: Mapping[str, float]) -> Step | None:
+def make_step(number: int | None, total: int | None, figures: Mapping[str, float]) -> Step | None:
     """The step with these figures, by their plain names; None if there is no loss."""
-    loss_name = loss_of(figures)
+    loss_name = find_loss_key(figures)
     if loss_name is None:
         return None
 
@@ -259,7 +259,7 @@ def step_of(number: int | None, total: int | None, figures: Mapping[str, float])
             best[role[0]] = role[1], value
     known = {role: value for role, (_, value) in best.items()}
     loss, grad_norm = figures[loss_name], known.get("grad_norm")
-    time = known.get("s") or thousandth(known.get("ms")) or inverse(known.get("rate"))
+    time = known.get("s") or milliseconds_to_seconds(known.get("ms")) or reciprocal(known.get("rate"))
     return Step(
         step=number,
         total=finite_total(total),

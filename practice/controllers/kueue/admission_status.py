@@ -5,55 +5,55 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.scheduling.kueue.state import open_checks, unadmitted_words
-from practice.clock import seconds_of, stamp
-from practice.controllers.kueue.info import checks_of, has_quota
-from practice.controllers.objects import condition, is_true, set_condition
-from practice.controllers.quantity import words
+from practice.clock import format_timestamp, parse_timestamp
+from practice.controllers.kueue.info import admission_checks, has_quota
+from practice.controllers.objects import find_condition, is_true, set_condition
+from practice.controllers.quantity import format_quantity
 
 if TYPE_CHECKING:
     from console.scheduling.kueue.state import Release, Workload
     from practice.controllers.objects import Object
 
-_LONGEST = 32768
+_MAX_MESSAGE = 32768
 
 
-def mark(workload: Object, kind: str, status: bool, reason: str, message: str, now: float) -> bool:
+def set_workload_condition(workload: Object, kind: str, status: bool, reason: str, message: str, now: float) -> bool:
     """Set a condition of a Workload (a draft); Kueue keeps them in order of type."""
     generation = workload["metadata"].get("generation", 1)
-    changed = set_condition(workload, kind, status, reason, message[:_LONGEST], now, generation=generation)
+    changed = set_condition(workload, kind, status, reason, message[:_MAX_MESSAGE], now, generation=generation)
     workload["status"]["conditions"].sort(key=lambda item: item.get("type", ""))
     return changed
 
 
-def reserve(workload: Object, admission: Object, required: frozenset[str], now: float, release: Release) -> None:
+def reserve_quota(workload: Object, admission: Object, required: frozenset[str], now: float, release: Release) -> None:
     """Reserve quota; the Workload is admitted if it needs no checks or all are ready."""
     workload.setdefault("status", {})["admission"] = admission
     workload["status"].pop("resourceRequests", None)
     text = f"Quota reserved in ClusterQueue {admission['clusterQueue']}"
-    mark(workload, "QuotaReserved", True, "QuotaReserved", text, now)
+    set_workload_condition(workload, "QuotaReserved", True, "QuotaReserved", text, now)
     for kind in ("Evicted", "Preempted"):
-        before = condition(workload, kind)
+        before = find_condition(workload, kind)
         if before is not None and before["status"] == "True":
-            mark(workload, kind, False, "QuotaReserved", f"Previously: {before['message']}", now)
-    if required <= {each.name for each in checks_of(workload)}:
+            set_workload_condition(workload, kind, False, "QuotaReserved", f"Previously: {before['message']}", now)
+    if required <= {each.name for each in admission_checks(workload)}:
         sync_admitted(workload, now, release)
 
 
 def sync_admitted(workload: Object, now: float, release: Release) -> None:
     """Update the Admitted condition from quota reservation and admission checks."""
     reserved, admitted = has_quota(workload), is_true(workload, "Admitted")
-    ready = not open_checks(checks_of(workload))
+    ready = not open_checks(admission_checks(workload))
     if (reserved and ready) == admitted:
         return
     if reserved and ready:
-        mark(workload, "Admitted", True, "Admitted", "The workload is admitted", now)
+        set_workload_condition(workload, "Admitted", True, "Admitted", "The workload is admitted", now)
         return
-    since = condition(workload, "Admitted")
+    since = find_condition(workload, "Admitted")
     status = workload["status"]
     past = status.get("accumulatedPastExecutionTimeSeconds", 0)
     if since is not None:
-        status["accumulatedPastExecutionTimeSeconds"] = past + int(now - seconds_of(since["lastTransitionTime"]))
-    mark(workload, "Admitted", False, *unadmitted_words(release, reserved=reserved, ready=ready), now)
+        status["accumulatedPastExecutionTimeSeconds"] = past + int(now - parse_timestamp(since["lastTransitionTime"]))
+    set_workload_condition(workload, "Admitted", False, *unadmitted_words(release, reserved=reserved, ready=ready), now)
 
 
 def sync_checks(workload: Object, required: frozenset[str], now: float) -> None:
@@ -61,7 +61,7 @@ def sync_checks(workload: Object, required: frozenset[str], now: float) -> None:
     status = workload.setdefault("status", {})
     kept = [each for each in status.get("admissionChecks") or () if each["name"] in required]
     missing = required - {each["name"] for each in kept}
-    fresh: Object = {"state": "Pending", "message": "", "lastTransitionTime": stamp(now)}
+    fresh: Object = {"state": "Pending", "message": "", "lastTransitionTime": format_timestamp(now)}
     found = sorted([*kept, *({"name": name, **fresh} for name in missing)], key=lambda each: str(each["name"]))
     if found:
         status["admissionChecks"] = found
@@ -83,15 +83,15 @@ def _reset_checks(workload: Object, now: float) -> None:
         each |= {
             "state": "Pending",
             "message": f"Reset to Pending after eviction. Previously: {before}",
-            "lastTransitionTime": stamp(now),
+            "lastTransitionTime": format_timestamp(now),
         }
 
 
-def retry_at(workload: Object) -> float:
+def next_check_retry_at(workload: Object) -> float:
     """When the last check in state Retry may be retried, 0 if there is none."""
     return max(
         (
-            seconds_of(each["lastTransitionTime"]) + each["requeueAfterSeconds"]
+            parse_timestamp(each["lastTransitionTime"]) + each["requeueAfterSeconds"]
             for each in workload.get("status", {}).get("admissionChecks") or ()
             if each["state"] == "Retry" and each.get("requeueAfterSeconds") is not None
         ),
@@ -102,14 +102,17 @@ def retry_at(workload: Object) -> float:
 def unreserve(workload: Object, reason: str, message: str, now: float, release: Release) -> None:
     """Record why a Workload has no quota, releasing it if it had any."""
     workload.setdefault("status", {}).pop("admission", None)
-    mark(workload, "QuotaReserved", False, reason, message, now)
+    set_workload_condition(workload, "QuotaReserved", False, reason, message, now)
     sync_admitted(workload, now, release)
 
 
-def keep_requests(workload: Object, info: Workload) -> None:
+def record_requests(workload: Object, info: Workload) -> None:
     """Write the requests of a waiting Workload into its status."""
     workload["status"]["resourceRequests"] = [
-        {"name": item.name, "resources": {name: words(value) for name, value in sorted(item.requests.items())}}
+        {
+            "name": item.name,
+            "resources": {name: format_quantity(value) for name, value in sorted(item.requests.items())},
+        }
         for item in info.pod_sets
     ]
 
@@ -117,7 +120,7 @@ def keep_requests(workload: Object, info: Workload) -> None:
 def evict(workload: Object, reason: str, message: str, now: float, *, cause: str = "") -> None:
     """Mark a Workload as evicted; its job is stopped, and then its quota is free."""
     full = f"{reason}DueTo{cause}" if cause else reason
-    mark(workload, "Evicted", True, full, message, now)
+    set_workload_condition(workload, "Evicted", True, full, message, now)
     workload["status"].pop("unhealthyNodes", None)
     _reset_checks(workload, now)
     evictions = workload["status"].setdefault("schedulingStats", {}).setdefault("evictions", [])
@@ -128,23 +131,23 @@ def evict(workload: Object, reason: str, message: str, now: float, *, cause: str
     evictions.append({"reason": reason, "underlyingCause": cause, "count": 1})
 
 
-def requeued(workload: Object, reason: str, message: str, status: bool, now: float) -> None:
+def set_requeued(workload: Object, reason: str, message: str, status: bool, now: float) -> None:
     """Set whether a Workload is back in its queue."""
-    mark(workload, "Requeued", status, reason, message, now)
+    set_workload_condition(workload, "Requeued", status, reason, message, now)
 
 
 def finish(workload: Object, reason: str, message: str, now: float) -> None:
-    mark(workload, "Finished", True, reason, message, now)
+    set_workload_condition(workload, "Finished", True, reason, message, now)
 
 
 def queued_seconds(workload: Object, now: float) -> float:
     """Return how long a Workload waited since it was queued last."""
-    again = condition(workload, "Requeued")
+    again = find_condition(workload, "Requeued")
     since = again["lastTransitionTime"] if again else workload["metadata"]["creationTimestamp"]
-    return max(now - seconds_of(since), 0.0)
+    return max(now - parse_timestamp(since), 0.0)
 
 
 def requeue_at(workload: Object) -> float:
     """Return the moment before which a Workload may not be admitted, 0 when there is none."""
     moment = (workload.get("status", {}).get("requeueState") or {}).get("requeueAt")
-    return seconds_of(moment) if moment else 0.0
+    return parse_timestamp(moment) if moment else 0.0

@@ -12,40 +12,40 @@ if TYPE_CHECKING:
     from practice.controllers.objects import Object
 
 
-def encode(levels: Sequence[str], places: Sequence[Place]) -> Object:
+def encode_assignment(levels: Sequence[str], places: Sequence[Place]) -> Object:
     """Return domains as one slice."""
     counts = [pods for _, pods in places]
     columns = list(zip(*(values for values, _ in places), strict=True))
     same = len(set(counts)) == 1
     one: Object = {
         "domainCount": len(places),
-        "valuesPerLevel": [_column(column) for column in columns],
+        "valuesPerLevel": [_encode_level(column) for column in columns],
         "podCounts": {"universal": counts[0]} if same else {"individual": counts},
     }
     return {"levels": list(levels), "slices": [one]}
 
 
-def domains_of(assignment: Object) -> Iterator[Place]:
+def decode_domains(assignment: Object) -> Iterator[Place]:
     """Yield the domains of an assignment."""
     for one in assignment.get("slices") or ():
         counts = one["podCounts"]
         for at in range(one["domainCount"]):
-            values = tuple(_value(level, at) for level in one["valuesPerLevel"])
+            values = tuple(_level_value(level, at) for level in one["valuesPerLevel"])
             yield values, counts["universal"] if "universal" in counts else counts["individual"][at]
 
 
-def _value(level: Object, at: int) -> str:
+def _level_value(level: Object, at: int) -> str:
     if "universal" in level:
         return str(level["universal"])
     parts = level["individual"]
     return f"{parts.get('prefix', '')}{parts['roots'][at]}{parts.get('suffix', '')}"
 
 
-def _column(values: Sequence[str]) -> Object:
+def _encode_level(values: Sequence[str]) -> Object:
     if len(set(values)) == 1:
         return {"universal": values[0]}
-    prefix = _common(values)
-    suffix = _common([value[::-1] for value in values])[::-1]
+    prefix = _common_affix(values)
+    suffix = _common_affix([value[::-1] for value in values])[::-1]
     shortest = min(len(value) for value in values)
     prefix = prefix[: max(shortest - len(suffix), 0)]
     parts: Object = {}
@@ -57,7 +57,7 @@ def _column(values: Sequence[str]) -> Object:
     return {"individual": parts}
 
 
-def _common(values: Sequence[str]) -> str:
+def _common_affix(values: Sequence[str]) -> str:
     return "".join(
         letters[0] for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*values, strict=False))
     )

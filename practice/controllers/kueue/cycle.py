@@ -9,13 +9,13 @@ from console.scheduling.kueue.preemption import HUMAN_REASONS
 from console.scheduling.kueue.state import required_checks
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
-from practice.controllers.kueue.assignment import encode
+from practice.controllers.kueue.assignment import encode_assignment
 from practice.controllers.kueue.info import has_quota
+from practice.controllers.kueue.label_names import JOB_UID
 from practice.controllers.kueue.queues import Queues
 from practice.controllers.kueue.snapshot import read_release, read_snapshot
-from practice.controllers.kueue.words import JOB_UID
 from practice.controllers.objects import is_true, key_of, labels_of
-from practice.controllers.quantity import words
+from practice.controllers.quantity import format_quantity
 from practice.objects.resources import (
     CLUSTERQUEUES,
     COHORTS,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from practice.objects.history import Event
     from practice.objects.resources import Resource
 
-_ANY: Key = ("", "cycle")
+_ANY_KEY: Key = ("", "cycle")
 _WIDE = (CLUSTERQUEUES, LOCALQUEUES, RESOURCEFLAVORS, TOPOLOGIES, COHORTS, NAMESPACES)
 
 
@@ -50,7 +50,7 @@ class Admission(Controller):
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self.queues = Queues(self.storage, self.clock)
-        self.storage.subscribe(self._notice)
+        self.storage.subscribe(self._on_event)
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow nothing by key: one cycle handles everything."""
@@ -62,36 +62,36 @@ class Admission(Controller):
             return
         snapshot = read_snapshot(self.storage, places=True)
         decisions = admission_cycle(heads, snapshot)
-        moved = [self._apply(each, snapshot) for each in decisions]
+        moved = [self._apply_decision(each, snapshot) for each in decisions]
         for each in decisions:
             if each.verdict is Verdict.SKIP:
                 self._record_reason(each)
                 if not any(moved):  # trying again at once would find the same
-                    self._rest(each, hopeless=False)
-        self.look_again(_ANY)
+                    self._set_aside(each, hopeless=False)
+        self.requeue(_ANY_KEY)
 
-    def _notice(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if event.resource is WORKLOADS:
-            self._notice_workload(event)
+            self._on_workload_event(event)
             return
         room = event.resource is PODS and event.type == "DELETED"
         node = event.resource is NODES and _node_changed(event)
-        if room or node or (event.resource in _WIDE and _wish_changed(event)):
-            self.queues.wake()
-            self.look_again(_ANY)
+        if room or node or (event.resource in _WIDE and _spec_changed(event)):
+            self.queues.retry_all()
+            self.requeue(_ANY_KEY)
 
-    def _notice_workload(self, event: Event) -> None:
+    def _on_workload_event(self, event: Event) -> None:
         had = event.previous is not None and has_quota(event.previous) and not is_true(event.previous, "Finished")
         gone = event.type == "DELETED" or is_true(event.object, "Finished") or not has_quota(event.object)
         if event.type == "DELETED":
-            self.queues.forget(key_of(event.object))
+            self.queues.remove(key_of(event.object))
         if had and gone:
-            self.queues.wake()
-        if event.type == "ADDED" or _wish_changed(event):
+            self.queues.retry_all()
+        if event.type == "ADDED" or _spec_changed(event):
             self.queues.unblock(self.queues.cluster_queue(event.object))
-        self.look_again(_ANY)
+        self.requeue(_ANY_KEY)
 
-    def _apply(self, decision: Decision, snapshot: Snapshot) -> bool:
+    def _apply_decision(self, decision: Decision, snapshot: Snapshot) -> bool:
         """Apply a decision; return whether it admitted or evicted a Workload."""
         match decision.verdict:
             case Verdict.ADMIT:
@@ -101,7 +101,7 @@ class Admission(Controller):
                 return self._preempt(decision, snapshot)
             case Verdict.WAIT | Verdict.HOPELESS:
                 self._record_reason(decision)
-                self._rest(decision, hopeless=decision.verdict is Verdict.HOPELESS)
+                self._set_aside(decision, hopeless=decision.verdict is Verdict.HOPELESS)
         return False
 
     def _admit(self, decision: Decision, snapshot: Snapshot) -> None:
@@ -113,10 +113,10 @@ class Admission(Controller):
         obj = self.storage.modify(
             WORKLOADS,
             *key,
-            lambda draft: status.reserve(draft, admission, required, now, snapshot.release),
+            lambda draft: status.reserve_quota(draft, admission, required, now, snapshot.release),
             subresource="status",
         )
-        self.queues.forget(key)
+        self.queues.remove(key)
         text = f"Quota reserved in ClusterQueue {name}, wait time since queued was {waited:.0f}s"
         considered = decision.choice.considered()
         self._record_event(
@@ -132,7 +132,7 @@ class Admission(Controller):
         for target in targets:
             self._evict(decision.workload, target, snapshot)
         self._record_reason(decision)
-        self.queues.stay_first(decision.workload.key, decision.workload.cluster_queue)
+        self.queues.hold_head(decision.workload.key, decision.workload.cluster_queue)
         return bool(targets)
 
     def _evict(self, preemptor: Workload, target: Target, snapshot: Snapshot) -> None:
@@ -146,7 +146,7 @@ class Admission(Controller):
         )
 
         def change(draft: Object) -> None:
-            status.mark(draft, "Preempted", True, target.reason, text, now)
+            status.set_workload_condition(draft, "Preempted", True, target.reason, text, now)
             status.evict(draft, "Preempted", text, now)
 
         self.storage.modify(WORKLOADS, *victim.key, change, subresource="status")
@@ -159,11 +159,11 @@ class Admission(Controller):
         told = f"Preempted workload {'/'.join(victim.key)} (UID: {victim.uid}) in ClusterQueue "
         self._record_event(preempting, "Normal", "PreemptedWorkload", f"{told}{victim.cluster_queue}{priorities}")
 
-    def _rest(self, decision: Decision, *, hopeless: bool) -> None:
+    def _set_aside(self, decision: Decision, *, hopeless: bool) -> None:
         name = decision.workload.cluster_queue
         strict = self.storage.get(CLUSTERQUEUES, "", name)["spec"].get("queueingStrategy") == "StrictFIFO"
         obj = self.storage.get(WORKLOADS, *decision.workload.key)
-        self.queues.rest(obj, name, strict=strict, hopeless=hopeless)
+        self.queues.set_aside(obj, name, strict=strict, hopeless=hopeless)
 
     def _record_reason(self, decision: Decision) -> None:
         """Record why a Workload waits."""
@@ -171,7 +171,7 @@ class Admission(Controller):
 
         def change(draft: Object) -> None:
             status.unreserve(draft, decision.reason(release), decision.message, now, release)
-            status.keep_requests(draft, decision.workload)
+            status.record_requests(draft, decision.workload)
 
         obj = self.storage.modify(WORKLOADS, *decision.workload.key, change, subresource="status")
         self._record_event(obj, "Warning", "Pending", decision.message)
@@ -183,7 +183,7 @@ class Admission(Controller):
 def _assignments(choice: FlavorChoice, snapshot: Snapshot) -> list[Object]:
     found = []
     for one in choice.pod_sets:
-        usage = {name: words(one.pod_set.requests[name]) for name in sorted(one.flavors)}
+        usage = {name: format_quantity(one.pod_set.requests[name]) for name in sorted(one.flavors)}
         item: Object = {
             "name": one.pod_set.name,
             "flavors": dict(sorted(one.flavors.items())),
@@ -191,12 +191,12 @@ def _assignments(choice: FlavorChoice, snapshot: Snapshot) -> list[Object]:
             "count": one.pod_set.count,
         }
         if one.places:
-            item["topologyAssignment"] = encode(snapshot.trees[one.tree].assigned_levels, one.places)
+            item["topologyAssignment"] = encode_assignment(snapshot.trees[one.tree].assigned_levels, one.places)
         found.append(item)
     return found
 
 
-def _wish_changed(event: Event) -> bool:
+def _spec_changed(event: Event) -> bool:
     if event.type != "MODIFIED" or event.previous is None:
         return True
     active = is_true(event.object, "Active") != is_true(event.previous, "Active")

@@ -13,10 +13,10 @@ from console.scheduling.kueue.state import (
     TopologyRequest,
     Workload,
 )
-from practice.clock import seconds_of
-from practice.controllers.kueue.assignment import domains_of
-from practice.controllers.objects import condition, is_true, key_of
-from practice.controllers.quantity import amounts, pod_requests
+from practice.clock import parse_timestamp
+from practice.controllers.kueue.assignment import decode_domains
+from practice.controllers.objects import find_condition, is_true, key_of
+from practice.controllers.quantity import parse_amounts, pod_requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 def read_workload(obj: Object, cluster_queue: str = "") -> Workload:
     """A Workload with its total requests: from its admission if it has one, else from its pod sets."""
     admission = obj.get("status", {}).get("admission")
-    reserved = condition(obj, "QuotaReserved")
+    reserved = find_condition(obj, "QuotaReserved")
     return Workload(
         key=key_of(obj),
         uid=obj["metadata"]["uid"],
         cluster_queue=admission["clusterQueue"] if admission else cluster_queue,
         priority=int(obj["spec"].get("priority") or 0),
-        queued=seconds_of(_queue_time(obj)),
+        queued=parse_timestamp(_queue_time(obj)),
         pod_sets=_pod_sets(obj, admission),
-        reserved=seconds_of(reserved["lastTransitionTime"]) if reserved else 0.0,
+        reserved=parse_timestamp(reserved["lastTransitionTime"]) if reserved else 0.0,
         evicted=is_true(obj, "Evicted"),
     )
 
@@ -52,7 +52,7 @@ def _pod_sets(obj: Object, admission: Object | None) -> list[PodSet]:
         left = max(whole - given_back.get(pod_set["name"], 0), 0)
         requests = {name: value * left for name, value in single.items()}
         if given is not None:
-            held = amounts(given.get("resourceUsage"))
+            held = parse_amounts(given.get("resourceUsage"))
             requests = {name: value * left // whole if whole else 0 for name, value in held.items()}
         affinity = spec.get("affinity") or {}
         one = PodSet(
@@ -62,7 +62,7 @@ def _pod_sets(obj: Object, admission: Object | None) -> list[PodSet]:
             single,
             topology=_topology_request(pod_set),
             selector=spec.get("nodeSelector") or {},
-            affinity=_terms(affinity),
+            affinity=_node_affinity_terms(affinity),
             has_affinity=bool(affinity),
             tolerations=tolerations(spec.get("tolerations")),
             min_count=pod_set.get("minCount"),
@@ -70,7 +70,7 @@ def _pod_sets(obj: Object, admission: Object | None) -> list[PodSet]:
         if given is not None:
             one.flavors = given.get("flavors") or {}
             if given.get("topologyAssignment"):
-                one.places = tuple(domains_of(given["topologyAssignment"]))
+                one.places = tuple(decode_domains(given["topologyAssignment"]))
         found.append(one)
     return found
 
@@ -86,7 +86,7 @@ def _topology_request(pod_set: Object) -> TopologyRequest:
     )
 
 
-def _terms(affinity: Object) -> tuple[tuple[Requirement, ...], ...] | None:
+def _node_affinity_terms(affinity: Object) -> tuple[tuple[Requirement, ...], ...] | None:
     required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     if not required:
         return None
@@ -117,7 +117,7 @@ def has_quota(obj: Object) -> bool:
     return is_true(obj, "QuotaReserved") and bool(obj["status"].get("admission"))
 
 
-def checks_of(obj: Object) -> list[Check]:
+def admission_checks(obj: Object) -> list[Check]:
     """The states of a Workload's admission checks."""
     listed = obj.get("status", {}).get("admissionChecks") or ()
     return [Check(each["name"], each["state"], each.get("message", "")) for each in listed]
@@ -129,7 +129,7 @@ def is_active(obj: Object) -> bool:
 
 def _queue_time(obj: Object) -> str:
     """Return the time by which a Workload is ordered: its creation, or its eviction to the back of the queue."""
-    evicted = condition(obj, "Evicted")
+    evicted = find_condition(obj, "Evicted")
     if evicted is not None and evicted["status"] == "True" and evicted["reason"] in BACK_OF_QUEUE:
         return str(evicted["lastTransitionTime"])
     return str(obj["metadata"]["creationTimestamp"])

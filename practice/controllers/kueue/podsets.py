@@ -6,9 +6,9 @@ import copy
 import hashlib
 from typing import TYPE_CHECKING
 
-from practice.controllers.kueue import words
+from practice.controllers.kueue import label_names
 from practice.controllers.kueue.info import local_queue_of
-from practice.controllers.objects import annotations_of, labels_of, reference
+from practice.controllers.objects import annotations_of, labels_of, owner_reference
 from practice.objects.resources import PRIORITYCLASSES, RESOURCEFLAVORS, WORKLOADPRIORITYCLASSES
 
 if TYPE_CHECKING:
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 def queue_name(job: Object) -> str:
     """Return the LocalQueue a Job or JobSet asks for."""
-    return labels_of(job).get(words.QUEUE, "")
+    return labels_of(job).get(label_names.QUEUE, "")
 
 
-def templates(job: Object) -> Iterator[tuple[str, Object, int, Object]]:
+def iter_templates(job: Object) -> Iterator[tuple[str, Object, int, Object]]:
     """Yield (name, pod template, pod count, topologyRequest fields with rank labels) of each pod set."""
     if job["kind"] == "Job":
         spec = job["spec"]
-        yield "main", spec["template"], _pods(spec), {"podIndexLabel": words.COMPLETION_INDEX}
+        yield "main", spec["template"], _pod_count(spec), {"podIndexLabel": label_names.COMPLETION_INDEX}
         return
     for replicated in job["spec"]["replicatedJobs"]:
         spec, replicas = replicated["template"]["spec"], replicated.get("replicas", 1)
         ranks = {
-            "podIndexLabel": words.COMPLETION_INDEX,
+            "podIndexLabel": label_names.COMPLETION_INDEX,
             "subGroupCount": replicas,
-            "subGroupIndexLabel": words.JOB_INDEX,
+            "subGroupIndexLabel": label_names.JOB_INDEX,
         }
-        yield replicated["name"], spec["template"], replicas * _pods(spec), ranks
+        yield replicated["name"], spec["template"], replicas * _pod_count(spec), ranks
 
 
 def build_workload(job: Object, storage: Storage) -> Object:
     """Return the Workload of a Job or JobSet, not yet stored."""
     meta = job["metadata"]
-    pod_sets = [_pod_set(*parts) for parts in templates(job)]
-    if may_be_smaller(job):
-        pod_sets[0]["minCount"] = int(annotations_of(job)[words.MIN_PARALLELISM])
+    pod_sets = [_pod_set(*parts) for parts in iter_templates(job)]
+    if allows_partial_admission(job):
+        pod_sets[0]["minCount"] = int(annotations_of(job)[label_names.MIN_PARALLELISM])
     priority, class_ref = _priority(job, pod_sets, storage)
     spec: Object = {
         "active": True,
@@ -54,17 +54,17 @@ def build_workload(job: Object, storage: Storage) -> Object:
     }
     if class_ref:
         spec["priorityClassRef"] = class_ref
-    if words.MAX_EXECUTION in labels_of(job):
-        spec["maximumExecutionTimeSeconds"] = int(labels_of(job)[words.MAX_EXECUTION])
+    if label_names.MAX_EXECUTION in labels_of(job):
+        spec["maximumExecutionTimeSeconds"] = int(labels_of(job)[label_names.MAX_EXECUTION])
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
         "metadata": {
             "name": workload_name(job),
             "namespace": meta["namespace"],
-            "labels": {words.JOB_UID: meta["uid"]},
-            "finalizers": [words.IN_USE],
-            "ownerReferences": [reference(job)],
+            "labels": {label_names.JOB_UID: meta["uid"]},
+            "finalizers": [label_names.IN_USE],
+            "ownerReferences": [owner_reference(job)],
         },
         "spec": spec,
     }
@@ -79,9 +79,9 @@ def workload_name(job: Object) -> str:
     return f"{kind.lower()}-{meta['name']}"[:247] + f"-{digest[:5]}"
 
 
-def same_shape(workload: Object, job: Object) -> bool:
+def workload_matches_job(workload: Object, job: Object) -> bool:
     """Whether a Workload still matches its job: same pod sets, counts and requests."""
-    wanted = list(templates(job))
+    wanted = list(iter_templates(job))
     there = workload["spec"]["podSets"]
     if len(wanted) != len(there):
         return False
@@ -89,14 +89,14 @@ def same_shape(workload: Object, job: Object) -> bool:
     return all(
         have["name"] == name
         and count in (have["count"], given.get(name, have["count"]))
-        and _shape(have["template"]) == _shape(template)
+        and _template_requests(have["template"]) == _template_requests(template)
         for have, (name, template, count, _) in zip(there, wanted, strict=True)
     )
 
 
-def may_be_smaller(job: Object) -> bool:
+def allows_partial_admission(job: Object) -> bool:
     """Whether a Job accepts partial admission."""
-    return bool(job["kind"] == "Job" and words.MIN_PARALLELISM in annotations_of(job))
+    return bool(job["kind"] == "Job" and label_names.MIN_PARALLELISM in annotations_of(job))
 
 
 def assigned_counts(workload: Object) -> dict[str, int]:
@@ -107,27 +107,27 @@ def assigned_counts(workload: Object) -> dict[str, int]:
     return {item["name"]: int(item["count"]) for item in listed if item["name"] in reducible}
 
 
-def admitted_info(workload: Object, storage: Storage) -> list[Object]:
+def admission_additions(workload: Object, storage: Storage) -> list[Object]:
     """Return, for each pod set, the labels, annotations, selectors, tolerations and gates that admission adds."""
     found = []
     admission = workload["status"]["admission"]
     for assignment, pod_set in zip(admission["podSetAssignments"], workload["spec"]["podSets"], strict=True):
         info: Object = {
             "labels": {
-                words.PODSET: assignment["name"],
-                words.LOCAL_QUEUE: local_queue_of(workload),
-                words.CLUSTER_QUEUE: admission["clusterQueue"],
+                label_names.PODSET: assignment["name"],
+                label_names.LOCAL_QUEUE: local_queue_of(workload),
+                label_names.CLUSTER_QUEUE: admission["clusterQueue"],
             },
-            "annotations": {words.WORKLOAD: workload["metadata"]["name"]},
+            "annotations": {label_names.WORKLOAD: workload["metadata"]["name"]},
             "nodeSelector": {},
             "tolerations": [],
             "schedulingGates": [],
         }
         if assignment.get("topologyAssignment"):
-            info["schedulingGates"].append({"name": words.TOPOLOGY_GATE})
+            info["schedulingGates"].append({"name": label_names.TOPOLOGY_GATE})
             wish = pod_set.get("topologyRequest") or {}
             if not any(name in wish for name in ("required", "preferred", "unconstrained")):
-                info["annotations"][words.UNCONSTRAINED] = "true"
+                info["annotations"][label_names.UNCONSTRAINED] = "true"
         for flavor in dict.fromkeys((assignment.get("flavors") or {}).values()):
             spec = storage.get(RESOURCEFLAVORS, "", flavor).get("spec") or {}
             info["nodeSelector"] |= spec.get("nodeLabels") or {}
@@ -142,7 +142,7 @@ def admitted_info(workload: Object, storage: Storage) -> list[Object]:
     return found
 
 
-def merge_info(template: Object, info: Object) -> None:
+def add_to_template(template: Object, info: Object) -> None:
     """Add what admission adds to a pod template (a draft)."""
     meta, spec = template.setdefault("metadata", {}), template["spec"]
     for name in ("labels", "annotations"):
@@ -155,24 +155,24 @@ def merge_info(template: Object, info: Object) -> None:
             spec[name] = [*(spec.get(name) or ()), *more]
 
 
-def restore(template: Object, pod_set: Object) -> None:
+def remove_from_template(template: Object, pod_set: Object) -> None:
     """Remove from a pod template (a draft) what admission had added, by means of the Workload."""
     original = pod_set["template"]
     before, meta = original.get("metadata") or {}, template.setdefault("metadata", {})
     for name in ("labels", "annotations"):
-        _put(meta, name, before.get(name))
+        _set_or_remove(meta, name, before.get(name))
     for name in ("nodeSelector", "tolerations", "schedulingGates"):
-        _put(template["spec"], name, original["spec"].get(name))
+        _set_or_remove(template["spec"], name, original["spec"].get(name))
 
 
-def _put(place: Object, name: str, value: object) -> None:
+def _set_or_remove(place: Object, name: str, value: object) -> None:
     if value:
         place[name] = copy.deepcopy(value)
     else:
         place.pop(name, None)
 
 
-def _pods(spec: Object) -> int:
+def _pod_count(spec: Object) -> int:
     pods = spec.get("parallelism", 1)
     return int(min(pods, spec.get("completions") or pods))
 
@@ -181,30 +181,30 @@ def _pod_set(name: str, template: Object, count: int, ranks: Object) -> Object:
     pod_set: Object = {"name": name, "count": count, "template": copy.deepcopy(template)}
     notes = (template.get("metadata") or {}).get("annotations") or {}
     request: Object = {}
-    if words.REQUIRED in notes:
-        request["required"] = notes[words.REQUIRED]
-    elif words.PREFERRED in notes:
-        request["preferred"] = notes[words.PREFERRED]
-    elif words.UNCONSTRAINED in notes:
-        request["unconstrained"] = notes[words.UNCONSTRAINED] == "true"
-    if words.SLICE_REQUIRED in notes and words.SLICE_SIZE in notes:
-        request["podSetSliceRequiredTopology"] = notes[words.SLICE_REQUIRED]
-        request["podSetSliceSize"] = int(notes[words.SLICE_SIZE])
-    if words.GROUP in notes and ("required" in request or "preferred" in request):
-        request["podSetGroupName"] = notes[words.GROUP]
+    if label_names.REQUIRED in notes:
+        request["required"] = notes[label_names.REQUIRED]
+    elif label_names.PREFERRED in notes:
+        request["preferred"] = notes[label_names.PREFERRED]
+    elif label_names.UNCONSTRAINED in notes:
+        request["unconstrained"] = notes[label_names.UNCONSTRAINED] == "true"
+    if label_names.SLICE_REQUIRED in notes and label_names.SLICE_SIZE in notes:
+        request["podSetSliceRequiredTopology"] = notes[label_names.SLICE_REQUIRED]
+        request["podSetSliceSize"] = int(notes[label_names.SLICE_SIZE])
+    if label_names.GROUP in notes and ("required" in request or "preferred" in request):
+        request["podSetGroupName"] = notes[label_names.GROUP]
     request |= ranks
     if request:
         pod_set["topologyRequest"] = request
     return pod_set
 
 
-def _shape(template: Object) -> object:
+def _template_requests(template: Object) -> object:
     spec = template["spec"]
     return [(item["name"], (item.get("resources") or {}).get("requests")) for item in spec["containers"]]
 
 
 def _priority(job: Object, pod_sets: list[Object], storage: Storage) -> tuple[int, Object | None]:
-    name = labels_of(job).get(words.PRIORITY_CLASS)
+    name = labels_of(job).get(label_names.PRIORITY_CLASS)
     if name:
         found = storage.get(WORKLOADPRIORITYCLASSES, "", name)
         return int(found["value"]), {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": name}
@@ -225,6 +225,6 @@ def gates_of(pod: Object) -> list[str]:
     return [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]
 
 
-def asks_for_topology(pod: Object) -> bool:
+def requests_topology(pod: Object) -> bool:
     notes = annotations_of(pod)
-    return any(name in notes for name in (words.REQUIRED, words.PREFERRED, words.UNCONSTRAINED))
+    return any(name in notes for name in (label_names.REQUIRED, label_names.PREFERRED, label_names.UNCONSTRAINED))

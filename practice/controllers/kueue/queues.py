@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from practice.controllers.kueue.admission_status import requeue_at
 from practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
-from practice.controllers.objects import condition, deleting, is_true, key_of, labels_of
+from practice.controllers.objects import find_condition, is_being_deleted, is_true, key_of, labels_of
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, NAMESPACES, WORKLOADS
 
 if TYPE_CHECKING:
@@ -22,20 +22,20 @@ class Queues:
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
         self._clock = clock
-        self._resting: dict[Key, str] = {}  # key -> what it looked like when it was tried in vain
+        self._set_aside_keys: dict[Key, str] = {}  # key -> what it looked like when it was tried in vain
         self._hopeless: dict[str, set[str]] = {}
         """ClusterQueue -> shapes that do not fit; the same shape is not tried again."""
         self._blocked: set[str] = set()  # ClusterQueues whose head must come first and cannot yet
         self._sticky: set[Key] = set()  # workloads that wait for the Workloads they evict: they stay first
 
-    def wake(self) -> None:
-        self._resting.clear()
+    def retry_all(self) -> None:
+        self._set_aside_keys.clear()
         self._hopeless.clear()
         self._blocked.clear()
 
-    def forget(self, key: Key) -> None:
+    def remove(self, key: Key) -> None:
         """Remove a Workload from its queue."""
-        self._resting.pop(key, None)
+        self._set_aside_keys.pop(key, None)
         self._sticky.discard(key)
 
     def cluster_queue(self, workload: Object) -> str:
@@ -43,9 +43,11 @@ class Queues:
         queue = self._storage.find(LOCALQUEUES, workload["metadata"]["namespace"], local_queue_of(workload))
         return str(queue["spec"].get("clusterQueue", "")) if queue is not None else ""
 
-    def waiting(self, name: str) -> list[Object]:
+    def pending_workloads(self, name: str) -> list[Object]:
         """Return the Workloads that wait for a ClusterQueue, in the order of trying."""
-        found = [obj for obj in self._storage.list(WORKLOADS) if self._waits(obj) and self.cluster_queue(obj) == name]
+        found = [
+            obj for obj in self._storage.list(WORKLOADS) if self._is_pending(obj) and self.cluster_queue(obj) == name
+        ]
         return sorted(found, key=lambda obj: (key_of(obj) not in self._sticky, read_workload(obj).order()))
 
     def heads(self) -> list[Workload]:
@@ -54,23 +56,23 @@ class Queues:
         for queue in self._storage.list(CLUSTERQUEUES):
             name = queue["metadata"]["name"]
             if is_true(queue, "Active") and name not in self._blocked:
-                head = self._first(self.waiting(name), name)
+                head = self._first_to_try(self.pending_workloads(name), name)
                 if head is not None:
                     namespace = self._storage.find(NAMESPACES, "", head.key[0])
                     head.namespace_labels = labels_of(namespace) if namespace is not None else {}
                     found.append(head)
         return found
 
-    def rest(self, obj: Object, name: str, *, strict: bool, hopeless: bool) -> None:
+    def set_aside(self, obj: Object, name: str, *, strict: bool, hopeless: bool) -> None:
         """Set aside a Workload that was tried in vain."""
         if strict:
             self._blocked.add(name)
             return
-        self._resting[key_of(obj)] = _retry_key(obj)
+        self._set_aside_keys[key_of(obj)] = _retry_key(obj)
         if hopeless:
             self._hopeless.setdefault(name, set()).add(read_workload(obj, name).shape())
 
-    def stay_first(self, key: Key, name: str) -> None:
+    def hold_head(self, key: Key, name: str) -> None:
         """Keep a Workload at the head while its preemption targets end."""
         self._sticky.add(key)
         self._blocked.add(name)
@@ -79,22 +81,22 @@ class Queues:
         """Try the head of a ClusterQueue again after something new joined."""
         self._blocked.discard(name)
 
-    def _first(self, waiting: list[Object], name: str) -> Workload | None:
+    def _first_to_try(self, waiting: list[Object], name: str) -> Workload | None:
         """Return the first Workload worth trying."""
         hopeless = self._hopeless.get(name, set())
         for obj in waiting:
-            if self._resting.get(key_of(obj)) == _retry_key(obj):
+            if self._set_aside_keys.get(key_of(obj)) == _retry_key(obj):
                 continue
             found = read_workload(obj, name)
             if found.shape() not in hopeless:
                 return found
-            self._resting[found.key] = _retry_key(obj)
+            self._set_aside_keys[found.key] = _retry_key(obj)
         return None
 
-    def _waits(self, obj: Object) -> bool:
-        if has_quota(obj) or not is_active(obj) or is_true(obj, "Finished") or deleting(obj):
+    def _is_pending(self, obj: Object) -> bool:
+        if has_quota(obj) or not is_active(obj) or is_true(obj, "Finished") or is_being_deleted(obj):
             return False
-        again = condition(obj, "Requeued")
+        again = find_condition(obj, "Requeued")
         if again is not None and again["status"] == "False":
             return False
         if requeue_at(obj) > self._clock.now():
@@ -106,5 +108,5 @@ class Queues:
 def _retry_key(obj: Object) -> str:
     """Return a key that changes when a set-aside Workload is worth another try."""
     status = obj.get("status", {})
-    parts = [condition(obj, "Evicted"), condition(obj, "Requeued"), status.get("reclaimablePods")]
+    parts = [find_condition(obj, "Evicted"), find_condition(obj, "Requeued"), status.get("reclaimablePods")]
     return f"{key_of(obj)} {obj['metadata'].get('generation')} {parts}"

@@ -21,10 +21,10 @@ from console.scheduling.kueue.state import (
 )
 from console.scheduling.kueue.topology_assignment import TopologyTree
 from practice.controllers.kueue.info import has_quota, read_workload, requirements, tolerations
-from practice.controllers.kueue.podsets import asks_for_topology
-from practice.controllers.matching import taint_words
+from practice.controllers.kueue.podsets import requests_topology
+from practice.controllers.matching import format_taint
 from practice.controllers.objects import is_true, labels_of
-from practice.controllers.quantity import Amounts, add, amounts, milli, pod_requests
+from practice.controllers.quantity import Amounts, add_amounts, parse_amounts, parse_milli, pod_requests
 from practice.objects.resources import (
     CLUSTERQUEUES,
     COHORTS,
@@ -49,11 +49,11 @@ def read_snapshot(storage: Storage, *, places: bool) -> Snapshot:
     """All queues and the holders of their quota; with `places` also nodes of flavors with a topology."""
     flavors = [_flavor(obj) for obj in storage.list(RESOURCEFLAVORS)]
     cohorts = [
-        Cohort(obj["metadata"]["name"], obj["spec"].get("parentName") or "", _quotas(obj), _weight(obj))
+        Cohort(obj["metadata"]["name"], obj["spec"].get("parentName") or "", _quotas(obj), _fair_weight(obj))
         for obj in storage.list(COHORTS)
     ]
     holding = (read_workload(obj) for obj in storage.list(WORKLOADS) if has_quota(obj) and not is_true(obj, "Finished"))
-    trees = _trees(storage, flavors) if places else {}
+    trees = _topology_trees(storage, flavors) if places else {}
     queues = map(read_queue, storage.list(CLUSTERQUEUES))
     return Snapshot(queues, cohorts, flavors, trees, holding, _fair_sharing(storage), read_release(storage))
 
@@ -83,9 +83,9 @@ def read_release(storage: Storage) -> Release:
     return Release(minor, minor > 18 and gates.get("UnadmittedWorkloadsObservability", minor > 19))
 
 
-def _weight(obj: Object) -> float:
+def _fair_weight(obj: Object) -> float:
     weight = (obj["spec"].get("fairSharing") or {}).get("weight")
-    return 1.0 if weight is None else milli(str(weight)) / 1000
+    return 1.0 if weight is None else parse_milli(str(weight)) / 1000
 
 
 def read_queue(obj: Object) -> QueueNode:
@@ -95,7 +95,7 @@ def read_queue(obj: Object) -> QueueNode:
     borrow = preemption.get("borrowWithinCohort") or {}
     return QueueNode(
         obj["metadata"]["name"],
-        weight=_weight(obj),
+        weight=_fair_weight(obj),
         quotas=_quotas(obj),
         cohort=spec.get("cohortName") or "",
         groups=tuple(
@@ -128,8 +128,8 @@ def _quotas(obj: Object) -> dict[FlavorResource, Quota]:
         for flavor in group["flavors"]:
             for item in flavor["resources"]:
                 limits = [item.get("borrowingLimit"), item.get("lendingLimit")]
-                borrowing, lending = (milli(str(limit)) if limit is not None else None for limit in limits)
-                found[flavor["name"], item["name"]] = Quota(milli(str(item["nominalQuota"])), borrowing, lending)
+                borrowing, lending = (parse_milli(str(limit)) if limit is not None else None for limit in limits)
+                found[flavor["name"], item["name"]] = Quota(parse_milli(str(item["nominalQuota"])), borrowing, lending)
     return found
 
 
@@ -138,14 +138,14 @@ def _flavor(obj: Object) -> Flavor:
     return Flavor(
         obj["metadata"]["name"],
         labels=spec.get("nodeLabels") or {},
-        taints=tuple(taint_words(taint) for taint in spec.get("nodeTaints") or ()),
+        taints=tuple(format_taint(taint) for taint in spec.get("nodeTaints") or ()),
         tolerations=tolerations(spec.get("tolerations")),
         topology=spec.get("topologyName") or "",
     )
 
 
-def _trees(storage: Storage, flavors: Iterable[Flavor]) -> dict[str, TopologyTree]:
-    nodes, others = [_node(obj) for obj in storage.list(NODES) if _usable(obj)], _used_by_others(storage)
+def _topology_trees(storage: Storage, flavors: Iterable[Flavor]) -> dict[str, TopologyTree]:
+    nodes, others = [_node(obj) for obj in storage.list(NODES) if _is_usable(obj)], _usage_outside_kueue(storage)
     found = {}
     for flavor in flavors:
         topology = storage.find(TOPOLOGIES, "", flavor.topology) if flavor.topology else None
@@ -156,22 +156,22 @@ def _trees(storage: Storage, flavors: Iterable[Flavor]) -> dict[str, TopologyTre
 
 
 def _node(obj: Object) -> Node:
-    taints = tuple(taint_words(taint) for taint in obj["spec"].get("taints") or ())
-    return Node(obj["metadata"]["name"], labels_of(obj), taints, amounts(obj["status"].get("allocatable")))
+    taints = tuple(format_taint(taint) for taint in obj["spec"].get("taints") or ())
+    return Node(obj["metadata"]["name"], labels_of(obj), taints, parse_amounts(obj["status"].get("allocatable")))
 
 
-def _usable(node: Object) -> bool:
+def _is_usable(node: Object) -> bool:
     return is_true(node, "Ready") and not node["spec"].get("unschedulable")
 
 
-def _used_by_others(storage: Storage) -> dict[str, Amounts]:
+def _usage_outside_kueue(storage: Storage) -> dict[str, Amounts]:
     """Return the usage per node of pods that Kueue does not place by topology."""
     used: dict[str, Amounts] = {}
     for pod in storage.list(PODS):
         node = pod["spec"].get("nodeName")
-        if not node or asks_for_topology(pod) or pod["status"].get("phase") in ("Succeeded", "Failed"):
+        if not node or requests_topology(pod) or pod["status"].get("phase") in ("Succeeded", "Failed"):
             continue
         total = used.setdefault(node, {})
-        add(total, pod_requests(pod["spec"]))
-        add(total, {"pods": 1000})
+        add_amounts(total, pod_requests(pod["spec"]))
+        add_amounts(total, {"pods": 1000})
     return used

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from practice.controllers.base import Controller
 from practice.controllers.kueue.info import local_queue_of
 from practice.controllers.kueue.snapshot import read_snapshot
-from practice.controllers.objects import deleting, is_true, key_of, set_condition
-from practice.controllers.quantity import milli, words
+from practice.controllers.objects import is_being_deleted, is_true, key_of, set_condition
+from practice.controllers.quantity import format_quantity, parse_milli
 from practice.objects.resources import (
     ADMISSIONCHECKS,
     CLUSTERQUEUES,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from practice.controllers.objects import Key, Object
     from practice.objects.resources import Resource
 
-    _Held = tuple[Object, Workload]  # a Workload that holds quota, and as the rules see it
+    _Holder = tuple[Object, Workload]  # a Workload that holds quota, and as the rules see it
 
 _ALL: Key = ("", "queues")
 
@@ -49,7 +49,7 @@ class QueueStatus(Controller):
         for name, node in snapshot.queues.items():
             obj = self.storage.get(CLUSTERQUEUES, "", name)
             holding = [(self.storage.get(WORKLOADS, *each.key), each) for each in node.workloads.values()]
-            waiting = self._queues.waiting(name)
+            waiting = self._queues.pending_workloads(name)
             share = node.fair_share().rounded if snapshot.fair_sharing else None
             self._cluster_queue(obj, node.used, holding, len(waiting), share)
             for queue in self.storage.list(LOCALQUEUES):
@@ -60,16 +60,16 @@ class QueueStatus(Controller):
                 self._local_queue(queue, None, [], [])
 
     def _cluster_queue(
-        self, queue: Object, used: Quantities, holding: list[_Held], waiting: int, share: int | None
+        self, queue: Object, used: Quantities, holding: list[_Holder], waiting: int, share: int | None
     ) -> None:
         admitted = [item for item in holding if is_true(item[0], "Admitted")]
-        active, reason, text = self._activity(queue)
+        active, reason, text = self._active_condition(queue)
         now = self.clock.now()
 
         def change(draft: Object) -> None:
             status = draft.setdefault("status", {})
-            status["flavorsReservation"] = _usage(queue, used, borrowed=True)
-            status["flavorsUsage"] = _usage(queue, _total(admitted), borrowed=True)
+            status["flavorsReservation"] = _format_usage(queue, used, borrowed=True)
+            status["flavorsUsage"] = _format_usage(queue, _total_usage(admitted), borrowed=True)
             status["pendingWorkloads"] = waiting
             status["reservingWorkloads"] = len(holding)
             status["admittedWorkloads"] = len(admitted)
@@ -81,9 +81,11 @@ class QueueStatus(Controller):
 
         self.storage.modify(CLUSTERQUEUES, *key_of(queue), change, subresource="status")
 
-    def _local_queue(self, queue: Object, cluster: Object | None, holding: list[_Held], waiting: list[Object]) -> None:
+    def _local_queue(
+        self, queue: Object, cluster: Object | None, holding: list[_Holder], waiting: list[Object]
+    ) -> None:
         namespace, name = key_of(queue)
-        mine = [item for item in holding if _in(item[0], namespace, name)]
+        mine = [item for item in holding if _is_in_local_queue(item[0], namespace, name)]
         admitted = [item for item in mine if is_true(item[0], "Admitted")]
         stopped = queue["spec"].get("stopPolicy", "None") != "None"
         now = self.clock.now()
@@ -97,11 +99,13 @@ class QueueStatus(Controller):
 
         def change(draft: Object) -> None:
             status = draft.setdefault("status", {})
-            status["pendingWorkloads"] = 0 if stopped else sum(_in(item, namespace, name) for item in waiting)
+            status["pendingWorkloads"] = (
+                0 if stopped else sum(_is_in_local_queue(item, namespace, name) for item in waiting)
+            )
             status["reservingWorkloads"] = len(mine)
             status["admittedWorkloads"] = len(admitted)
-            status["flavorsReservation"] = _usage(cluster, _total(mine), borrowed=False)
-            status["flavorsUsage"] = _usage(cluster, _total(admitted), borrowed=False)
+            status["flavorsReservation"] = _format_usage(cluster, _total_usage(mine), borrowed=False)
+            status["flavorsUsage"] = _format_usage(cluster, _total_usage(admitted), borrowed=False)
             generation = draft["metadata"].get("generation")
             set_condition(draft, "Active", active, reason, text, now, generation=generation)
 
@@ -110,9 +114,9 @@ class QueueStatus(Controller):
     def _check_active(self, name: str) -> bool:
         return is_true(self.storage.get(ADMISSIONCHECKS, "", name), "Active")
 
-    def _activity(self, queue: Object) -> tuple[bool, str, str]:
+    def _active_condition(self, queue: Object) -> tuple[bool, str, str]:
         """Return (whether a ClusterQueue admits, reason, message)."""
-        if deleting(queue):
+        if is_being_deleted(queue):
             return False, "Terminating", "Can't admit new workloads; clusterQueue is terminating"
         spec = queue["spec"]
         flavors = [flavor["name"] for group in spec.get("resourceGroups") or () for flavor in group["flavors"]]
@@ -139,11 +143,11 @@ class QueueStatus(Controller):
         return True, "Ready", "Can admit new workloads"
 
 
-def _in(workload: Object, namespace: str, queue: str) -> bool:
+def _is_in_local_queue(workload: Object, namespace: str, queue: str) -> bool:
     return key_of(workload)[0] == namespace and local_queue_of(workload) == queue
 
 
-def _total(holding: list[_Held]) -> Quantities:
+def _total_usage(holding: list[_Holder]) -> Quantities:
     total: Quantities = {}
     for _, workload in holding:
         for at, value in workload.usage().items():
@@ -151,7 +155,7 @@ def _total(holding: list[_Held]) -> Quantities:
     return total
 
 
-def _usage(queue: Object | None, used: Quantities, *, borrowed: bool) -> list[Object]:
+def _format_usage(queue: Object | None, used: Quantities, *, borrowed: bool) -> list[Object]:
     found = []
     for group in (queue["spec"].get("resourceGroups") or ()) if queue is not None else ():
         for flavor in group["flavors"]:
@@ -159,10 +163,14 @@ def _usage(queue: Object | None, used: Quantities, *, borrowed: bool) -> list[Ob
             rows = []
             for name in sorted(group["coveredResources"]):
                 total = used.get((flavor["name"], name), 0)
-                row = {"name": name, "total": words(total)}
+                row = {"name": name, "total": format_quantity(total)}
                 if borrowed:
-                    above = total - milli(str(nominal.get(name, 0))) if queue and queue["spec"].get("cohortName") else 0
-                    row["borrowed"] = words(max(above, 0))
+                    above = (
+                        total - parse_milli(str(nominal.get(name, 0)))
+                        if queue and queue["spec"].get("cohortName")
+                        else 0
+                    )
+                    row["borrowed"] = format_quantity(max(above, 0))
                 rows.append(row)
             found.append({"name": flavor["name"], "resources": rows})
     return found

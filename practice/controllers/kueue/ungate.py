@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from practice.controllers.base import Controller
-from practice.controllers.kueue import words
-from practice.controllers.kueue.assignment import domains_of
+from practice.controllers.kueue import label_names
+from practice.controllers.kueue.assignment import decode_domains
 from practice.controllers.kueue.podsets import gates_of
-from practice.controllers.objects import annotations_of, deleting, is_true, key_of, labels_of
+from practice.controllers.objects import annotations_of, is_being_deleted, is_true, key_of, labels_of
 from practice.objects.resources import PODS, WORKLOADS
 
 if TYPE_CHECKING:
@@ -23,29 +23,31 @@ class TopologyUngater(Controller):
 
     def watches(self) -> dict[Resource, Callable[[Object], Iterable[Key]]]:
         """Follow gated pods and their Workloads."""
-        return {WORKLOADS: lambda obj: [key_of(obj)] if is_true(obj, "Admitted") else [], PODS: self._of_pod}
+        return {WORKLOADS: lambda obj: [key_of(obj)] if is_true(obj, "Admitted") else [], PODS: self._workload_of_pod}
 
-    def _of_pod(self, pod: Object) -> list[Key]:
-        name = annotations_of(pod).get(words.WORKLOAD)
-        return [(pod["metadata"]["namespace"], name)] if name and words.TOPOLOGY_GATE in gates_of(pod) else []
+    def _workload_of_pod(self, pod: Object) -> list[Key]:
+        name = annotations_of(pod).get(label_names.WORKLOAD)
+        return [(pod["metadata"]["namespace"], name)] if name and label_names.TOPOLOGY_GATE in gates_of(pod) else []
 
     def reconcile(self, key: Key) -> None:
         workload = self.storage.find(WORKLOADS, *key)
         if workload is None or not is_true(workload, "Admitted"):
             return
-        pods = [pod for pod in self.storage.list(PODS, key[0]) if annotations_of(pod).get(words.WORKLOAD) == key[1]]
+        pods = [
+            pod for pod in self.storage.list(PODS, key[0]) if annotations_of(pod).get(label_names.WORKLOAD) == key[1]
+        ]
         requests = {item["name"]: item.get("topologyRequest") or {} for item in workload["spec"]["podSets"]}
         for assignment in workload["status"]["admission"]["podSetAssignments"]:
             if assignment.get("topologyAssignment"):
                 name = assignment["name"]
-                mine = [pod for pod in pods if labels_of(pod).get(words.PODSET) == name and not _ended(pod)]
+                mine = [pod for pod in pods if labels_of(pod).get(label_names.PODSET) == name and not _ended(pod)]
                 self._ungate(mine, assignment, requests[name])
 
     def _ungate(self, pods: list[Object], assignment: Object, request: Object) -> None:
         topology = assignment["topologyAssignment"]
-        places = [values for values, count in domains_of(topology) for _ in range(count)]
+        places = [values for values, count in decode_domains(topology) for _ in range(count)]
         levels = topology["levels"]
-        gated = [pod for pod in pods if words.TOPOLOGY_GATE in gates_of(pod)]
+        gated = [pod for pod in pods if label_names.TOPOLOGY_GATE in gates_of(pod)]
         ranks = [_rank(pod, request, assignment["count"]) for pod in pods]
         ranked = (
             None not in ranks and len(set(ranks)) == len(ranks) and all((rank or 0) < len(places) for rank in ranks)
@@ -53,7 +55,7 @@ class TopologyUngater(Controller):
         if ranked:
             order = dict(zip((key_of(pod) for pod in pods), ranks, strict=True))
             for pod in gated:
-                self._place(pod, levels, places[order[key_of(pod)] or 0])
+                self._assign_pod(pod, levels, places[order[key_of(pod)] or 0])
             return
         left = list(places)
         for pod in pods:
@@ -61,12 +63,12 @@ class TopologyUngater(Controller):
             if pod not in gated and there in left:
                 left.remove(there)
         for pod, values in zip(gated, left, strict=False):
-            self._place(pod, levels, values)
+            self._assign_pod(pod, levels, values)
 
-    def _place(self, pod: Object, levels: list[str], values: tuple[str, ...]) -> None:
+    def _assign_pod(self, pod: Object, levels: list[str], values: tuple[str, ...]) -> None:
         def change(draft: Object) -> None:
             spec = draft["spec"]
-            gates = [gate for gate in spec.get("schedulingGates") or () if gate["name"] != words.TOPOLOGY_GATE]
+            gates = [gate for gate in spec.get("schedulingGates") or () if gate["name"] != label_names.TOPOLOGY_GATE]
             spec.pop("schedulingGates", None)
             if gates:
                 spec["schedulingGates"] = gates
@@ -86,4 +88,4 @@ def _rank(pod: Object, request: Object, count: int) -> int:
 
 
 def _ended(pod: Object) -> bool:
-    return deleting(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")
+    return is_being_deleted(pod) or pod["status"].get("phase") in ("Succeeded", "Failed")

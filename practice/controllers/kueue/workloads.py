@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.scheduling.kueue.state import CheckState, fatal_state, open_checks, refusal_words, required_checks
-from practice.clock import seconds_of, stamp
+from practice.clock import format_timestamp, parse_timestamp
 from practice.controllers.base import Controller
 from practice.controllers.kueue import admission_status as status
-from practice.controllers.kueue.info import checks_of, has_quota, is_active, local_queue_of
+from practice.controllers.kueue.info import admission_checks, has_quota, is_active, local_queue_of
 from practice.controllers.kueue.jobs import release_orphan
+from practice.controllers.kueue.label_names import JOB_UID
 from practice.controllers.kueue.snapshot import read_queue, read_release
-from practice.controllers.kueue.words import JOB_UID
-from practice.controllers.objects import condition, deleting, is_true, key_of, labels_of
+from practice.controllers.objects import find_condition, is_being_deleted, is_true, key_of, labels_of
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, WORKLOADS
 
 if TYPE_CHECKING:
@@ -42,10 +42,12 @@ class Workloads(Controller):
         workload = self.storage.find(WORKLOADS, *key)
         if workload is None:
             return
-        if not workload["metadata"].get("ownerReferences") and (deleting(workload) or JOB_UID in labels_of(workload)):
+        if not workload["metadata"].get("ownerReferences") and (
+            is_being_deleted(workload) or JOB_UID in labels_of(workload)
+        ):
             release_orphan(self.storage, workload, self.clock.now())
             return
-        if is_true(workload, "Finished") or deleting(workload):
+        if is_true(workload, "Finished") or is_being_deleted(workload):
             return
         if not is_active(workload):
             self._deactivate(workload)
@@ -56,19 +58,19 @@ class Workloads(Controller):
         if self._waits_for_retry(workload) or self._requeue(workload) or self._sync_checks(workload):
             return
         if has_quota(workload):
-            if self._obey_checks(workload):
+            if self._evict_if_check_failed(workload):
                 return
             self._check_queues(workload)
-            self._check_time(workload)
+            self._check_execution_time(workload)
         else:
-            self._explain(workload)
+            self._record_inadmissible(workload)
 
     def _deactivate(self, workload: Object) -> None:
         if is_true(workload, "Evicted") or not has_quota(workload):
             if not is_true(workload, "Evicted"):
                 self._evict(workload, "Deactivated", "The workload is deactivated", quiet=True)
             return
-        target = condition(workload, "DeactivationTarget")
+        target = find_condition(workload, "DeactivationTarget")
         text, cause = "The workload is deactivated", ""
         if target is not None:
             text, cause = f"{text} due to {target['message']}", target["reason"]
@@ -76,26 +78,26 @@ class Workloads(Controller):
 
     def _waits_for_retry(self, workload: Object) -> bool:
         """Whether a check or an eviction set a time to wait for, until which quota is kept."""
-        again, before, now = status.retry_at(workload), status.requeue_at(workload), self.clock.now()
+        again, before, now = status.next_check_retry_at(workload), status.requeue_at(workload), self.clock.now()
         if again > max(now, before):
-            moment = {"requeueAt": stamp(again)}
-            self._change(workload, lambda draft: draft["status"].setdefault("requeueState", {}).update(moment))
+            moment = {"requeueAt": format_timestamp(again)}
+            self._modify(workload, lambda draft: draft["status"].setdefault("requeueState", {}).update(moment))
         elif before > now:
-            self.look_again(key_of(workload), before - now)
+            self.requeue(key_of(workload), before - now)
         return max(again, before) > now
 
     def _requeue(self, workload: Object) -> bool:
         """Put a Workload back into its queue if the obstacle is over; return whether it was."""
-        again = condition(workload, "Requeued")
+        again = find_condition(workload, "Requeued")
         if again is None or again["status"] == "True":
             return False
-        local, cluster = self._queues(workload)
+        local, cluster = self._find_queues(workload)
         reason = ""
         if again["reason"].startswith("Deactivated"):
             reason, text = "Reactivated", "The workload was reactivated"
-        elif again["reason"] == "LocalQueueStopped" and _running(local):
+        elif again["reason"] == "LocalQueueStopped" and _accepts_workloads(local):
             reason, text = "LocalQueueRestarted", "The LocalQueue was restarted after being stopped"
-        elif again["reason"] == "ClusterQueueStopped" and _running(cluster):
+        elif again["reason"] == "ClusterQueueStopped" and _accepts_workloads(cluster):
             reason, text = "ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped"
         elif again["reason"] in ("PodsReadyTimeout", "AdmissionCheck"):
             reason, text = "BackoffFinished", "The workload backoff was finished"
@@ -105,38 +107,38 @@ class Workloads(Controller):
 
         def change(draft: Object) -> None:
             draft["status"].get("requeueState", {}).pop("requeueAt", None)
-            status.requeued(draft, reason, text, True, now)
+            status.set_requeued(draft, reason, text, True, now)
 
-        self._change(workload, change)
+        self._modify(workload, change)
         return True
 
     def _sync_checks(self, workload: Object) -> bool:
         """Update the checks of its queue, and admit it when all are ready; return whether anything changed."""
-        _, cluster = self._queues(workload)
+        _, cluster = self._find_queues(workload)
         if cluster is None:
             return False
         admission, now = workload.get("status", {}).get("admission"), self.clock.now()
         assigned = admission["podSetAssignments"] if admission else ()
         flavors = {flavor for each in assigned for flavor in (each.get("flavors") or {}).values()}
         required = required_checks(read_queue(cluster), flavors if admission else None)
-        if required != {each.name for each in checks_of(workload)}:
-            self._change(workload, lambda draft: status.sync_checks(draft, required, now))
+        if required != {each.name for each in admission_checks(workload)}:
+            self._modify(workload, lambda draft: status.sync_checks(draft, required, now))
             return True
-        reserved = condition(workload, "QuotaReserved")
+        reserved = find_condition(workload, "QuotaReserved")
         if is_true(workload, "Admitted") or not has_quota(workload) or reserved is None:
             return False
-        if open_checks(checks_of(workload)):
+        if open_checks(admission_checks(workload)):
             return False
         release = read_release(self.storage)
-        self._change(workload, lambda draft: status.sync_admitted(draft, now, release))
-        waited = now - seconds_of(reserved["lastTransitionTime"])
+        self._modify(workload, lambda draft: status.sync_admitted(draft, now, release))
+        waited = now - parse_timestamp(reserved["lastTransitionTime"])
         text = f"Admitted by ClusterQueue {admission['clusterQueue']}, wait time since reservation was {waited:.0f}s"
         self._record_event(workload, "Normal", "Admitted", text)
         return True
 
-    def _obey_checks(self, workload: Object) -> bool:
+    def _evict_if_check_failed(self, workload: Object) -> bool:
         """Evict a Workload that a check refuses; return whether one did."""
-        checks = checks_of(workload)
+        checks = admission_checks(workload)
         state = fatal_state(checks)
         if state is None or is_true(workload, "Evicted"):
             return False
@@ -145,8 +147,9 @@ class Workloads(Controller):
         if state is CheckState.RETRY:
             self._evict(workload, "AdmissionCheck", text)
             return True
-        self._change(
-            workload, lambda draft: status.mark(draft, "DeactivationTarget", True, "AdmissionCheck", text, now)
+        self._modify(
+            workload,
+            lambda draft: status.set_workload_condition(draft, "DeactivationTarget", True, "AdmissionCheck", text, now),
         )
         self._record_event(workload, "Warning", "AdmissionCheckRejected", f"Deactivated due to {text}")
         return True
@@ -155,33 +158,35 @@ class Workloads(Controller):
         """Evict if a queue is drained."""
         if is_true(workload, "Evicted"):
             return
-        for queue, kind in zip(self._queues(workload), ("LocalQueue", "ClusterQueue"), strict=True):
+        for queue, kind in zip(self._find_queues(workload), ("LocalQueue", "ClusterQueue"), strict=True):
             if queue is not None and queue["spec"].get("stopPolicy") == "HoldAndDrain":
                 self._evict(workload, f"{kind}Stopped", f"The {kind} is stopped")
                 return
 
-    def _check_time(self, workload: Object) -> None:
-        limit, admitted = workload["spec"].get("maximumExecutionTimeSeconds"), condition(workload, "Admitted")
+    def _check_execution_time(self, workload: Object) -> None:
+        limit, admitted = workload["spec"].get("maximumExecutionTimeSeconds"), find_condition(workload, "Admitted")
         if limit is None or admitted is None or admitted["status"] != "True":
             return
         past = workload["status"].get("accumulatedPastExecutionTimeSeconds", 0)
-        left = limit - past - (self.clock.now() - seconds_of(admitted["lastTransitionTime"]))
+        left = limit - past - (self.clock.now() - parse_timestamp(admitted["lastTransitionTime"]))
         if left > 0:
-            self.look_again(key_of(workload), left)
+            self.requeue(key_of(workload), left)
             return
         now, text = self.clock.now(), "exceeding the maximum execution time"
         reason = "MaximumExecutionTimeExceeded"
-        self._change(workload, lambda draft: status.mark(draft, "DeactivationTarget", True, reason, text, now))
+        self._modify(
+            workload, lambda draft: status.set_workload_condition(draft, "DeactivationTarget", True, reason, text, now)
+        )
         self._record_event(workload, "Warning", reason, f"The maximum execution time ({limit}s) exceeded")
 
-    def _explain(self, workload: Object) -> None:
+    def _record_inadmissible(self, workload: Object) -> None:
         """Record why a Workload cannot be tried at all."""
-        local, cluster = self._queues(workload)
+        local, cluster = self._find_queues(workload)
         name = local_queue_of(workload)
         reason = text = ""
         if local is None:
             reason, text = "Misconfigured", f"LocalQueue {name} doesn't exist"
-        elif not _running(local):
+        elif not _accepts_workloads(local):
             reason, text = "Suspended", f"LocalQueue {name} is inactive"
         elif cluster is None:
             reason, text = "Misconfigured", f"ClusterQueue {local['spec']['clusterQueue']} doesn't exist"
@@ -190,7 +195,7 @@ class Workloads(Controller):
         if text:
             now, release = self.clock.now(), read_release(self.storage)
             reason = reason if release.observability else "Inadmissible"
-            self._change(workload, lambda draft: status.unreserve(draft, reason, text, now, release))
+            self._modify(workload, lambda draft: status.unreserve(draft, reason, text, now, release))
 
     def _evict(self, workload: Object, reason: str, text: str, *, cause: str = "", quiet: bool = False) -> None:
         now = self.clock.now()
@@ -202,26 +207,28 @@ class Workloads(Controller):
                 draft["status"].pop("requeueState", None)
             status.evict(draft, reason, text, now, cause=cause)
 
-        self._change(workload, change)
+        self._modify(workload, change)
         if not quiet:
             word = f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
             self._record_event(workload, "Normal", word, text)
 
-    def _queues(self, workload: Object) -> tuple[Object | None, Object | None]:
+    def _find_queues(self, workload: Object) -> tuple[Object | None, Object | None]:
         local = self.storage.find(LOCALQUEUES, workload["metadata"]["namespace"], local_queue_of(workload))
         cluster = self.storage.find(CLUSTERQUEUES, "", local["spec"]["clusterQueue"]) if local is not None else None
         return local, cluster
 
-    def _change(self, workload: Object, change: Callable[[Object], object]) -> None:
-        self.storage.modify(WORKLOADS, *key_of(workload), lambda draft: _apply(change, draft), subresource="status")
+    def _modify(self, workload: Object, change: Callable[[Object], object]) -> None:
+        self.storage.modify(
+            WORKLOADS, *key_of(workload), lambda draft: _apply_change(change, draft), subresource="status"
+        )
 
     def _record_event(self, workload: Object, kind: str, reason: str, message: str) -> None:
         self.record(workload, kind, reason, message, source="kueue-workload-controller", action=reason)
 
 
-def _apply(change: Callable[[Object], object], draft: Object) -> None:
+def _apply_change(change: Callable[[Object], object], draft: Object) -> None:
     change(draft)
 
 
-def _running(queue: Object | None) -> bool:
+def _accepts_workloads(queue: Object | None) -> bool:
     return queue is not None and queue["spec"].get("stopPolicy", "None") == "None"

@@ -257,7 +257,7 @@ def summary(test: NcclTest, against: Against | None = None) -> list[Span]:
     reference = expected_busbw(best.size) if is_comparable(test, held.accelerator) else None
     if reference:
         words += f": {100 * best.best_busbw / reference:.0f} % of the A4 reference ({reference:,.0f}, 16 GPUs)"
-    if held.usual and (median := held.usual.at(best.size)):
+    if held.usual and (median := held.usual.usual_at(best.size)):
         usual = f"{median:,.0f}, {wording.count(held.usual.tests, 'test')}"
         words += f", {100 * best.best_busbw / median:.0f} % of what is usual here ({usual})"
     average = average_so_far(test)

@@ -13,8 +13,8 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.kube.snapshot import WatchState, WatchStatus
-from console.metrics.export import BAND
-from console.metrics.nccl.history import MeasuredTest, comparable, usual_bandwidth
+from console.metrics.export import REFERENCE_BAND
+from console.metrics.nccl.history import MeasuredTest, comparable_tests, usual_bandwidth
 from console.metrics.nccl.reference import PASS_LINE, is_comparable, reference_curve
 from console.metrics.nccl.results import NcclTest
 from screens import wording
@@ -132,7 +132,7 @@ class NcclPanel(MeasuresPanel):
     def earlier(self) -> list[MeasuredTest]:
         """Earlier tests that can be compared with the shown one, newest first."""
         others = {each.name: each for each in (*self.kept, *self.measured)}
-        return comparable(others.values(), self.shown) if self.shown else []
+        return comparable_tests(others.values(), self.shown) if self.shown else []
 
     watch_measured = MeasuresPanel.redraw
     watch_against = MeasuresPanel.redraw
@@ -172,7 +172,9 @@ class NcclPanel(MeasuresPanel):
         other = {row.size: row.best_busbw for row in self.against.test.rows} if self.against else {}
         at_end = self.table.cursor is None or self.table.cursor in self.table.shown[-1:]
         rows: dict[RowKey, Line] = {
-            (str(index), str(row.size)): Line(row, compared, own.at(row.size) if own else None, other.get(row.size))
+            (str(index), str(row.size)): Line(
+                row, compared, own.usual_at(row.size) if own else None, other.get(row.size)
+            )
             for index, row in enumerate(test.rows)
         }
         self.table.hold_against(usual=own is not None, other=self.against is not None)
@@ -200,4 +202,6 @@ class NcclPanel(MeasuresPanel):
 
 def reference_band(largest: int = 0) -> tuple[Band, ...]:
     """The range that counts as reaching the reference, at its known sizes and extended to `largest`."""
-    return tuple(Band(size, BAND[0] * value, BAND[1] * value) for size, value in reference_curve(largest))
+    return tuple(
+        Band(size, REFERENCE_BAND[0] * value, REFERENCE_BAND[1] * value) for size, value in reference_curve(largest)
+    )

@@ -44,9 +44,9 @@ def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = 
         runs.append(Span(f"step {last.step:,} of {total:,}"))
     elif last.step is not None:
         runs.append(Span(f"step {last.step:,}"))
-    loss = track.latest("loss")
+    loss = track.latest_value("loss")
     if track.nan:
-        runs.append(Span(f"; {track.standing().nan_words}", "bad"))
+        runs.append(Span(f"; {track.position().nan_words}", "bad"))
     elif loss is not None:
         runs.append(Span(f"; loss {loss:.4g}"))
     for words in (_speed(track, gpu, short=short), "" if late else _end(track, now, short=short)):
@@ -57,7 +57,7 @@ def summary(track: TrainingRun, gpu: str = "", *, now: float = 0.0, late: str = 
 
 def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
     said = []
-    reached, pace = track.recent("tflops_per_gpu"), track.pace()
+    reached, pace = track.recent_mean("tflops_per_gpu"), track.pace()
     if reached is not None:
         share = track.mfu(gpu)
         peak = peak_tflops(gpu)
@@ -68,7 +68,7 @@ def _speed(track: TrainingRun, gpu: str, *, short: bool) -> str:
             said.append(f"{reached:,.0f} TFLOP/s per GPU{mfu}")
     if pace is not None:
         said.append(f"{pace:.3g} s a step" if pace < 100 else f"{wording.duration(pace)} a step")
-    tokens = track.recent("tokens_per_s")
+    tokens = track.recent_mean("tokens_per_s")
     if tokens is not None and not short:
         said.append(f"{tokens:,.0f} tokens/s")
     return ", ".join(said)
@@ -154,12 +154,12 @@ def _title(picture: TrainingChartData, metric: StepMetric, view: View, *, large:
     if column is None:
         return metric.title
     extra = []
-    value = column.last()
+    value = column.last_value()
     if view.cursor is not None:
         sight = reach([picture.track, *picture.earlier], view)
         series = picture.track
         start = series.times[0] if view.by_time and len(series) else 0.0
-        at = series.place(start + sight.low + (sight.high - sight.low) * view.cursor, by_time=view.by_time)
+        at = series.index_at(start + sight.low + (sight.high - sight.low) * view.cursor, by_time=view.by_time)
         if at is not None:
             value = column.values[at] if column.values[at] == column.values[at] else None
             extra.append(f"at step {series.numbers[at]:,.0f}, {clock_words(series.times[at])}")
@@ -326,7 +326,7 @@ class TrainingPanel(MeasuresPanel):
             self.charts.picture = None
             return
         with track.lock:
-            marks = track.events()
+            marks = track.list_events()
             late = self.late if track is self.tracks[-1] else ""
             told = self._read_so_far(track) or summary(
                 track, self.gpu, now=time.time(), late=late, short=self.size.width < 100

@@ -86,7 +86,7 @@ def reach(tracks: Sequence[TrainingRun], view: View) -> AxisRange:
     """The visible range of the x axis, which covers all of these runs."""
     low, high = inf, -inf
     for track in tracks:
-        axis = track.axis(by_time=view.by_time)
+        axis = track.x_axis(by_time=view.by_time)
         if len(axis):
             start = axis[0] if view.by_time else 0.0
             low, high = min(low, axis[0] - start), max(high, axis[-1] - start)
@@ -97,7 +97,7 @@ def reach(tracks: Sequence[TrainingRun], view: View) -> AxisRange:
 
 
 def _start(track: TrainingRun, view: View) -> float:
-    axis = track.axis(by_time=view.by_time)
+    axis = track.x_axis(by_time=view.by_time)
     return axis[0] if view.by_time and len(axis) else 0.0
 
 
@@ -141,7 +141,7 @@ def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -
 
 def _edges(track: TrainingRun, sight: AxisRange, view: View, columns: int) -> list[int]:
     start = _start(track, view)
-    return track.edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
+    return track.column_edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
 
 
 def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, view: View) -> tuple[float, float]:
@@ -150,7 +150,7 @@ def _scale(every: Sequence[tuple[TrainingRun, MetricColumn]], sight: AxisRange, 
     for track, column in every:
         first, *_, last = _edges(track, sight, view, 2)
         if last > first:
-            least, most = column.extremes(first, last)
+            least, most = column.extremes_of(first, last)
             if view.log and least <= 0 < most:
                 positive = [each for each in column.values[first:last] if each > 0]
                 least = min(positive, default=most)
@@ -163,7 +163,7 @@ def _draw_raw(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequenc
     ink, every, row = ("dim", 2, frame.row) if smooth else ("accent", 1, frame.row)
     left = frame.left * DOTS_WIDE
     before: tuple[int, int, int, int | None] | None = None
-    for at, low, high, first, last in column.ranges(edges):
+    for at, low, high, first, last in column.column_ranges(edges):
         top = row(high)
         bottom = top if low == high else row(low)
         if top is None or bottom is None:
@@ -184,7 +184,7 @@ def _draw_smooth(canvas: Canvas, frame: Frame, column: MetricColumn, edges: Sequ
     if edges[-1] - edges[0] < 2 * width:
         return
     left = frame.left * DOTS_WIDE
-    dots = [(left + at, y) for at, mean in column.smooth(edges, width) if (y := frame.row(mean)) is not None]
+    dots = [(left + at, y) for at, mean in column.smoothed(edges, width) if (y := frame.row(mean)) is not None]
     canvas.path(dots, "accent")
 
 
@@ -194,7 +194,7 @@ def _draw_earlier(
     edges = _edges(track, sight, view, frame.dots())
     width = max(3, (edges[-1] - edges[0]) // SMOOTHED)
     left, ink = frame.left * DOTS_WIDE, EARLIER_INKS[number % len(EARLIER_INKS)]
-    dots = [(left + at, y) for at, mean in column.smooth(edges, width) if (y := frame.row(mean)) is not None]
+    dots = [(left + at, y) for at, mean in column.smoothed(edges, width) if (y := frame.row(mean)) is not None]
     for start, end in pairwise(dots):
         canvas.line(start, end, ink, every=3)
     if dots:

@@ -20,7 +20,7 @@ from textual.widgets import ContentSwitcher, TextArea
 from console.errors import ConsoleError
 from console.kube.nested_values import Value
 from console.launch.helm_command import HelmCommand
-from console.launch.recipes import LaunchPlan, Remark, joined
+from console.launch.recipes import LaunchPlan, Remark, join_manifests
 from console.launch.releases import DiffKind, ObjectDiff
 from console.preflight.check import Check, Result, tally
 from console.session import Session
@@ -179,10 +179,10 @@ class LaunchPane(Vertical):
                 return
             draft.yaml = text
             kept: Mapping[str, Value] = planned[0].values
-            read = self._launch.session.launch.drafting.read_yaml(draft.recipe.id, text, kept=kept)
+            read = self._launch.session.launch.plan_texts.read_yaml(draft.recipe.id, text, kept=kept)
             self.remarks = read.problems
             self.say_remarks(read.problems)
-            if read.sound:
+            if read.is_valid:
                 self._launch.form.put_texts(draft.texts_for(read.values))
 
     def begin(self) -> None:
@@ -251,11 +251,11 @@ class LaunchPane(Vertical):
             elif problems:
                 self._say_instead(view, f"Not rendered: {wording.sentence(problems[0].message)}")
             elif view == "preview":
-                self.preview.show(joined(await launch.render(plan)))
+                self.preview.show(join_manifests(await launch.render(plan)))
             elif view == "diff":
                 await self._draw_diff(plan, draft)
             else:
-                self.command.show_command(launch.drafting.command(plan))
+                self.command.show_command(launch.plan_texts.helm_command(plan))
         except ConsoleError as error:
             self._say_instead(view, wording.sentence(str(error)))
 
@@ -264,8 +264,8 @@ class LaunchPane(Vertical):
         page.show("\n".join(f"# {line}" for line in wrap(sentence, max(20, page.size.width - 4))))
 
     async def _draw_diff(self, plan: LaunchPlan, draft: LaunchDraft) -> None:
-        diffs = await self._launch.session.launch.drafting.diff(plan, draft.against)
-        added, removed = (sum(each.count(mark) for each in diffs) for mark in "+-")
+        diffs = await self._launch.session.launch.plan_texts.diff_with(plan, draft.against)
+        added, removed = (sum(each.count_lines(mark) for each in diffs) for mark in "+-")
         than = draft.against_name or "the recipe's defaults"
         if added or removed:
             counted = Span(f"+{added} ", "ok"), Span(f"−{removed} ", "bad"), Span(f"lines, beside {than}", "dim")
@@ -282,7 +282,7 @@ class LaunchPane(Vertical):
             return
         if draft.against is not None:
             draft.against, draft.against_name = None, ""
-        elif found := await self._launch.session.launch.runs.last_values(draft.recipe.id):
+        elif found := await self._launch.session.launch.runs.last_launch_values(draft.recipe.id):
             draft.against_name, draft.against = f"{found[0]}, the last launch", found[1]
         else:
             self.diff_said.runs = (Span("This recipe has not been launched yet.", "waits"),)
@@ -296,7 +296,7 @@ class LaunchPane(Vertical):
         draft = self._launch.draft
         if draft is None or ((self.yaml.has_focus or self.remarks) and not self._anew):
             return
-        drafting = self._launch.session.launch.drafting
+        drafting = self._launch.session.launch.plan_texts
         draft.yaml = drafting.write_yaml(plan, draft.yaml)
         self._shown = draft.yaml
         (self.yaml.begin if self._anew else self.yaml.show)(draft.yaml)
@@ -343,7 +343,7 @@ class PreflightLine(SentenceLine):
     async def _look(self, session: Session, plan: LaunchPlan) -> None:
         try:
             engine = session.preflight
-            self.checks = tuple([check async for check in engine.run(engine.wish(plan))])
+            self.checks = tuple([check async for check in engine.run(engine.launch_needs(plan))])
         except ConsoleError as error:
             self.runs = (CARE, Span(f" preflight: {error.message}", "dim"))
         else:

@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet, WatchState
 from console.launch.choices import ChoicesState, FieldChoices
-from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe, spell
+from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe, format_value
 from console.scheduling.launch_alternatives import Alternative
 from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast, rank_queues
 from console.scheduling.topology import level_name
@@ -114,7 +114,7 @@ def help_words(field: Field | None, problem: str) -> list[Span]:
     if field is None:
         return [Span("⏎ opens this. ctrl+t shows all fields of all sections, ctrl+f searches in them.", "dim")]
     wrong = [Span(f"✗ {wording.sentence(problem)}  ", "bad")] if problem else []
-    default = "" if field.secret else spell(field, field.default).replace("\n", ", ")
+    default = "" if field.secret else format_value(field, field.default).replace("\n", ", ")
     examples = f" For example {', '.join(field.examples)}." if field.examples else ""
     return [
         *wrong,
@@ -129,7 +129,7 @@ def help_words(field: Field | None, problem: str) -> list[Span]:
 
 def field_facts(field: Field, problem: str) -> list[tuple[str, str]]:
     """Everything known about one field as (name, text) lines."""
-    default = "" if field.secret else spell(field, field.default)
+    default = "" if field.secret else format_value(field, field.default)
     facts = [
         ("wrong", wording.sentence(problem)),
         ("what", wording.sentence(field.description)),

@@ -13,7 +13,16 @@ from typing import NamedTuple
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, get_path, overlay_values, set_path
-from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Recipe, changed, coerce, spell
+from console.launch.recipes import (
+    Field,
+    FieldKind,
+    FieldProblem,
+    LaunchPlan,
+    Recipe,
+    format_value,
+    parse_changes,
+    parse_value,
+)
 from console.scheduling.launch_forecast import QueueChoice
 
 PICKED = (FieldKind.BOOLEAN, FieldKind.CHOICE)  # kinds whose value is one of a few words
@@ -55,7 +64,7 @@ class FormModel:
     def __init__(self, fields: Sequence[Field] = (), texts: Mapping[str, str] | None = None) -> None:
         self.fields = tuple(fields)
         self.by_path = {field.path: field for field in fields}
-        self.defaults = {field.path: spell(field, field.default) for field in fields}
+        self.defaults = {field.path: format_value(field, field.default) for field in fields}
         known = {path: text for path, text in (texts or {}).items() if path in self.by_path}
         self.texts: dict[str, str] = self.defaults | known
         self._back: list[_Before] = []
@@ -330,7 +339,7 @@ class LaunchDraft:
         """The plan from the current texts, and the problems of texts that cannot be parsed."""
         texts = self.model.texts
         exact = {path: value for path, (text, value) in self._exact.items() if texts[path] == text}
-        values, unread = changed([field for field in self.fields if field.path not in exact], texts)
+        values, unread = parse_changes([field for field in self.fields if field.path not in exact], texts)
         for path, value in exact.items():
             set_path(values, path, value)
         return LaunchPlan(self.recipe.id, texts[NAME].strip(), namespace, values), unread
@@ -347,9 +356,9 @@ class LaunchDraft:
                 # Only the names that differ are given, None for those that go.
                 laid = overlay_values(field.default, given)
                 whole = {name: item for name, item in laid.items() if item is not None}
-            text = texts[field.path] = spell(field, whole)
+            text = texts[field.path] = format_value(field, whole)
             try:
-                same = coerce(field, text) == whole
+                same = parse_value(field, text) == whole
             except BadInput:
                 same = False
             if not same:

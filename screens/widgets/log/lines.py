@@ -18,8 +18,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.logs.line import HEAD, level
-from console.logs.text import LineFilter, MemoryText, Text, TextRow
+from console.logs.line import HEAD, detect_level
+from console.logs.text import LineFilter, LogText, MemoryText, TextRow
 from console.metrics.training.formats.megatron import shorten_iteration_line
 from screens.widgets.line import Inked
 from screens.wording import Span, one_line
@@ -45,7 +45,7 @@ def line_ink(text: str) -> str:
     head = text[:HEAD]
     if _STEP.search(head):
         return "strong"
-    serious = _INKS.get(level(head.encode()), "")
+    serious = _INKS.get(detect_level(head.encode()), "")
     return serious or ("dim" if head.startswith("#") else "")
 
 
@@ -140,7 +140,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.text: Text = MemoryText(LIMIT)
+        self.text: LogText = MemoryText(LIMIT)
         self._fresh: list[tuple[float, str]] = []
         self._flush_due: Timer | None = None
         self._jumping = False
@@ -151,7 +151,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
 
     # what comes in
 
-    def show_text(self, text: Text) -> None:
+    def show_text(self, text: LogText) -> None:
         """Show another text, from its end."""
         self.text = text
         self._fresh, self._widest, self.match = [], 0, -1
@@ -159,21 +159,21 @@ class LogLines(ScrollView, Inked, can_focus=True):
         if self.keep is not None:
             text.apply_filter(self.keep)
         if self.wanted:
-            text.seek(byte_pattern(self.wanted))
+            text.start_search(byte_pattern(self.wanted))
         self.renew()
 
-    def take_over(self, text: Text) -> None:
+    def take_over(self, text: LogText) -> None:
         """Replace the text by the same log from another source, keeping the top line in place."""
         follow, top = self.follow, round(self.scroll_y)
-        first = next(iter(self.text.page(top, top + 1)), None)
+        first = next(iter(self.text.read_rows(top, top + 1)), None)
         self.show_text(text)
         if follow or first is None:
             return
         low, high = 0, len(text)
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if text.page(middle, middle + 1)[0].time < first.time else (low, middle)
-        alike = (low + at for at, row in enumerate(text.page(low, low + SAME_TIME)) if row.text == first.text)
+            low, high = (middle + 1, high) if text.read_rows(middle, middle + 1)[0].time < first.time else (low, middle)
+        alike = (low + at for at, row in enumerate(text.read_rows(low, low + SAME_TIME)) if row.text == first.text)
         self.follow = False
         self._jump(next(alike, low))
 
@@ -193,7 +193,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self._flush_due = None
         fresh, self._fresh = self._fresh, []
         if fresh and isinstance(self.text, MemoryText):
-            gone = self.text.append(fresh)
+            gone = self.text.append_lines(fresh)
             if gone and not self.follow:
                 self._jump(self.scroll_y - gone)
         self.renew()
@@ -204,7 +204,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.remeasure()
 
     def remeasure(self) -> None:
-        self.shown, self.total = len(self.text), self.text.total()
+        self.shown, self.total = len(self.text), self.text.line_count()
         self._page = (0, [])
         self._measure()
 
@@ -236,7 +236,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         stop = min(stop, self.shown)
         if not (first <= start and stop <= first + len(rows)):
             first = max(0, start)
-            rows = [self._drawn(row) for row in self.text.page(first, stop)]
+            rows = [self._drawn(row) for row in self.text.read_rows(first, stop)]
             self._page = first, rows
             self._label_width = max((min(LABEL, len(row.label)) + 1 for row in rows if row.label), default=0)
             widest = max((cell_len(row.text) for row in rows), default=0)
@@ -395,7 +395,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         """Search for another text and show the nearest match from here."""
         self.marks = pattern(wanted)
         self._to_first &= bool(wanted)
-        self.text.seek(byte_pattern(wanted))
+        self.text.start_search(byte_pattern(wanted))
         self._restart_search()
         self._due = bool(wanted) and not self._to_first
         self._tell()
@@ -428,13 +428,13 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.remeasure()
 
     def _tell(self) -> None:
-        self.matches = self.text.found if self.wanted else 0
+        self.matches = self.text.match_count if self.wanted else 0
         if self._to_first and self.matches:
             self._show_match(0)
             self._to_first = self.looking
         if self._due and self.matches:
             self._due = False
-            self._show_match(min(self.text.nearest(round(self.scroll_y)), self.matches - 1))
+            self._show_match(min(self.text.nearest_row(round(self.scroll_y)), self.matches - 1))
 
     def find_first(self, wanted: str) -> None:
         """Search from the beginning and show the first match as soon as it is found."""
@@ -450,13 +450,13 @@ class LogLines(ScrollView, Inked, can_focus=True):
             if self.match >= 0:
                 self._show_match((self.match + step) % self.matches)
             else:
-                at = self.text.nearest(round(self.scroll_y))
+                at = self.text.nearest_row(round(self.scroll_y))
                 self._show_match((at if step > 0 else at - 1) % self.matches)
 
     def _show_match(self, match: int) -> None:
         """Show the line of that match in the middle and pause following."""
         self.match = match
-        self.match_line = self.text.place(match)
+        self.match_line = self.text.match_position(match)
         self.follow = False
         middle = 0 if self.wrap else self._rows_high() // 2
         self._jump(self.match_line - middle)

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from console.logs.line import FIRST_ERROR, NOT_A_NUMBER, XID
-from console.logs.text import LineFilter, Text
+from console.logs.text import LineFilter, LogText
 from screens import wording
 from screens.widgets.log.lines import LogLines, byte_pattern, printable
 
@@ -109,7 +109,7 @@ class LogView(Vertical):
 
     @dataclass
     class Saved(Message):
-        text: Text
+        text: LogText
 
     @dataclass
     class NoError(Message):

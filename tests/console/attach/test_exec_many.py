@@ -18,7 +18,7 @@ def test_equal_outputs_stand_together_and_the_few_are_odd() -> None:
         OutputGroup((6,), 0, "570", differs=True),
         OutputGroup((7,), 1, "It broke off.", differs=True),
     )
-    assert [group.words for group in group_outputs(outputs)] == ["pods 0-5", "pod 6", "pod 7"]
+    assert [group.description for group in group_outputs(outputs)] == ["pods 0-5", "pod 6", "pod 7"]
     assert worst_exit_code(outputs) == 1
 
 

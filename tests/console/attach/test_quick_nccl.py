@@ -73,4 +73,4 @@ def test_a_pod_without_the_program_says_so_by_its_code(tmp_path: Path) -> None:
 )
 def test_sizes_that_cannot_be_are_refused(test: QuickTest, words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        test.check()
+        test.require_valid()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.checkpoints.judge import CheckpointState, StoredFile, Survey, needed_sizes, survey
+from console.checkpoints.judge import CheckpointState, StoredFile, Survey, read_needed_sizes, survey_checkpoints
 from console.checkpoints.sources import survey_container
 from console.errors import NotFound, Unreadable
 from tests.console.attach.files.pod import Pod
@@ -43,10 +43,10 @@ class Disk:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
+    async def read_heads(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
         return {path: (self._folder / path).read_bytes()[:size] for path, size in wanted.items()}
 
-    async def tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
+    async def read_tails(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
         return {path: (self._folder / path).read_bytes()[-size:] for path, size in wanted.items()}
 
 
@@ -54,7 +54,7 @@ def looked_through(folder: Path, later: float = LATER) -> Survey:
     every = [each for each in folder.rglob("*") if each.is_file()]
     files = [StoredFile(str(each.relative_to(folder)), each.stat().st_size, each.stat().st_mtime) for each in every]
     folders = [str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_dir()]
-    return asyncio.run(survey(files, Disk(folder), time.time() + later, folder.name, folders))
+    return asyncio.run(survey_checkpoints(files, Disk(folder), time.time() + later, folder.name, folders))
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -172,7 +172,7 @@ def test_a_pickle_runs_nothing_and_takes_no_memory_that_it_asks_for(tmp_path: Pa
         b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.", b"(" * 100_000 + b"t" * 100_000 + b".",
     ):  # fmt: skip
         with pytest.raises(Unreadable):
-            needed_sizes(data)
+            read_needed_sizes(data)
     assert not Path("/tmp/a4-evil-was-run").exists()
 
 

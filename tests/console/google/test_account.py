@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from console.errors import BadInput, BadKubeconfig, Conflict, ConsoleError, NotAllowed, NotFound, Unreachable
-from console.google.account import place_in
+from console.google.account import parse_place
 from console.google.clusters import Place
 from console.google.node_pools import PoolsSnapshot
 from console.kube.login import Login
@@ -47,7 +47,7 @@ async def opened(
 
 
 async def world_of(session: Session, cluster: PracticeCluster) -> PracticeGoogle:
-    await session.google.cloud.reach()
+    await session.google.cloud.open_session()
     assert cluster.google is not None
     return cluster.google.world
 
@@ -89,13 +89,13 @@ async def test_who_may_not_list_projects_sees_those_of_the_own_project() -> None
     ],
 )
 def test_a_place_by_the_name_of_its_context(context: str, place: Place | None) -> None:
-    assert place_in(context) == place
+    assert parse_place(context) == place
 
 
 async def test_entering_a_cluster_changes_no_file() -> None:
     async with opened("nodes") as (session, cluster):
         before = cluster.kubeconfig.read_bytes()
-        await session.google.cloud.enter(await session.google.cloud.find("practice", ["practice"]))
+        await session.google.cloud.switch_to_cluster(await session.google.cloud.find("practice", ["practice"]))
         assert session.context == OWN
         fleet = await session.wait_until_listed("nodes")
         assert len(fleet.nodes) == 23
@@ -111,7 +111,7 @@ async def test_entering_a_cluster_changes_no_file() -> None:
 async def test_what_cannot_be_entered_says_why(name: str, kind: type[ConsoleError], words: str) -> None:
     async with opened() as (session, _):
         with pytest.raises(kind, match=words):
-            await session.google.cloud.enter(await session.google.cloud.find(name))
+            await session.google.cloud.switch_to_cluster(await session.google.cloud.find(name))
         assert session.context == "practice"
 
 
@@ -153,8 +153,8 @@ async def test_without_the_context_nothing_is_asked_of_google() -> None:
 
 async def test_pools_with_what_google_wants_and_the_cluster_has() -> None:
     async with opened("nodes") as (session, _):
-        picture = await session.google.node_pools.look()
-        reserved, spot = picture.pool("a4-highgpu-8g-a4-pool"), picture.pool("a4-spot")
+        picture = await session.google.node_pools.read_snapshot()
+        reserved, spot = picture.find_pool("a4-highgpu-8g-a4-pool"), picture.find_pool("a4-spot")
         assert reserved is not None
         assert spot is not None
         assert (reserved.target, reserved.ready, reserved.state) == (16, 16, "ok")
@@ -168,18 +168,18 @@ async def test_what_may_not_be_read_is_named_and_the_rest_is_shown() -> None:
         world = await world_of(session, cluster)
         world.faults.append(Fault("ListOperations", grpc.StatusCode.PERMISSION_DENIED, "no", times=9))
         world.count_group = None
-        picture = await session.google.node_pools.look()
+        picture = await session.google.node_pools.read_snapshot()
     assert set(dict(picture.unread)) == {"operations", "target sizes"}
     assert [each.target for each in picture.pools] == [16, None, None, 3]
 
 
 async def test_following_goes_on_over_a_look_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.google.pool_changes.SOON", 0.01)
+    monkeypatch.setattr("console.google.pool_changes.ACTIVE_POLL_SECONDS", 0.01)
     async with opened("nodes") as (session, cluster):
         world = await world_of(session, cluster)
         world.faults.append(Fault("GetCluster", grpc.StatusCode.PERMISSION_DENIED, "no"))
         told = []
-        async for each in session.google.node_pools.follow():
+        async for each in session.google.node_pools.follow_snapshots():
             told.append(each)
             if isinstance(each, PoolsSnapshot):
                 break
@@ -198,9 +198,9 @@ async def test_resizes_that_are_refused_before_google_is_asked() -> None:
 async def test_limits_are_set() -> None:
     async with opened("nodes") as (session, _):
         begun = await session.google.node_pools.scale_between("a4-spot", 1, 6)
-        steps = [each async for each in session.google.node_pools.until_over(begun)]
-        picture = await session.google.node_pools.look()
-        spot = picture.pool("a4-spot")
+        steps = [each async for each in session.google.node_pools.follow_operation(begun)]
+        picture = await session.google.node_pools.read_snapshot()
+        spot = picture.find_pool("a4-spot")
     assert (steps[-1].over, steps[-1].error) == (True, "")
     assert spot is not None
     assert spot.limits == "1 to 6"
@@ -209,8 +209,8 @@ async def test_limits_are_set() -> None:
 async def test_read_only_changes_nothing() -> None:
     async with opened("nodes", read_only=True) as (session, _):
         pools = session.google.node_pools
-        for doing in (pools.resize("a4-spot", 5), pools.scale_between("a4-spot", 0, 0), pools.report(FIRST, "XID"),
-                      session.google.cloud.enable_service("p", "s")):  # fmt: skip
+        for doing in (pools.resize("a4-spot", 5), pools.scale_between("a4-spot", 0, 0),
+                      pools.report_fault(FIRST, "XID"), session.google.cloud.enable_service("p", "s")):  # fmt: skip
             with pytest.raises(NotAllowed, match="read-only"):
                 await doing
 
@@ -219,10 +219,10 @@ async def test_a_reported_host_is_replaced() -> None:
     async with opened("nodes", "pods", speed=2000.0) as (session, _):
         before = session.fleet.nodes["", FIRST].uid
         with pytest.raises(Conflict, match="reservation"):
-            await session.google.node_pools.report("gke-practice-system-c3e7a914-0000", "XID")
+            await session.google.node_pools.report_fault("gke-practice-system-c3e7a914-0000", "XID")
         with pytest.raises(BadInput, match="PERFORMANCE"):
-            await session.google.node_pools.report(FIRST, "noise")
-        await session.google.node_pools.report(FIRST, "XID")
+            await session.google.node_pools.report_fault(FIRST, "noise")
+        await session.google.node_pools.report_fault(FIRST, "XID")
         seen = []
         async for fleet in session.watch.snapshots():
             node = fleet.nodes.get(("", FIRST))

@@ -11,7 +11,7 @@ from google.api_core.exceptions import Forbidden
 
 from console.errors import ApiDisabled, NotAllowed
 from console.google.api.calls import GoogleSession, google_error
-from console.google.api.compute import answered
+from console.google.api.compute import get_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def test_compute_engine_says_it_too(said: str) -> None:
     answer = SimpleNamespace(ok=False, status_code=403, text=json.dumps({"error": {"message": said}}))
     session = SimpleNamespace(get=lambda *_, **__: answer)
     with pytest.raises(NotAllowed) as refused:
-        answered(session, GoogleSession(), "/compute/v1", "list the routers")
+        get_json(session, GoogleSession(), "/compute/v1", "list the routers")
     assert "set-quota-project" in refused.value.hint
 
 
@@ -60,7 +60,7 @@ async def test_one_that_is_set_is_sent(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     if by_variable:
         monkeypatch.setenv("GOOGLE_CLOUD_QUOTA_PROJECT", "lab")
-    credentials: Any = (await GoogleSession.real()).credentials
+    credentials: Any = (await GoogleSession.from_login()).credentials
     headers: dict[str, str] = {}
     credentials.apply(headers, token="t")
     assert headers["x-goog-user-project"] == "lab"

@@ -11,8 +11,8 @@ from google.cloud import container_v1 as api
 
 from console.errors import ApiDisabled, BadInput, Conflict, NotAllowed, NotFound, NotLoggedIn, Refused, Unreachable
 from console.google.api import projects as services
-from console.google.api.container import Gke, read_cluster
-from console.google.api.projects import projects
+from console.google.api.container import Gke, parse_cluster
+from console.google.api.projects import search_projects
 from practice.google.cloud import CLUSTER, CONTAINER, DISABLED, LOCKED, PROJECT, REGION, SHARED, Fault, PracticeProject
 from practice.objects.resources import NODES
 from tests.practice_google import practice_google
@@ -25,12 +25,12 @@ async def ended(gke: Gke, operation: GkeOperation) -> GkeOperation:
     async with asyncio.timeout(60):
         while not operation.over:
             await asyncio.sleep(0.02)
-            operation = await gke.operation(operation.project, operation.location, operation.name)
+            operation = await gke.read_operation(operation.project, operation.location, operation.name)
     return operation
 
 
 async def own(gke: Gke) -> GkeCluster:
-    return await gke.cluster(PROJECT, REGION, CLUSTER)
+    return await gke.read_cluster(PROJECT, REGION, CLUSTER)
 
 
 async def test_projects_come_page_by_page() -> None:
@@ -38,7 +38,7 @@ async def test_projects_come_page_by_page() -> None:
         world.page = 3
         for number in range(10):
             world.projects[f"more-{number}"] = PracticeProject(f"more-{number}", "More", f"2{number}")
-        found = [each.id async for each in projects(reach)]
+        found = [each.id async for each in search_projects(reach)]
         asked = [method for method, _ in world.calls if "SearchProjects" in method]
     assert found[-1] == "more-9"
     assert len(found) == len(set(found)) == 14
@@ -57,9 +57,9 @@ async def test_thousands_of_clusters_hold_nothing_up() -> None:
     async with practice_google() as (world, reach):
         world.crowd = 3000
         gke = Gke(reach)
-        await gke.clusters_of(PROJECT)
+        await gke.list_clusters(PROJECT)
         working = asyncio.create_task(others())
-        found = await gke.clusters_of(SHARED)
+        found = await gke.list_clusters(SHARED)
         working.cancel()
     assert len(found.clusters) == 3002
     assert turns > 20
@@ -91,7 +91,7 @@ def test_ways_in_are_told_apart(enabled: bool, public: bool, dns: str, entrance:
         ip_endpoints_config=kinds.IPEndpointsConfig(enabled=enabled, enable_public_endpoint=public),
         dns_endpoint_config=kinds.DNSEndpointConfig(endpoint=dns or "off.gke.goog", allow_external_traffic=bool(dns)),
     )
-    found = read_cluster("p", api.Cluster(name="c", endpoint="34.1.2.3", control_plane_endpoints_config=ends))
+    found = parse_cluster("p", api.Cluster(name="c", endpoint="34.1.2.3", control_plane_endpoints_config=ends))
     assert (found.endpoint, found.private, found.dns_endpoint) == entrance
 
 
@@ -129,13 +129,13 @@ async def test_two_operations_at_once_are_refused() -> None:
 async def test_a_service_that_is_not_enabled_is_named_and_can_be_enabled() -> None:
     async with practice_google() as (_, reach):
         with pytest.raises(ApiDisabled) as refused:
-            await Gke(reach).clusters_of(DISABLED)
+            await Gke(reach).list_clusters(DISABLED)
         assert refused.value.service == CONTAINER
         assert f"a4 clusters enable {DISABLED}" in refused.value.hint
-        assert await services.enabled(reach, DISABLED, [CONTAINER]) == frozenset()
-        await services.enable(reach, DISABLED, CONTAINER)
-        assert await services.enabled(reach, DISABLED, [CONTAINER]) == {CONTAINER}
-        assert (await Gke(reach).clusters_of(DISABLED)).clusters == ()
+        assert await services.enabled_services(reach, DISABLED, [CONTAINER]) == frozenset()
+        await services.enable_service(reach, DISABLED, CONTAINER)
+        assert await services.enabled_services(reach, DISABLED, [CONTAINER]) == {CONTAINER}
+        assert (await Gke(reach).list_clusters(DISABLED)).clusters == ()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ async def test_errors_say_what_to_do(code: grpc.StatusCode, kind: type[Exception
     async with practice_google() as (world, reach):
         world.faults.append(Fault("ListClusters", code))
         with pytest.raises(kind, match=words):
-            await Gke(reach).clusters_of(PROJECT)
+            await Gke(reach).list_clusters(PROJECT)
 
 
 async def test_a_login_that_ended_is_no_service_that_is_away() -> None:
@@ -168,11 +168,11 @@ async def test_a_login_that_ended_is_no_service_that_is_away() -> None:
 async def test_a_wrong_project_and_a_place_without_clusters() -> None:
     async with practice_google() as (world, reach):
         with pytest.raises(NotAllowed, match=r"may not exist.*Check the id of the project"):
-            await Gke(reach).clusters_of("practise")
+            await Gke(reach).list_clusters("practise")
         world.projects["empty"] = PracticeProject("empty", "Empty", "77")
-        assert (await Gke(reach).clusters_of("empty")).clusters == ()
+        assert (await Gke(reach).list_clusters("empty")).clusters == ()
         with pytest.raises(NotFound, match="Check the project, the location and the name"):
-            await Gke(reach).cluster(PROJECT, "asia-east1", CLUSTER)
+            await Gke(reach).read_cluster(PROJECT, "asia-east1", CLUSTER)
 
 
 async def test_a_quota_that_is_used_up_is_told_by_the_operation() -> None:
@@ -186,19 +186,19 @@ async def test_a_quota_that_is_used_up_is_told_by_the_operation() -> None:
 async def test_what_passes_is_tried_again() -> None:
     async with practice_google() as (world, reach):
         world.faults.append(Fault("ListClusters", times=1))
-        assert (await Gke(reach).clusters_of(PROJECT)).clusters
+        assert (await Gke(reach).list_clusters(PROJECT)).clusters
         assert sum("ListClusters" in method for method, _ in world.calls) == 2
 
 
 async def test_what_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.google.api.container.PATIENCE", 0.2)
+    monkeypatch.setattr("console.google.api.container.TIMEOUT", 0.2)
     async with practice_google() as (world, reach):
         world.faults.append(Fault("ListClusters", grpc.StatusCode.OK, delay=30, times=50))
         with pytest.raises(Unreachable):
-            await Gke(reach).clusters_of(PROJECT)
+            await Gke(reach).list_clusters(PROJECT)
 
 
 async def test_a_closed_project_is_told_apart() -> None:
     async with practice_google() as (_, reach):
         with pytest.raises(NotAllowed, match="practice-locked"):
-            await Gke(reach).clusters_of(LOCKED)
+            await Gke(reach).list_clusters(LOCKED)

@@ -8,7 +8,7 @@ import pytest
 
 from console.hang.nccl_ras import RasGroup, RasRank, RasReport
 from console.hang.report import ADVICE, BEHIND, HangReport, PodTrace, TracedProcess
-from console.hang.stack_location import NOWHERE, Activity, StackLocation, compiled
+from console.hang.stack_location import NO_STACK, Activity, StackLocation, locate_compiled
 from console.logs.pyspy import Frame
 
 ITEM = StackLocation(Activity.COMPUTE, "train_step", Frame("train_step", "stuck.py", 34))
@@ -25,7 +25,7 @@ CHECKPOINT = StackLocation(Activity.CHECKPOINT, "a checkpoint", Frame("save_chec
 def said(*places: StackLocation, behind: tuple[int, ...] = (), state: str = "S", pid: int | None = 5) -> HangReport:
     """A report of one rank at each of these places; state and process are of those without a stack."""
     processes = tuple(
-        TracedProcess(at, at, f"pod-{at}", f"node-{at}", pid if where is NOWHERE else 5, state=state, where=where)
+        TracedProcess(at, at, f"pod-{at}", f"node-{at}", pid if where is NO_STACK else 5, state=state, where=where)
         for at, where in enumerate(places)
     )
     ras = RasReport("2.28.9", odd=tuple(RasRank(rank, 10, "AllReduce") for rank in behind), most=12)
@@ -66,21 +66,21 @@ def test_many_at_different_lines_do_not_wait() -> None:
 
 
 def test_a_rank_that_is_stopped_or_gone() -> None:
-    assert said(ITEM, NOWHERE, state="T").short == "Rank 1 (pod 1, GPU 0) is stopped while 1 other is in train_step."
+    assert said(ITEM, NO_STACK, state="T").short == "Rank 1 (pod 1, GPU 0) is stopped while 1 other is in train_step."
     assert (
-        said(ITEM, NOWHERE, pid=None).short
+        said(ITEM, NO_STACK, pid=None).short
         == "Rank 1 (pod 1, GPU 0) has no process any more while 1 other is in train_step."
     )
-    assert not said(ITEM, NOWHERE).suspects, "py-spy may have failed on one that works"
+    assert not said(ITEM, NO_STACK).suspects, "py-spy may have failed on one that works"
 
 
-TEST = compiled("all_reduce_perf", "R")
+TEST = locate_compiled("all_reduce_perf", "R")
 
 
 def looked_twice(report: HangReport, *before: int, operations: int = 10) -> HangReport:
     """That report as a second look found it, after one at which those ranks were behind at that operation."""
     first = RasReport(odd=tuple(RasRank(rank, operations, "AllReduce") for rank in before))
-    return replace(report, ras=report.ras.since(first))
+    return replace(report, ras=report.ras.compare_with(first))
 
 
 @pytest.mark.parametrize("where", [TEST, RECV, ITEM])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.hang import probe
 from console.hang.report import HangReport, PodTrace
-from console.hang.report_lines import pod_lines
+from console.hang.report_lines import format_pod_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,24 +20,27 @@ def test_the_master_s_port_is_reached_or_it_is_said_why_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         port = door.getsockname()[1]
         env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        found = probe.master([{"env": {}}, {"env": env}])
+        found = probe.check_master([{"env": {}}, {"env": env}])
         assert found is not None
         assert (found["ok"], found["address"], found["port"]) == (True, "127.0.0.1", port)
-    shut = probe.master([{"env": env}])
+    shut = probe.check_master([{"env": env}])
     assert shut is not None
     assert (shut["ok"], shut["why"]) == (False, "Connection refused")
-    assert probe.master([{"env": {"MASTER_ADDR": "a", "MASTER_PORT": "none"}}]) is None
+    assert probe.check_master([{"env": {"MASTER_ADDR": "a", "MASTER_PORT": "none"}}]) is None
 
 
 def test_rdma_devices_with_the_state_of_their_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A4_RDMA", str(tmp_path))
-    assert probe.rdma() == []
+    assert probe.read_rdma_state() == []
     for name, state in (("mlx5_0", "4: ACTIVE"), ("mlx5_1", "1: DOWN")):
         port = tmp_path / name / "ports/1"
         port.mkdir(parents=True)
         (port / "state").write_text(f"{state}\n")
         (port / "rate").write_text("400 Gb/sec (4X NDR)\n")
-    assert [(each["name"], each["state"]) for each in probe.rdma()] == [("mlx5_0", "ACTIVE"), ("mlx5_1", "DOWN")]
+    assert [(each["name"], each["state"]) for each in probe.read_rdma_state()] == [
+        ("mlx5_0", "ACTIVE"),
+        ("mlx5_1", "DOWN"),
+    ]
 
 
 def test_both_are_told_pod_by_pod() -> None:
@@ -46,12 +49,12 @@ def test_both_are_told_pod_by_pod() -> None:
         PodTrace(0, "w-0", "n0", master="w-0:6002", reached=True, rdma=devices[:1]),
         PodTrace(1, "w-1", "n1", master="w-0:6002", reached=False, unreached="Connection refused", rdma=devices),
     )
-    told = "\n".join(pod_lines(report(pods)))
+    told = "\n".join(format_pod_lines(report(pods)))
     assert "Master w-0:6002: reached from 1 of 2 pods" in told
     assert "✗ pod 1, n1: Connection refused" in told
     assert "RDMA: 1–2 devices a pod, 1 not active" in told
     assert "✗ pod 1, n1: mlx5_1 DOWN" in told
-    assert "no pod knows MASTER_ADDR" in pod_lines(report((PodTrace(0, "w-0", "n0"),)))[0]
+    assert "no pod knows MASTER_ADDR" in format_pod_lines(report((PodTrace(0, "w-0", "n0"),)))[0]
 
 
 def report(pods: tuple[PodTrace, ...]) -> HangReport:

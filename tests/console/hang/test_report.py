@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from console.hang.nccl_ras import parse_ras
-from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess, grouped
-from console.hang.stack_location import Activity, StackLocation, compiled, locate_process
+from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess, group_processes
+from console.hang.stack_location import Activity, StackLocation, locate_compiled, locate_process
 from console.logs.pyspy import Frame, ProcessStacks, ThreadStack, parse_pyspy
 
 H200 = Path(__file__).parents[2] / "fixtures" / "h200"
@@ -65,11 +65,11 @@ def test_dead_processes_of_nccl() -> None:
         "INCOMPLETE\n  Missing communicator data from 1 job process\n"
         "  Process 3487984 on node 172.16.64.213 managing GPU 5\n"
     )
-    assert not ras.well
+    assert not ras.is_healthy
     assert ras.words == "NCCL says INCOMPLETE: process 3487984 on 172.16.64.213 does not answer."
     assert parse_ras("").words == ""
     healthy = parse_ras("NCCL version 2.28.9 compiled\n 0 1 2 8 16 16 RUNNING OK\n")
-    assert healthy.well
+    assert healthy.is_healthy
 
 
 def stack(*calls: tuple[str, str], state: str = "idle", name: str = "MainThread") -> ProcessStacks:
@@ -131,13 +131,15 @@ def test_a_hundred_and_twenty_eight_ranks_in_words() -> None:
 
 
 def test_another_collective_than_the_others_stands_out() -> None:
-    groups = grouped([*many(Activity.COLLECTIVE, "all_reduce", *range(7)), *many(Activity.COLLECTIVE, "all_gather", 7)])
+    groups = group_processes(
+        [*many(Activity.COLLECTIVE, "all_reduce", *range(7)), *many(Activity.COLLECTIVE, "all_gather", 7)]
+    )
     assert [(group.label, group.suspect) for group in groups] == [("all_gather", True), ("all_reduce", False)]
 
 
 def test_what_the_kernel_says_of_a_test_sets_a_rank_apart() -> None:
     def run(rank: int, state: str) -> TracedProcess:
-        place = compiled("all_gather_perf", state)
+        place = locate_compiled("all_gather_perf", state)
         return TracedProcess(
             rank, rank // 8, f"p{rank // 8}", "n", 7, state=state, where=place, program="all_gather_perf"
         )

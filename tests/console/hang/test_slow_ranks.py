@@ -16,7 +16,7 @@ import pytest
 
 from console.errors import Unreadable
 from console.hang import poll_ras
-from console.hang.slow_ranks import placed, read_polls, slow_ranks
+from console.hang.slow_ranks import add_locations, find_slow_ranks, parse_polls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,12 +110,12 @@ def polled(
     form: str = "json",
 ) -> SlowReport:  # fmt: skip
     """What the answers of so many seconds tell, through what the script prints."""
-    teller, chance, at = poll_ras.Teller(), random.Random(job.seed), 1.0
+    teller, chance, at = poll_ras.PollPrinter(), random.Random(job.seed), 1.0
     while at < 1.0 + seconds:
-        teller.tell(job.answer(at) if form == "json" else job.text(at), at, 0.001)
+        teller.print_answer(job.answer(at) if form == "json" else job.text(at), at, 0.001)
         at += every * chance.uniform(0.9, 1.2)
-    teller.end("")
-    return slow_ranks(read_polls("\n".join(teller.lines).encode()))
+    teller.print_end("")
+    return find_slow_ranks(parse_polls("\n".join(teller.lines).encode()))
 
 
 def test_the_late_rank_is_named_with_the_share_that_the_others_wait() -> None:
@@ -124,7 +124,7 @@ def test_the_late_rank_is_named_with_the_share_that_the_others_wait() -> None:
     assert (late.rank, late.host, late.gpu, late.cause) == (9, "10.0.0.1", 1, "host")
     assert late.low < 0.07 < late.high
     assert late.high - late.low < 0.04
-    (words,) = placed(report, lambda each: (1, "n1")).words
+    (words,) = add_locations(report, lambda each: (1, "n1")).words
     assert words.startswith("rank 9 (pod 1, GPU 1): the others wait up to ")
     assert words.endswith(" % of each step for it.")
 
@@ -143,7 +143,7 @@ def test_of_two_ranks_a_delay_of_three_milliseconds_is_seen(delay: float, rank: 
 def test_in_healthy_runs_no_rank_is_slow(world: int) -> None:
     for seed in range(10):
         report = polled(SimulatedJob(world, seed=seed))
-        assert report.told
+        assert report.has_verdict
         assert report.slow == ()
         assert report.bound < 0.03
         assert report.words[0].startswith("No host is slow: none launches later than the others for more than ")
@@ -153,7 +153,7 @@ def test_hosts_that_run_ahead_tell_nothing() -> None:
     """The rank is late by half of the time between two operations, and nobody waits for it."""
     report = polled(SimulatedJob(4, {1: 0.012}, runs_ahead=True))
     assert report.slow == ()
-    assert not report.told
+    assert not report.has_verdict
     assert "rank 1 (GPU 1) often launches later" in report.words[0]
     assert "the hosts run ahead of the GPUs" in report.words[0]
 
@@ -176,7 +176,7 @@ def test_a_rank_that_is_late_in_one_communicator_alone_is_not_accused() -> None:
     everywhere = polled(SimulatedJob(4, {2: 0.008}, groups=groups))
     one_pair = polled(SimulatedJob(4, {2: 0.008}, groups=groups, only_in="c"))
     assert [(each.rank, each.cause) for each in everywhere.slow] == [(2, "host")]
-    assert (one_pair.slow, one_pair.told) == ((), True)
+    assert (one_pair.slow, one_pair.has_verdict) == ((), True)
     assert "rank 2 (GPU 2) launches later in some communicators only, as stages of a pipeline do." in one_pair.words[0]
 
 
@@ -191,18 +191,18 @@ def test_answers_in_text_name_the_late_rank_too(world: int, rank: int) -> None:
 def test_too_little_gives_no_verdict() -> None:
     late = {1: 0.010}
     few = polled(SimulatedJob(2, late), seconds=0.5)
-    assert (few.slow, few.told) == ((), False)
+    assert (few.slow, few.has_verdict) == ((), False)
     assert few.words[0].endswith("times only, 100 are needed.")
     slowly = polled(SimulatedJob(2, {1: 1.0}, step=3.0), every=0.05)
     assert "launched at 2 moments only in 7 s, 8 are needed; look longer" in slowly.words[0]
     hung = polled(SimulatedJob(2, step=100.0))
     assert hung.words[0].startswith("No verdict: NCCL launched nothing in 7 s. The job stands still (a4 hang")
-    assert not any(each.told for each in (few, slowly, hung))
+    assert not any(each.has_verdict for each in (few, slowly, hung))
 
 
 def test_who_gives_no_status_is_quoted() -> None:
-    read = read_polls(b'{"over":"Connection refused"}\n')
-    assert slow_ranks(read).words == ("NCCL's RAS service does not answer (Connection refused).",)
+    read = parse_polls(b'{"over":"Connection refused"}\n')
+    assert find_slow_ranks(read).words == ("NCCL's RAS service does not answer (Connection refused).",)
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,13 @@ def test_who_gives_no_status_is_quoted() -> None:
 )  # fmt: skip
 def test_junk_of_a_pod_is_named_as_such(said: bytes) -> None:
     with pytest.raises(Unreadable, match="What the pod tells of NCCL"):
-        read_polls(said)
+        parse_polls(said)
 
 
 def test_more_processes_than_any_job_has_are_refused() -> None:
     process = "".join(f'{{"process":[{number},"h",1,1,null,null]}}\n' for number in range(3000))
     with pytest.raises(Unreadable, match="more processes than a job has"):
-        read_polls((process + "[0.1,0.1,1,[]]\n" * 10_000).encode())
+        parse_polls((process + "[0.1,0.1,1,[]]\n" * 10_000).encode())
 
 
 def test_a_thousand_ranks_of_which_many_are_late_now_and_then_are_judged() -> None:
@@ -231,7 +231,7 @@ def test_a_thousand_ranks_of_which_many_are_late_now_and_then_are_judged() -> No
         often = {late: 0.4} if at % 4 == 0 else {}  # after a launch of the others
         behind = [[each, 1] for each in range(1024) if chance.random() < often.get(each, 0.005)]
         lines.append(json.dumps([at * 0.02, 0.002, at // 4 * 24, [[0, 1024, behind]]]))
-    report = slow_ranks(read_polls("\n".join(lines).encode()))
+    report = find_slow_ranks(parse_polls("\n".join(lines).encode()))
     assert [each.rank for each in report.slow] == [late]
 
 
@@ -254,7 +254,7 @@ def test_the_service_is_asked_for_json_at_its_address(monkeypatch: pytest.Monkey
     door, asked = serve_once(answer)
     with door:
         monkeypatch.setenv("NCCL_RAS_ADDR", f"127.0.0.1:{door.getsockname()[1]}")
-        assert poll_ras.ask() == answer
+        assert poll_ras.query_service() == answer
         assert asked == [b"set format json\nverbose status\n"]
 
 
@@ -265,7 +265,7 @@ def test_a_service_that_is_none_ends_the_polls_with_a_reason(
     door, _ = serve_once(answer)
     with door:
         monkeypatch.setenv("NCCL_RAS_ADDR", f"127.0.0.1:{door.getsockname()[1]}")
-        poll_ras.poll(5.0)
+        poll_ras.poll_until(5.0)
     told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["over"]
 
@@ -276,13 +276,13 @@ def test_the_practice_cluster_answers_as_nccl_does() -> None:
         "nodes": 8, "gpus": 8, "each": 1, "first": 1201, "launches": 24, "period": 2.8, "late": 41, "share": 0.07,
         "stuck": "", "stamp": "now",
     }  # fmt: skip
-    teller, chance = poll_ras.Teller(), random.Random(7)
+    teller, chance = poll_ras.PollPrinter(), random.Random(7)
     for number in range(160):
         told["now"] = 1_790_000_000 + number * 0.17 + chance.uniform(0, 0.05)
         argv = ["awk", *(part for name, value in told.items() for part in ("-v", f"{name}={value}")), "-f", str(AWK)]
         done = subprocess.run(argv, capture_output=True, check=True, text=True)
-        teller.tell(done.stdout, number * 0.17, 0.001)
-    report = slow_ranks(read_polls("\n".join(teller.lines).encode()))
+        teller.print_answer(done.stdout, number * 0.17, 0.001)
+    report = find_slow_ranks(parse_polls("\n".join(teller.lines).encode()))
     (late,) = report.slow
     assert (report.ranks, late.rank, late.host, late.pid, late.gpu, late.cause) == (64, 41, "10.0.0.6", 1202, 1, "host")
     assert late.low < 0.07 < late.high

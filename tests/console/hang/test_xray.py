@@ -127,7 +127,7 @@ def xray(cluster: Cluster, run: Any) -> HangProbe:
 async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
     with hung_processes(tmp_path) as places:
         looking = xray(Cluster(), locally(places))
-        report = await looking.job("default", "hung")
+        report = await looking.inspect_job("default", "hung")
         if any("SYS_PTRACE" in process.problem for process in report.processes):
             pytest.fail(FORBIDDEN)
         assert [process.rank for process in report.processes] == [0, 1, 2, 3], report.verdict
@@ -141,11 +141,11 @@ async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
         assert (stuck.pod_rank, stuck.local_rank, stuck.state) == (1, 0, "S")
         assert stuck.threads == 1
         assert all(pod.py_spy and pod.reached is False for pod in report.pods), "rank 0 accepts no more connections"
-        assert "Name:\tpython" in await looking.facts("default", "hung", stuck, "status")
+        assert "Name:\tpython" in await looking.read_process_fact("default", "hung", stuck, "status")
         svg, speedscope = tmp_path / "flame.svg", tmp_path / "flame.json"
         size, _ = await asyncio.gather(
-            looking.record("default", "hung", stuck, report.pods[1].py_spy, 1, svg),
-            looking.record("default", "hung", report.processes[0], report.pods[0].py_spy, 1, speedscope),
+            looking.record_profile("default", "hung", stuck, report.pods[1].py_spy, 1, svg),
+            looking.record_profile("default", "hung", report.processes[0], report.pods[0].py_spy, 1, speedscope),
         )
         assert "speedscope" in json.loads(speedscope.read_text())["$schema"]
         text = svg.read_text()
@@ -153,7 +153,7 @@ async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
         assert text.rstrip().endswith("</svg>")
         assert svg.stat().st_mode & 0o077 == 0
         with pytest.raises(BadInput, match="already exists"):
-            await looking.record("default", "hung", stuck, "", 1, svg)
+            await looking.record_profile("default", "hung", stuck, "", 1, svg)
         assert [name for name in names(tmp_path) if "flame" in name] == ["flame.json", "flame.svg"]
 
 
@@ -194,7 +194,7 @@ def nccl_processes(folder: Path) -> Iterator[tuple[dict[str, str], list[subproce
 async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_path: Path) -> None:
     with nccl_processes(tmp_path) as (places, begun):
         looking = xray(Cluster(), locally(places))
-        report = await looking.job("default", "hung")
+        report = await looking.inspect_job("default", "hung")
         assert [(each.rank, each.pod_rank, each.program) for each in report.processes] == [
             (at, at // A_POD, "all_reduce_perf") for at in range(WORLD)
         ]
@@ -205,11 +205,11 @@ async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_p
         assert report.short.startswith("An NCCL test, no training: 4 all_reduce_perf processes in 2 pods; py-spy")
         assert any("RAS" in each for each in report.advice)
         assert any("gdb" in each for each in report.advice)
-        assert "State:\tS" in await looking.facts("default", "hung", report.processes[0], "status")
+        assert "State:\tS" in await looking.read_process_fact("default", "hung", report.processes[0], "status")
         with pytest.raises(BadInput, match="is all_reduce_perf, not a Python process"):
-            await looking.record("default", "hung", report.processes[0], "py-spy", 1, tmp_path / "flame.svg")
+            await looking.record_profile("default", "hung", report.processes[0], "py-spy", 1, tmp_path / "flame.svg")
         (tmp_path / "proc-1" / str(begun[-1].pid)).unlink()
-        report = await looking.job("default", "hung")
+        report = await looking.inspect_job("default", "hung")
         assert report.short == "Rank 3 (pod 1, GPU 1) has no process any more while 3 others run all_reduce_perf."
         assert report.alarming
 
@@ -274,7 +274,7 @@ async def test_nccl_is_asked_again_about_who_is_behind(
         take(1, json.dumps(said).encode())
         return 0
 
-    report = await xray(Cluster(), run).job("default", "hung")
+    report = await xray(Cluster(), run).inspect_job("default", "hung")
     assert left == []
     assert [rank for group in report.suspects for rank in group.ranks] == list(blamed)
     assert report.alarming == bool(blamed)
@@ -285,14 +285,14 @@ async def test_nccl_is_asked_again_about_who_is_behind(
 
 
 async def test_a_process_that_is_gone_is_named_first() -> None:
-    report = await xray(Cluster(), saying(answer(0, 1), answer(1))).job("default", "hung")
+    report = await xray(Cluster(), saying(answer(0, 1), answer(1))).inspect_job("default", "hung")
     assert [each.rank for each in report.processes if each.pid is None] == [2]
     assert report.pods[0].rdma == (("mlx5_0", "DOWN"),)
     assert report.ras_problem.startswith("NCCL RAS does not answer")
 
 
 async def test_a_pod_all_of_whose_processes_are_gone_is_named_first() -> None:
-    report = await xray(Cluster(), saying(answer(0, 1), answer())).job("default", "hung")
+    report = await xray(Cluster(), saying(answer(0, 1), answer())).inspect_job("default", "hung")
     assert [(each.rank, each.pod_rank) for each in report.processes if each.pid is None] == [(2, 1), (3, 1)]
     assert report.short == "Ranks 2-3 (pod 1) have no process any more while 2 others are in step."
 
@@ -308,10 +308,10 @@ async def test_who_asks_during_a_look_gets_the_answer_of_that_look() -> None:
         return 0
 
     probe = xray(Cluster(), run)
-    first, second = await asyncio.gather(probe.job("default", "hung"), probe.job("default", "hung"))
+    first, second = await asyncio.gather(probe.inspect_job("default", "hung"), probe.inspect_job("default", "hung"))
     assert second is first
     alone = len(begun)
-    assert await probe.job("default", "hung") is not first
+    assert await probe.inspect_job("default", "hung") is not first
     assert len(begun) == 2 * alone
 
 
@@ -320,7 +320,7 @@ async def test_a_stopped_process_is_told_as_such() -> None:
     stopped = {"pid": 5, "local_rank": 1, "state": "T", "dump": "Process 5: python -u train.py\n", "error": error}
     said = json.loads(answer(0))
     said["processes"].append(stopped)
-    report = await xray(Cluster(), saying(answer(0, 1), json.dumps(said).encode())).job("default", "hung")
+    report = await xray(Cluster(), saying(answer(0, 1), json.dumps(said).encode())).inspect_job("default", "hung")
     assert "kill -CONT 5" in report.processes[3].problem
     assert report.short == "Rank 3 (pod 1, GPU 1) is stopped while 3 others are in step."
 
@@ -341,7 +341,7 @@ async def test_what_pip_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.M
         take(2, errors)
         return process.returncode or 0
 
-    (why,) = (await xray(Cluster(), run).install("default", "hung", ["hung-workload-0-1-x7k1"])).values()
+    (why,) = (await xray(Cluster(), run).install_py_spy("default", "hung", ["hung-workload-0-1-x7k1"])).values()
     assert why == "ERROR: No matching distribution found for py-spy; and this machine's py-spy runs on no A4"
 
 
@@ -353,7 +353,7 @@ def test_pip_takes_no_other_py_spy_than_the_one_that_is_locked() -> None:
 
 async def test_what_keeps_py_spy_from_looking_is_said() -> None:
     refused = "Error: Permission Denied: Try running again with elevated permissions"
-    report = await xray(Cluster(), saying(answer(0, 1, error=refused), answer(0, 1, py_spy="", error="x"))).job(
+    report = await xray(Cluster(), saying(answer(0, 1, error=refused), answer(0, 1, py_spy="", error="x"))).inspect_job(
         "default", "hung"
     )
     assert "SYS_PTRACE" in report.processes[0].problem
@@ -363,7 +363,7 @@ async def test_what_keeps_py_spy_from_looking_is_said() -> None:
 
 
 async def test_a_pod_that_cannot_be_asked_does_not_hide_the_others() -> None:
-    report = await xray(Cluster(), saying(answer(0, 1), ProgramFailed("there is no Python in this image"))).job(
+    report = await xray(Cluster(), saying(answer(0, 1), ProgramFailed("there is no Python in this image"))).inspect_job(
         "default", "hung"
     )
     assert len(report.processes) == 2
@@ -374,7 +374,7 @@ async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
     cluster = Cluster()
     last = rank(JOB, 1, "node-1")
     cluster.fleet = fleet_of(JOB, rank(JOB, 0, "node-0"), structs.replace(last, phase="Succeeded", reason="Completed"))
-    report = await xray(cluster, saying(answer(0, 1))).job("default", "hung")
+    report = await xray(cluster, saying(answer(0, 1))).inspect_job("default", "hung")
     assert report.short == report.verdict[0]
     assert report.short.startswith("Pod 1 does not run (Completed): ranks that need it")
 
@@ -383,10 +383,10 @@ async def test_a_recording_that_breaks_off_leaves_no_file(tmp_path: Path) -> Non
     looking = xray(Cluster(), saying(b"<svg>half", answer(0)))
     process = TracedProcess(0, 0, "hung-workload-0-0-x7k0", "node-0", 7)
     with pytest.raises(ProgramFailed, match="is incomplete"):
-        await looking.record("default", "hung", process, "py-spy", 1, tmp_path / "flame.svg")
+        await looking.record_profile("default", "hung", process, "py-spy", 1, tmp_path / "flame.svg")
     whole = xray(Cluster(), saying(b"<svg></svg>", answer(0)))
     with pytest.raises(BadInput, match="cannot be written"):
-        await whole.record("default", "hung", process, "py-spy", 1, tmp_path / "nowhere" / "flame.svg")
+        await whole.record_profile("default", "hung", process, "py-spy", 1, tmp_path / "nowhere" / "flame.svg")
     assert names(tmp_path) == []
 
 
@@ -404,7 +404,7 @@ async def test_this_machine_s_py_spy_is_copied(tmp_path: Path) -> None:
         await process.communicate(stdin)
         return process.returncode or 0
 
-    failed = await xray(Cluster(), run).install("default", "hung", ["hung-workload-0-1-x7k1"])
+    failed = await xray(Cluster(), run).install_py_spy("default", "hung", ["hung-workload-0-1-x7k1"])
     assert failed == {"hung-workload-0-1-x7k1": ""}
     assert len(begun) == 1
     assert names(tmp_path) == ["py-spy"]
@@ -413,9 +413,9 @@ async def test_this_machine_s_py_spy_is_copied(tmp_path: Path) -> None:
 
 async def test_read_only_looks_into_nothing() -> None:
     with pytest.raises(NotAllowed, match="read-only"):
-        await xray(Cluster(read_only=True), saying(answer(0), answer(0))).job("default", "hung")
+        await xray(Cluster(read_only=True), saying(answer(0), answer(0))).inspect_job("default", "hung")
 
 
 async def test_a_job_that_is_not_there() -> None:
     with pytest.raises(NotFound, match="no job other"):
-        await xray(Cluster(), saying()).job("default", "other")
+        await xray(Cluster(), saying()).inspect_job("default", "other")

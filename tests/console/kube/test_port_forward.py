@@ -98,7 +98,7 @@ async def test_a_port_that_nobody_serves_closes_the_connection_and_keeps_listeni
                 writer.close()
             await eventually(lambda: made.tunnel.last_end)
             assert made.tunnel.last_end == "Nothing listens on port 9 of pod p."
-        async with PortForwarder(server.login()).dial(P, 9) as pipe:
+        async with PortForwarder(server.login()).open_stream(P, 9) as pipe:
             with pytest.raises(Unreachable, match=r"Nothing listens on port 9 of pod p\."):
                 await pipe.receive()
 
@@ -107,10 +107,10 @@ async def test_a_pod_that_is_not_there() -> None:
     async with ApiServer() as server:
         server.refuse[FORWARD] = status(404, 'pods "p" not found', reason="NotFound")
         with pytest.raises(NotFound, match="Could not reach port 22 of pod p"):
-            await PortForwarder(server.login()).open(P, 22)
+            await PortForwarder(server.login()).open_pipe(P, 22)
         server.refuse[POD] = status(404, 'pods "p" not found', reason="NotFound")
         with pytest.raises(JobEnded, match="There is no pod p in namespace default"):
-            await PortForwarder(server.login()).open(TO_P, 22)
+            await PortForwarder(server.login()).open_pipe(TO_P, 22)
 
 
 async def test_a_local_port_that_is_taken() -> None:
@@ -190,18 +190,18 @@ async def test_a_token_that_runs_out_in_the_middle(tmp_path: Path) -> None:
         server.tokens, server.refuse[POD] = {"old"}, pod()
         server.handlers[FORWARD] = echo_port(2222)
         reach = PortForwarder(server.login(User(token_file=str(file))))
-        async with reach.dial(TO_P, 2222) as pipe:
+        async with reach.open_stream(TO_P, 2222) as pipe:
             server.tokens = {"new"}
             await pipe.send(b"still")  # who is in stays in
             assert await pipe.receive() == b"STILL"
             file.write_text("new")
-            async with reach.dial(TO_P, 2222) as other:
+            async with reach.open_stream(TO_P, 2222) as other:
                 await other.send(b"again")
                 assert await other.receive() == b"AGAIN"
         file.write_text("wrong")
         server.tokens = {"newer"}
         with pytest.raises(NotLoggedIn, match="Unauthorized"):
-            await reach.open(TO_P, 2222)
+            await reach.open_pipe(TO_P, 2222)
 
 
 async def test_a_slow_reader_holds_the_pod_back() -> None:
@@ -223,7 +223,7 @@ async def test_a_slow_reader_holds_the_pod_back() -> None:
                 most = max([most, *held])
             writer.close()
     assert got == size
-    assert most <= 2 * relay.HELD + (1 << 18)
+    assert most <= 2 * relay.MAX_BUFFERED + (1 << 18)
 
 
 async def test_a_slow_pod_holds_the_writer_back() -> None:
@@ -270,14 +270,14 @@ async def test_a_network_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch
 
     async with ApiServer() as server:
         server.handlers[FORWARD] = streaming(behave)
-        async with PortForwarder(server.login()).dial(P, 2222) as pipe:
+        async with PortForwarder(server.login()).open_stream(P, 2222) as pipe:
             with pytest.raises(Unreachable, match="the API server no longer answers on it"):
                 await asyncio.wait_for(pipe.receive(), 60)
         silent.set()
 
 
 async def test_a_machine_that_slept_asks_whether_its_connections_still_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "TICK", 0.01)
+    monkeypatch.setattr(engine, "TICK_SECONDS", 0.01)
     now = [1000.0]
     pinged = asyncio.Event()
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.errors import BadInput, Conflict, NotFound, ReleaseFailed
-from console.launch.helm import BadValues
+from console.launch.helm import InvalidValues
 from console.launch.install import ChartCatalog, NoSuchQueue
 from console.launch.plan_texts import PlanTexts
 from console.launch.recipes import HIDDEN, FieldProblem, LaunchPlan, Manifest
-from console.launch.releases import DiffKind, unified
+from console.launch.releases import DiffKind, format_unified
 from tests.chart.plans import CATALOGUE, PLANS, offline
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def plan(values: dict[str, Value], recipe: str = NCCL) -> LaunchPlan:
 
 def changes(name: str) -> dict[str, Value]:
     """The values of a plan without those that are defaults anyway."""
-    return DRAFTING.changes(PLANS[name].recipe, PLANS[name].values)
+    return DRAFTING.changed_values(PLANS[name].recipe, PLANS[name].values)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -311,7 +311,7 @@ def test_a_secret_is_never_written_and_reads_back_as_it_was() -> None:
     assert edited == f'# mine\ngpus: 64\npassword: "{HIDDEN}"\n'
     problem = drafting.read_yaml(NCCL, text).problems[0]
     assert (problem.line, problem.message) == (2, "password is (hidden), and there is no value before to keep.")
-    command = drafting.command(mine)
+    command = drafting.helm_command(mine)
     assert "hush" not in str(command)
     assert command.needs == ("PASSWORD",)
     assert '--set-string password="$PASSWORD"' in command.with_file
@@ -319,12 +319,12 @@ def test_a_secret_is_never_written_and_reads_back_as_it_was() -> None:
 
 @pytest.mark.parametrize("values", [{"env": {"HF_TOKEN": TOKEN}}, {"env": {"NOTE": TOKEN}}])
 def test_a_secret_that_stands_in_the_environment_is_refused_and_shown_nowhere(values: dict[str, Value]) -> None:
-    (problem,) = CATALOGUE.problems(plan(values))
+    (problem,) = CATALOGUE.plan_problems(plan(values))
     assert problem.path == "env"
     assert "Secret" in problem.message
     assert TOKEN not in problem.message
     with pytest.raises(BadInput) as raised:
-        DRAFTING.command(plan(values))
+        DRAFTING.helm_command(plan(values))
     assert TOKEN not in str(raised.value)
 
 
@@ -333,13 +333,13 @@ def test_a_secret_that_stands_in_the_environment_is_refused_and_shown_nowhere(va
 
 @pytest.mark.parametrize("name", PLANS)
 async def test_the_command_in_one_line_sets_the_same_values(name: str) -> None:
-    draft = await DRAFTING.paste(NCCL, DRAFTING.command(PLANS[name]).inline, variables={})
+    draft = await DRAFTING.parse_pasted(NCCL, DRAFTING.helm_command(PLANS[name]).inline, variables={})
     assert (draft.values, draft.problems, draft.left_out) == (changes(name), (), ())
     assert (draft.recipe, draft.name, draft.namespace) == (PLANS[name].recipe, PLANS[name].name, PLANS[name].namespace)
 
 
 def test_the_command_with_a_file() -> None:
-    command = DRAFTING.command(plan({"gpus": 32, "env": {"A": "it's, x"}}))
+    command = DRAFTING.helm_command(plan({"gpus": 32, "env": {"A": "it's, x"}}))
     words = shlex.split(command.with_file.replace("\\\n", " "))
     assert words[:4] == ["helm", "install", "anna", str(CATALOGUE.chart)]
     assert words[words.index("--values") + 1] == command.file_name == "anna.values.yaml"
@@ -353,17 +353,17 @@ def test_the_command_with_a_file() -> None:
 
 async def test_what_differs_from_the_defaults_and_from_earlier_values() -> None:
     mine = plan({"gpus": 32, "queue": "a4", "storage": {"nfs": {"claim": "data", "server": "10.0.0.1"}}})
-    found = {diff.kind: diff for diff in await DRAFTING.diff(mine)}
+    found = {diff.kind: diff for diff in await DRAFTING.diff_with(mine)}
     assert found["JobSet"].change is DiffKind.CHANGED
     assert found["PersistentVolumeClaim"].change is DiffKind.ADDED
     assert found["Secret"].change is DiffKind.SAME
     texts = {(line.mark, line.text.strip()) for line in found["JobSet"].lines}
     assert {("-", "parallelism: 2"), ("+", "parallelism: 4")} <= texts
-    assert found["JobSet"].count("-") < found["JobSet"].count("+")
-    assert all(diff.change is DiffKind.SAME for diff in await DRAFTING.diff(mine, mine.values))
-    gone = {diff.kind: diff.change for diff in await DRAFTING.diff(plan({"gpus": 32, "queue": "a4"}), mine.values)}
+    assert found["JobSet"].count_lines("-") < found["JobSet"].count_lines("+")
+    assert all(diff.change is DiffKind.SAME for diff in await DRAFTING.diff_with(mine, mine.values))
+    gone = {diff.kind: diff.change for diff in await DRAFTING.diff_with(plan({"gpus": 32, "queue": "a4"}), mine.values)}
     assert gone["PersistentVolume"] is DiffKind.REMOVED
-    assert "+++ JobSet anna (changed)" in unified(tuple(found.values()))
+    assert "+++ JobSet anna (changed)" in format_unified(tuple(found.values()))
 
 
 async def test_what_is_compared_with_is_rendered_once() -> None:
@@ -375,7 +375,7 @@ async def test_what_is_compared_with_is_rendered_once() -> None:
 
     drafting = PlanTexts(CATALOGUE, render)
     for gpus in (8, 16, 32):
-        await drafting.diff(plan({"gpus": gpus}))
+        await drafting.diff_with(plan({"gpus": gpus}))
     assert [each.values for each in rendered] == [{"gpus": 8}, {}, {"gpus": 16}, {"gpus": 32}]
 
 
@@ -388,7 +388,7 @@ async def test_what_is_compared_with_is_rendered_once() -> None:
         (Conflict("A release named anna exists already in team (deployed).", status=409), "name"),
         (NotFound('Could not create JobSet anna: namespaces "team" not found.'), "namespace"),
         (NoSuchQueue("team has no LocalQueue a5."), "queue"),
-        (BadValues("x", problems=(FieldProblem("gpus", "no"),)), "gpus"),
+        (InvalidValues("x", problems=(FieldProblem("gpus", "no"),)), "gpus"),
         (ReleaseFailed("anna: spec.template.spec.containers[0].image: Invalid value"), "image"),
         (ReleaseFailed("spec.template.spec.tolerations[0].effect: Unsupported value"), "placement.tolerations"),
         (ReleaseFailed('priority-class "x" not found'), "priorityClass"),
@@ -397,7 +397,7 @@ async def test_what_is_compared_with_is_rendered_once() -> None:
     ],
 )  # fmt: skip
 def test_a_refusal_goes_to_its_field(error: Exception, path: str) -> None:
-    found = DRAFTING.faults(plan({}), error)  # type: ignore[arg-type]
+    found = DRAFTING.locate_problems(plan({}), error)  # type: ignore[arg-type]
     assert [each.path for each in found] == ([path] if path else [])
 
 

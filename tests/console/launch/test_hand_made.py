@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from console.errors import NotAllowed
-from console.launch.stop import hand_made
+from console.launch.stop import list_hand_made
 
 if TYPE_CHECKING:
     from console.kube.client import Client
@@ -39,7 +39,7 @@ def service(name: str, selector: dict[str, str], address: str = "None", **more: 
 
 
 async def told(pods: list[Any] | None, services: list[Any]) -> dict[tuple[str, str], tuple[bool, str]]:
-    found, _ = await hand_made(cast("Client", Api(pods, services)), "lab")
+    found, _ = await list_hand_made(cast("Client", Api(pods, services)), "lab")
     return {(each.kind, each.name): (each.runs, each.why) for each in found}
 
 
@@ -83,6 +83,8 @@ async def test_what_has_ended_is_left_behind_and_what_runs_is_told_of() -> None:
 
 
 async def test_a_service_whose_pods_may_not_be_seen_may_be_in_use() -> None:
-    found, hidden = await hand_made(cast("Client", Api(None, [service("training-master", {"role": "master"})])), "lab")
+    found, hidden = await list_hand_made(
+        cast("Client", Api(None, [service("training-master", {"role": "master"})])), "lab"
+    )
     assert [each.runs for each in found] == [True]
     assert hidden == ("Pod",)

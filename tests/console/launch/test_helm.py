@@ -17,11 +17,11 @@ from console.errors import (
 )
 from console.kube.login import Login
 from console.kube.target import Cluster, Target, User
-from console.launch.helm import BadValues, Helm, kind_and_name, schema_problems, translate
+from console.launch.helm import Helm, InvalidValues, kind_and_name, schema_problems, translate_error
 from console.launch.install import ChartCatalog
 from console.launch.recipes import FieldProblem, LaunchPlan
 
-CATALOGUE = ChartCatalog.load()
+CATALOGUE = ChartCatalog.from_chart()
 VALUES = CATALOGUE.chart_values(LaunchPlan("ddp-smoke", "anna", "team", {}))
 
 
@@ -59,7 +59,7 @@ VALUES = CATALOGUE.chart_values(LaunchPlan("ddp-smoke", "anna", "team", {}))
     ],
 )
 def test_helms_words_become_a_failure(text: str, kind: str, failure: type[ConsoleError]) -> None:
-    error = translate(text, kind, "anna could not be installed")
+    error = translate_error(text, kind, "anna could not be installed")
     assert type(error) is failure
     assert error.message.startswith("anna could not be installed: ")
     assert error.message.endswith(".")
@@ -72,12 +72,12 @@ def test_objects_that_a_server_repeats_are_left_out() -> None:
         ' spec.replicatedJobs: Invalid value: [{"name":"workload","template":{"spec":{"parallelism":2}}}]: field is'
         " immutable\n\n"
     )
-    message = translate(text, "HelmReleaseError", "anna could not be changed").message
+    message = translate_error(text, "HelmReleaseError", "anna could not be changed").message
     assert message.endswith('"anna" is invalid: spec.replicatedJobs: field is immutable.')
 
 
 def test_no_message_is_longer_than_a_screen() -> None:
-    assert len(translate("x" * 10_000, "HelmReleaseError", "anna could not be changed").message) < 450
+    assert len(translate_error("x" * 10_000, "HelmReleaseError", "anna could not be changed").message) < 450
 
 
 def test_values_that_do_not_fit_are_told_one_by_one() -> None:
@@ -106,7 +106,7 @@ def test_kind_and_name_are_read_from_the_text(text: str, found: tuple[str, str])
 
 
 async def test_what_the_form_would_have_refused_helm_refuses_too() -> None:
-    with pytest.raises(BadValues, match="gpus") as raised:
+    with pytest.raises(InvalidValues, match="gpus") as raised:
         await Helm().render(CATALOGUE.chart, VALUES | {"gpus": 12}, name="anna", namespace="team")
     assert [problem.path for problem in raised.value.problems] == ["gpus"]
 
@@ -132,12 +132,12 @@ def nowhere() -> Login:
 
 async def test_a_server_that_is_not_there_is_said(nowhere: Login) -> None:
     with pytest.raises(Unreachable, match="connection refused") as raised:
-        await Helm(nowhere).releases("a4")
+        await Helm(nowhere).list_releases("a4")
     assert "secret-token" not in f"{raised.value}{raised.value.hint}"
 
 
 async def test_helm_prints_nothing(capfd: pytest.CaptureFixture[str], nowhere: Login) -> None:
     await Helm().render(CATALOGUE.chart, VALUES, name="anna", namespace="team")
     with pytest.raises(ConsoleError):
-        await Helm(nowhere).releases("a4")
+        await Helm(nowhere).list_releases("a4")
     assert capfd.readouterr() == ("", "")

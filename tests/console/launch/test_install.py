@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.errors import BadInput, Unreadable
-from console.launch.install import LONGEST_NAME, ChartCatalog, name_problem, namespace_problem
-from console.launch.recipes import FieldProblem, LaunchPlan, coerce, spell
+from console.launch.install import MAX_NAME_LENGTH, ChartCatalog, name_problem, namespace_problem
+from console.launch.recipes import FieldProblem, LaunchPlan, format_value, parse_value
 
 if TYPE_CHECKING:
     from console.kube.nested_values import Value
 
-CATALOGUE = ChartCatalog.load()
+CATALOGUE = ChartCatalog.from_chart()
 RECIPES = [recipe.id for recipe in CATALOGUE.recipes()]
 
 
@@ -25,18 +25,18 @@ def plan(
 
 @pytest.mark.parametrize("word", ["nccl-all-reduce", "NCCL-all-reduce", "W03", "w03"])
 def test_a_recipe_has_two_names(word: str) -> None:
-    assert CATALOGUE.recipe(word).id == "nccl-all-reduce"
+    assert CATALOGUE.find_recipe(word).id == "nccl-all-reduce"
 
 
 def test_an_unknown_recipe_is_answered_with_the_known_ones() -> None:
     with pytest.raises(BadInput) as raised:
-        CATALOGUE.recipe("nccl")
+        CATALOGUE.find_recipe("nccl")
     assert str(raised.value).startswith("There is no recipe nccl. There are: nccl-all-reduce, ddp-smoke, interactive, ")
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_says_what_it_is_and_has_its_launcher(recipe: str) -> None:
-    known = CATALOGUE.recipe(recipe)
+    known = CATALOGUE.find_recipe(recipe)
     assert all((known.title, known.summary, known.needs, known.gives, known.duration, known.suffix))
     assert f"{recipe}.sh" in CATALOGUE.launchers
 
@@ -44,32 +44,32 @@ def test_every_recipe_says_what_it_is_and_has_its_launcher(recipe: str) -> None:
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_default_survives_the_form(recipe: str) -> None:
     for field in CATALOGUE.fields(recipe):
-        assert coerce(field, spell(field, field.default)) == field.default, field.path
+        assert parse_value(field, format_value(field, field.default)) == field.default, field.path
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_defaults_may_be_launched(recipe: str) -> None:
-    assert CATALOGUE.problems(plan("anna", "team", recipe)) == ()
+    assert CATALOGUE.plan_problems(plan("anna", "team", recipe)) == ()
 
 
 def test_names_and_values_are_judged_together() -> None:
-    assert [problem.path for problem in CATALOGUE.problems(plan("Anna", "Team!", gpus=12, queue=None))] == [
+    assert [problem.path for problem in CATALOGUE.plan_problems(plan("Anna", "Team!", gpus=12, queue=None))] == [
         "name",
         "namespace",
         "queue",
         "gpus",
     ]
     with pytest.raises(BadInput, match=r"^Name must .* GPUs must "):
-        CATALOGUE.require_sound(plan("Anna", gpus=12))
+        CATALOGUE.require_valid(plan("Anna", gpus=12))
 
 
 def test_a_whole_group_of_the_wrong_kind_is_one_problem() -> None:
-    assert CATALOGUE.problems(plan(placement=3)) == (
+    assert CATALOGUE.plan_problems(plan(placement=3)) == (
         FieldProblem("placement", "placement must be a map of names and values; 3 was given."),
     )
 
 
-@pytest.mark.parametrize("name", ["a", "anna-nccl-test", "a1", "a" * LONGEST_NAME])
+@pytest.mark.parametrize("name", ["a", "anna-nccl-test", "a1", "a" * MAX_NAME_LENGTH])
 def test_good_names(name: str) -> None:
     assert name_problem(name) == ""
 
@@ -78,7 +78,7 @@ def test_good_names(name: str) -> None:
     ("name", "part"),
     [
         ("", "empty"),
-        ("a" * (LONGEST_NAME + 1), "43 characters at most"),
+        ("a" * (MAX_NAME_LENGTH + 1), "43 characters at most"),
         ("Anna", "begin with a letter"),
         ("1a", "begin with a letter"),
         ("a-", "end with a letter"),

@@ -29,7 +29,7 @@ LUSTRE: dict[str, Value] = {
 
 
 async def pasted(text: str, recipe: str = NCCL, **variables: str) -> Draft:
-    return await DRAFTING.paste(recipe, text, variables={**SET, **variables})
+    return await DRAFTING.parse_pasted(recipe, text, variables={**SET, **variables})
 
 
 def documents() -> list[str]:
@@ -105,7 +105,7 @@ colour: blue
 async def test_a_command_tells_its_recipe_where_none_of_its_variables_is_set() -> None:
     told = {}
     for command in documents():
-        draft = await DRAFTING.paste("swift-dpo", command, variables={"USER": "anna"})
+        draft = await DRAFTING.parse_pasted("swift-dpo", command, variables={"USER": "anna"})
         told[draft.name] = draft.recipe
         buckets = [each.message for each in draft.left_out if "bucketName" in each.path]
         assert all("type the value into storage.gcs" in each for each in buckets)
@@ -263,7 +263,7 @@ async def test_what_cannot_be_read_is_a_sentence(text: str, part: str) -> None:
 
 async def test_an_own_environment_fills_in_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUEUE_NAME", "from-here")
-    draft = await DRAFTING.paste(NCCL, "--set queue=$KUEUE_NAME")
+    draft = await DRAFTING.parse_pasted(NCCL, "--set queue=$KUEUE_NAME")
     assert draft.values == {"queue": "from-here"}
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from console.errors import BadInput
 from console.launch.install import ChartCatalog
-from console.launch.profiles import Profiles, usual_folder
+from console.launch.profiles import Profiles, default_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CATALOGUE = ChartCatalog.load()
+CATALOGUE = ChartCatalog.from_chart()
 
 
 @pytest.fixture
@@ -29,18 +29,18 @@ def write(profiles: Profiles, name: str, text: str) -> None:
 
 async def test_a_profile_is_made_changed_and_deleted(profiles: Profiles) -> None:
     assert await profiles.names() == ()
-    await profiles.change("prod", ["queue=a4", "storage.gcs.runs=/gcs", "env.OMP_NUM_THREADS=8"])
-    profile = await profiles.change("prod", ["queue=research"], ["env.OMP_NUM_THREADS"])
+    await profiles.change_profile("prod", ["queue=a4", "storage.gcs.runs=/gcs", "env.OMP_NUM_THREADS=8"])
+    profile = await profiles.change_profile("prod", ["queue=research"], ["env.OMP_NUM_THREADS"])
     assert profile.values == {"queue": "research", "storage": {"gcs": {"runs": "/gcs"}}, "env": {}}
     assert await profiles.names() == ("prod",)
     files = [profiles.folder, *profiles.folder.iterdir()]
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o700, 0o600}
-    await profiles.delete("prod")
+    await profiles.delete_profile("prod")
     assert await profiles.names() == ()
 
 
 async def test_a_recipe_takes_what_it_has(profiles: Profiles) -> None:
-    await profiles.change("prod", ["queue=a4", "recipe.nccl.begin=8M", "recipe.train.lr=1e-4"])
+    await profiles.change_profile("prod", ["queue=a4", "recipe.nccl.begin=8M", "recipe.train.lr=1e-4"])
     assert await profiles.values("prod", "nccl-all-reduce") == {"queue": "a4", "recipe": {"nccl": {"begin": "8M"}}}
     assert await profiles.values("prod", "qwen3-30b-pretrain") == {"queue": "a4", "recipe": {"train": {"lr": "1e-4"}}}
 
@@ -68,13 +68,13 @@ async def test_wrong_keys_are_named(profiles: Profiles) -> None:
 )
 async def test_what_no_launch_would_take_is_refused_at_once(profiles: Profiles, setting: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        await profiles.change("prod", [setting])
+        await profiles.change_profile("prod", [setting])
     assert await profiles.names() == ()
 
 
 async def test_secrets_have_no_place_in_a_profile(profiles: Profiles) -> None:
     with pytest.raises(BadInput, match=r"env\.HF_TOKEN is a secret"):
-        await profiles.change("prod", ["env.HF_TOKEN=hunter2"])
+        await profiles.change_profile("prod", ["env.HF_TOKEN=hunter2"])
     assert await profiles.names() == ()
     write(profiles, "prod", "env: {HF_TOKEN: hunter2, NCCL_DEBUG: INFO}\n")
     profile = await profiles.read("prod")
@@ -84,14 +84,14 @@ async def test_secrets_have_no_place_in_a_profile(profiles: Profiles) -> None:
 
 
 async def test_one_profile_is_the_default(profiles: Profiles) -> None:
-    assert await profiles.default() == ""
+    assert await profiles.default_name() == ""
     with pytest.raises(BadInput, match="no profile prod"):
         await profiles.make_default("prod")
-    await profiles.change("prod", ["queue=a4"])
+    await profiles.change_profile("prod", ["queue=a4"])
     await profiles.make_default("prod")
-    assert await profiles.default() == "prod"
-    await profiles.delete("prod")
-    assert await profiles.default() == ""
+    assert await profiles.default_name() == "prod"
+    await profiles.delete_profile("prod")
+    assert await profiles.default_name() == ""
 
 
 @pytest.mark.parametrize(
@@ -112,37 +112,37 @@ async def test_what_cannot_be_read_is_said_with_its_place(profiles: Profiles, te
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "default", ".hidden"])
 async def test_names_that_are_no_files_names(profiles: Profiles, name: str) -> None:
     with pytest.raises(BadInput):
-        await profiles.change(name, ["queue=a4"])
+        await profiles.change_profile(name, ["queue=a4"])
     with pytest.raises(BadInput):
         await profiles.read(name)
 
 
 async def test_what_is_not_set_cannot_be_dropped(profiles: Profiles) -> None:
-    await profiles.change("prod", ["queue=a4"])
+    await profiles.change_profile("prod", ["queue=a4"])
     with pytest.raises(BadInput, match="does not set gpus"):
-        await profiles.change("prod", (), ["gpus"])
+        await profiles.change_profile("prod", (), ["gpus"])
 
 
 def test_the_usual_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert usual_folder() == tmp_path / "a4" / "profiles"
+    assert default_folder() == tmp_path / "a4" / "profiles"
     monkeypatch.setenv("XDG_CONFIG_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert usual_folder() == tmp_path / ".config" / "a4" / "profiles"
+    assert default_folder() == tmp_path / ".config" / "a4" / "profiles"
 
 
 async def test_project_region_and_registry_fill_in_what_a_pasted_command_leaves_open(profiles: Profiles) -> None:
-    assert await profiles.variables() == {}
-    made = await profiles.change("prod", ["project=lab-1", "region=us-central1", "registry=r/x", "queue=a4"])
+    assert await profiles.place_variables() == {}
+    made = await profiles.change_profile("prod", ["project=lab-1", "region=us-central1", "registry=r/x", "queue=a4"])
     assert (made.places, made.values) == (
         {"project": "lab-1", "region": "us-central1", "registry": "r/x"}, {"queue": "a4"},
     )  # fmt: skip
     assert not made.problems
     assert await profiles.values("prod", "nccl-all-reduce") == {"queue": "a4"}
     await profiles.make_default("prod")
-    assert await profiles.variables() == {
+    assert await profiles.place_variables() == {
         "PROJECT_ID": "lab-1", "PROJECT": "lab-1", "GOOGLE_CLOUD_PROJECT": "lab-1",
         "REGION": "us-central1", "CLUSTER_REGION": "us-central1", "ARTIFACT_REGISTRY": "r/x", "KUEUE_NAME": "a4",
     }  # fmt: skip
-    await profiles.change("prod", unset=["project"])
-    assert "PROJECT_ID" not in await profiles.variables("prod")
+    await profiles.change_profile("prod", unset=["project"])
+    assert "PROJECT_ID" not in await profiles.place_variables("prod")

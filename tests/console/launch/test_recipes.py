@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from console.errors import BadInput
 from console.kube.nested_values import Value, get_path, merge_values, overlay_values, set_path
-from console.launch.recipes import Field, FieldKind, FieldProblem, changed, coerce, spell
+from console.launch.recipes import Field, FieldKind, FieldProblem, format_value, parse_changes, parse_value
 
 
 def field(kind: FieldKind, path: str = "thing", default: Value = None, **more: bool | tuple[str, ...]) -> Field:
@@ -36,14 +36,14 @@ def field(kind: FieldKind, path: str = "thing", default: Value = None, **more: b
     ],
 )
 def test_text_becomes_a_value(kind: FieldKind, text: str, value: Value) -> None:
-    assert coerce(field(kind), text) == value
+    assert parse_value(field(kind), text) == value
 
 
 def test_a_choice_is_one_of_its_words() -> None:
     choice = field(FieldKind.CHOICE, choices=("preferred", "none"))
-    assert coerce(choice, "none ") == "none"
+    assert parse_value(choice, "none ") == "none"
     with pytest.raises(BadInput, match=r"^Thing must be one of preferred, none; both was given\.$"):
-        coerce(choice, "both")
+        parse_value(choice, "both")
 
 
 @pytest.mark.parametrize(
@@ -64,18 +64,18 @@ def test_a_choice_is_one_of_its_words() -> None:
 )
 def test_text_of_another_kind_is_refused_in_a_sentence(kind: FieldKind, text: str, message: str) -> None:
     with pytest.raises(BadInput) as raised:
-        coerce(field(kind), text)
+        parse_value(field(kind), text)
     assert raised.value.message.startswith(message)
 
 
 def test_a_secret_is_not_repeated() -> None:
     with pytest.raises(BadInput, match=r"^Thing must be a whole number\.$"):
-        coerce(field(FieldKind.INTEGER, secret=True), "hf_token")
+        parse_value(field(FieldKind.INTEGER, secret=True), "hf_token")
 
 
 def test_long_text_is_repeated_in_part() -> None:
     with pytest.raises(BadInput) as raised:
-        coerce(field(FieldKind.INTEGER), "9x" * 500)
+        parse_value(field(FieldKind.INTEGER), "9x" * 500)
     assert len(raised.value.message) < 120
 
 
@@ -98,7 +98,7 @@ names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True)
 )
 def test_what_is_spelled_is_read_back(case: tuple[FieldKind, Value]) -> None:
     kind, value = case
-    assert coerce(field(kind), spell(field(kind), value)) == value
+    assert parse_value(field(kind), format_value(field(kind), value)) == value
 
 
 FIELDS = (
@@ -111,7 +111,7 @@ FIELDS = (
 
 def test_a_form_gives_only_what_differs() -> None:
     texts = {"gpus": "16", "recipe.nccl.end": "8G", "env": "A=1\nC=3", "placement.avoidNodes": "n1"}
-    assert changed(FIELDS, texts) == (
+    assert parse_changes(FIELDS, texts) == (
         {
             "recipe": {"nccl": {"end": "8G"}},
             "env": {"C": "3", "B": None},
@@ -122,11 +122,11 @@ def test_a_form_gives_only_what_differs() -> None:
 
 
 def test_an_untouched_form_changes_nothing() -> None:
-    assert changed(FIELDS, {one.path: spell(one, one.default) for one in FIELDS}) == ({}, ())
+    assert parse_changes(FIELDS, {one.path: format_value(one, one.default) for one in FIELDS}) == ({}, ())
 
 
 def test_what_cannot_be_read_is_said_at_its_field() -> None:
-    values, problems = changed(FIELDS, {"gpus": "many", "recipe.nccl.end": "1G"})
+    values, problems = parse_changes(FIELDS, {"gpus": "many", "recipe.nccl.end": "1G"})
     assert values == {"recipe": {"nccl": {"end": "1G"}}}
     assert problems == (FieldProblem("gpus", "Thing must be a whole number; many was given."),)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.launch.run_database import VERSION, History, usual_place
+from console.launch.run_database import VERSION, RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
 from console.metrics.alarm_rules import Alarm, AlarmKind
 
@@ -41,28 +41,30 @@ def place(tmp_path: Path) -> Path:
 
 
 async def test_a_run_is_remembered_whole(place: Path) -> None:
-    history = History(place)
-    kept = await history.add(RUN)
+    history = RunHistory(place)
+    kept = await history.add_run(RUN)
     assert kept == replace(RUN, number=1)
     ended = replace(
         kept, outcome=Outcome.FAILED, why="pod 3 was killed", ended=2000.0, peak_busbw=594.5, loss=2.1, step=9
     )
-    await history.change(kept, ended)
+    await history.update_run(kept, ended)
     await history.close()
-    assert await History(place).runs() == (ended,)
+    assert await RunHistory(place).list_runs() == (ended,)
 
 
 ALARM = Alarm(AlarmKind.NAN, "loss is NaN since step 20", 1500.0, "team", "anna-nccl", more="frees 16 GPUs")
 
 
 async def test_what_rang_stays_with_the_run_whoever_heard_it(place: Path) -> None:
-    first, second = History(place), History(place)
-    kept = await first.add(RUN)
+    first, second = RunHistory(place), RunHistory(place)
+    kept = await first.add_run(RUN)
     spike = replace(ALARM, kind=AlarmKind.SPIKE, time=1400.0)
-    await first.change(kept, replace(kept, alarms=(ALARM,), nan=True, nan_from=20, loss=10.582, loss_step=19, step=97))
-    await second.change(kept, replace(kept, alarms=(spike,)))
+    await first.update_run(
+        kept, replace(kept, alarms=(ALARM,), nan=True, nan_from=20, loss=10.582, loss_step=19, step=97)
+    )
+    await second.update_run(kept, replace(kept, alarms=(spike,)))
     await second.close()
-    (run,) = await first.runs()
+    (run,) = await first.list_runs()
     assert run.alarms == (spike, ALARM)
     assert (run.nan, run.nan_from, run.loss, run.loss_step, run.step) == (True, 20, 10.582, 19, 97)
     await first.close()
@@ -84,128 +86,128 @@ async def test_a_memory_of_an_older_version_is_brought_up_to_date(place: Path) -
     old.execute("PRAGMA user_version = 1")
     old.commit()
     old.close()
-    history = History(place)
-    (run,) = await history.runs()
+    history = RunHistory(place)
+    (run,) = await history.list_runs()
     assert (run.loss, run.step, run.loss_step, run.nan, run.alarms) == (2.0, 9, None, False, ())
-    await history.change(run, replace(run, alarms=(ALARM,)))
+    await history.update_run(run, replace(run, alarms=(ALARM,)))
     await history.close()
-    (again,) = await History(place).runs()
+    (again,) = await RunHistory(place).list_runs()
     assert again.alarms == (ALARM,)
 
 
 async def test_a_run_that_an_older_version_called_stalled_was_stopped(place: Path) -> None:
     """By the record of version 2, which knew no first step that was read."""
-    history = History(place)
-    kept = await history.add(replace(RUN, outcome=Outcome.STOPPED))
+    history = RunHistory(place)
+    kept = await history.add_run(replace(RUN, outcome=Outcome.STOPPED))
     await history.close()
     with sqlite3.connect(place) as old:
         old.execute("UPDATE runs SET outcome = 'stalled'")
         old.execute("ALTER TABLE runs DROP COLUMN nan_by")
         old.execute("PRAGMA user_version = 2")
     old.close()
-    history = History(place)
-    (run,) = await history.runs()
+    history = RunHistory(place)
+    (run,) = await history.list_runs()
     assert (run.outcome, run.nan_by) == (Outcome.STOPPED, None)
-    await history.change(kept, replace(kept, nan=True, nan_by=230))
+    await history.update_run(kept, replace(kept, nan=True, nan_by=230))
     await history.close()
-    (again,) = await History(place).runs()
+    (again,) = await RunHistory(place).list_runs()
     assert again.nan_words == "NaN since step 230 or earlier"
 
 
 async def test_the_newest_run_is_first_and_recipes_can_be_asked_for(place: Path) -> None:
-    history = History(place)
+    history = RunHistory(place)
     for number, recipe in enumerate(("a", "b", "a")):
-        await history.add(replace(RUN, recipe=recipe, launched=float(number)))
-    assert [run.number for run in await history.runs()] == [3, 2, 1]
-    assert [run.number for run in await history.runs("a")] == [3, 1]
+        await history.add_run(replace(RUN, recipe=recipe, launched=float(number)))
+    assert [run.number for run in await history.list_runs()] == [3, 2, 1]
+    assert [run.number for run in await history.list_runs("a")] == [3, 1]
     await history.close()
 
 
 async def test_nobody_else_may_read_it(place: Path) -> None:
-    history = History(place)
-    await history.add(RUN)
+    history = RunHistory(place)
+    await history.add_run(RUN)
     files = [place.parent, *place.parent.iterdir()]
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o700, 0o600}
     await history.close()
 
 
 async def test_reading_makes_no_file(place: Path) -> None:
-    assert await History(place).runs() == ()
-    assert await History(place).open_runs("anywhere") == ()
+    assert await RunHistory(place).list_runs() == ()
+    assert await RunHistory(place).open_runs("anywhere") == ()
     assert not place.parent.exists()
 
 
 async def test_practice_leaves_no_file() -> None:
-    history = History(None)
-    await history.add(RUN)
-    assert len(await history.runs()) == 1
+    history = RunHistory(None)
+    await history.add_run(RUN)
+    assert len(await history.list_runs()) == 1
     await history.close()
 
 
 async def test_only_runs_that_may_go_on_are_followed(place: Path) -> None:
-    history = History(place)
+    history = RunHistory(place)
     for outcome in Outcome:
-        await history.add(replace(RUN, outcome=outcome))
-    await history.add(replace(RUN, server="https://elsewhere"))
+        await history.add_run(replace(RUN, outcome=outcome))
+    await history.add_run(replace(RUN, server="https://elsewhere"))
     assert {run.outcome for run in await history.open_runs(RUN.server)} == {Outcome.WAITING, Outcome.RUNNING}
     await history.close()
 
 
 async def test_the_first_end_that_is_written_stays(place: Path) -> None:
-    one, other = History(place), History(place)
-    run = await one.add(RUN)
+    one, other = RunHistory(place), RunHistory(place)
+    run = await one.add_run(RUN)
     (seen,) = await other.open_runs(RUN.server)
-    await one.change(run, replace(run, outcome=Outcome.STOPPED, ended=5.0))
-    await other.change(seen, replace(seen, outcome=Outcome.UNKNOWN, why="it is gone", peak_busbw=1.0))
-    (kept,) = await one.runs()
+    await one.update_run(run, replace(run, outcome=Outcome.STOPPED, ended=5.0))
+    await other.update_run(seen, replace(seen, outcome=Outcome.UNKNOWN, why="it is gone", peak_busbw=1.0))
+    (kept,) = await one.list_runs()
     assert (kept.outcome, kept.why, kept.ended, kept.peak_busbw) == (Outcome.STOPPED, "", 5.0, 1.0)
     await one.close()
     await other.close()
 
 
 async def test_what_was_unknown_may_become_known(place: Path) -> None:
-    history = History(place)
-    lost = await history.add(replace(RUN, outcome=Outcome.UNKNOWN, why="it is gone"))
-    await history.change(lost, replace(lost, outcome=Outcome.SUCCEEDED, why=""))
-    assert [(run.outcome, run.why) for run in await history.runs()] == [(Outcome.SUCCEEDED, "")]
+    history = RunHistory(place)
+    lost = await history.add_run(replace(RUN, outcome=Outcome.UNKNOWN, why="it is gone"))
+    await history.update_run(lost, replace(lost, outcome=Outcome.SUCCEEDED, why=""))
+    assert [(run.outcome, run.why) for run in await history.list_runs()] == [(Outcome.SUCCEEDED, "")]
     await history.close()
 
 
 async def test_several_consoles_write_at_once(place: Path) -> None:
-    consoles = [History(place) for _ in range(4)]
-    await asyncio.gather(*(console.add(RUN) for console in consoles for _ in range(10)))
-    assert sorted(run.number for run in await consoles[0].runs()) == list(range(1, 41))
+    consoles = [RunHistory(place) for _ in range(4)]
+    await asyncio.gather(*(console.add_run(RUN) for console in consoles for _ in range(10)))
+    assert sorted(run.number for run in await consoles[0].list_runs()) == list(range(1, 41))
     await asyncio.gather(*(console.close() for console in consoles))
 
 
 def test_several_processes_begin_one_file(place: Path) -> None:
     code = (
-        "import asyncio, sys; from pathlib import Path; from console.launch.run_database import History; "
-        "from console.launch.run_record import RunRecord; h = History(Path(sys.argv[1])); "
-        "asyncio.run(h.add(RunRecord('r', 'n', 's'))); sys.exit(bool(h.note))"
+        "import asyncio, sys; from pathlib import Path; from console.launch.run_database import RunHistory; "
+        "from console.launch.run_record import RunRecord; h = RunHistory(Path(sys.argv[1])); "
+        "asyncio.run(h.add_run(RunRecord('r', 'n', 's'))); sys.exit(bool(h.note))"
     )
     running = [subprocess.Popen([sys.executable, "-c", code, str(place)]) for _ in range(3)]
     assert [process.wait() for process in running] == [0, 0, 0]
-    assert len(asyncio.run(History(place).runs())) == 3
+    assert len(asyncio.run(RunHistory(place).list_runs())) == 3
 
 
 async def test_runs_are_forgotten(place: Path) -> None:
-    history = History(place)
+    history = RunHistory(place)
     for _ in range(3):
-        await history.add(RUN)
-    assert await history.forget([1, 3, 9]) == 2
-    assert [run.number for run in await history.runs()] == [2]
-    assert (await history.add(RUN)).number == 4  # numbers are not used again
+        await history.add_run(RUN)
+    assert await history.delete_runs([1, 3, 9]) == 2
+    assert [run.number for run in await history.list_runs()] == [2]
+    assert (await history.add_run(RUN)).number == 4  # numbers are not used again
     await history.close()
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 4000])
 async def test_a_damaged_file_is_moved_aside(place: Path, content: bytes) -> None:
     write(place, content)
-    history = History(place)
-    assert await history.runs() == ()
-    await history.add(RUN)
-    assert len(await history.runs()) == 1
+    history = RunHistory(place)
+    assert await history.list_runs() == ()
+    await history.add_run(RUN)
+    assert len(await history.list_runs()) == 1
     (aside,) = place.parent.glob("history.db.damaged-*")
     assert read(aside) == content
     assert history.note == f"The history of runs was damaged; it was moved to {aside}, and a new one was created."
@@ -213,25 +215,25 @@ async def test_a_damaged_file_is_moved_aside(place: Path, content: bytes) -> Non
 
 
 async def test_a_memory_that_is_closed_stays_closed(place: Path) -> None:
-    history = History(place)
-    await history.add(RUN)
+    history = RunHistory(place)
+    await history.add_run(RUN)
     await history.close()
-    assert await history.runs() == ()
-    await history.add(RUN)
-    history = History(place)
-    assert len(await history.runs()) == 1
+    assert await history.list_runs() == ()
+    await history.add_run(RUN)
+    history = RunHistory(place)
+    assert len(await history.list_runs()) == 1
     await history.close()
 
 
 async def test_a_file_damaged_in_the_middle_is_moved_aside(place: Path) -> None:
-    history = History(place)
-    await history.add(RUN)
+    history = RunHistory(place)
+    await history.add_run(RUN)
     await history.close()
     with place.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 8192)
-    history = History(place)
-    assert await history.runs() == ()
+    history = RunHistory(place)
+    assert await history.list_runs() == ()
     assert "damaged" in history.note
     await history.close()
 
@@ -241,16 +243,16 @@ async def test_somebody_elses_database_is_moved_aside(place: Path) -> None:
     with sqlite3.connect(place) as other:
         other.execute("CREATE TABLE shopping (item TEXT)")
     other.close()
-    history = History(place)
-    await history.add(RUN)
+    history = RunHistory(place)
+    await history.add_run(RUN)
     assert "damaged" in history.note
-    assert len(await history.runs()) == 1
+    assert len(await history.list_runs()) == 1
     await history.close()
 
 
 async def test_a_newer_file_is_shown_and_not_touched(place: Path) -> None:
-    older = History(place)
-    await older.add(RUN)
+    older = RunHistory(place)
+    await older.add_run(RUN)
     await older.close()
     connection = sqlite3.connect(place)
     connection.execute("ALTER TABLE runs ADD COLUMN cost REAL")
@@ -258,29 +260,29 @@ async def test_a_newer_file_is_shown_and_not_touched(place: Path) -> None:
     connection.commit()
     connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     connection.close()
-    history = History(place)
-    (run,) = await history.runs()
+    history = RunHistory(place)
+    (run,) = await history.list_runs()
     assert (run.name, run.outcome) == ("anna-nccl", Outcome.UNKNOWN)
-    assert (await history.add(RUN)).number == 0
-    assert await history.forget([1]) == 0
-    assert len(await history.runs()) == 1
+    assert (await history.add_run(RUN)).number == 0
+    assert await history.delete_runs([1]) == 0
+    assert len(await history.list_runs()) == 1
     assert history.note.startswith("The history of runs was written by a newer a4: it is shown read-only")
     await history.close()
 
 
 async def test_where_no_file_can_be_made_this_console_remembers(tmp_path: Path) -> None:
     (tmp_path / "a4").write_text("a file where the folder should be")
-    history = History(tmp_path / "a4" / "history.db")
-    await history.add(RUN)
-    assert len(await history.runs()) == 1
+    history = RunHistory(tmp_path / "a4" / "history.db")
+    await history.add_run(RUN)
+    assert len(await history.list_runs()) == 1
     assert history.note.startswith("The history of runs is kept only until the console ends: ")
     await history.close()
 
 
 def test_the_usual_place_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert usual_place() == tmp_path / "a4" / "history.db"
+    assert default_path() == tmp_path / "a4" / "history.db"
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for unset in ("", "not/absolute"):
         monkeypatch.setenv("XDG_STATE_HOME", unset)
-        assert usual_place() == tmp_path / "home" / ".local" / "state" / "a4" / "history.db"
+        assert default_path() == tmp_path / "home" / ".local" / "state" / "a4" / "history.db"

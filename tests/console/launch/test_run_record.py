@@ -15,13 +15,13 @@ from console.launch.run_record import (
     Difference,
     Outcome,
     RunRecord,
-    differences,
+    compare_values,
     find_run,
-    is_of,
+    finish_record,
+    is_run_of_job,
     last_success,
     merge_alarms,
-    with_cluster_state,
-    with_final_outcome,
+    update_from_cluster,
 )
 from console.launch.schema import without_secrets
 from console.metrics.alarm_rules import STOPPED, Alarm, AlarmKind
@@ -39,27 +39,27 @@ def job(**more: Any) -> JobSet:
 
 
 def test_a_run_waits_runs_and_succeeds() -> None:
-    waits = with_cluster_state(RUN, job(suspended=True, queue="a4"), fleet_of())
+    waits = update_from_cluster(RUN, job(suspended=True, queue="a4"), fleet_of())
     assert (waits.outcome, waits.started, waits.uid, waits.gpus, waits.queue) == (Outcome.WAITING, 0.0, "u", 16, "a4")
     assert waits.seconds(1100.0) is None
     resumed = Condition("Suspended", "False", since=1050.0)
-    runs = with_cluster_state(waits, job(queue="a4", conditions=(resumed,)), fleet_of())
+    runs = update_from_cluster(waits, job(queue="a4", conditions=(resumed,)), fleet_of())
     assert (runs.outcome, runs.started, runs.seconds(1100.0)) == (Outcome.RUNNING, 1050.0, 50.0)
     done = Condition("Completed", "True", since=1200.0)
-    ended = with_cluster_state(runs, job(queue="a4", conditions=(resumed, done)), fleet_of())
+    ended = update_from_cluster(runs, job(queue="a4", conditions=(resumed, done)), fleet_of())
     assert (ended.outcome, ended.ended, ended.seconds(9999.0)) == (Outcome.SUCCEEDED, 1200.0, 150.0)
     assert not ended.open
 
 
 def test_a_run_fails_with_its_first_failure() -> None:
     failed = Condition("Failed", "True", message="jobset failed", since=1200.0)
-    ended = with_cluster_state(RUN, job(conditions=(failed,), restarts=2), fleet_of())
+    ended = update_from_cluster(RUN, job(conditions=(failed,), restarts=2), fleet_of())
     assert (ended.outcome, ended.why) == (Outcome.FAILED, "failed after 2 restarts: jobset failed")
-    assert with_cluster_state(RUN, job(conditions=(failed,)), fleet_of()).why == "jobset failed"
+    assert update_from_cluster(RUN, job(conditions=(failed,)), fleet_of()).why == "jobset failed"
 
 
 def test_a_job_that_is_being_deleted_is_not_over_yet() -> None:
-    assert with_cluster_state(RUN, job(deleting_since=5.0), fleet_of()).outcome is RUN.outcome
+    assert update_from_cluster(RUN, job(deleting_since=5.0), fleet_of()).outcome is RUN.outcome
 
 
 @pytest.mark.parametrize(
@@ -74,20 +74,20 @@ def test_a_job_that_is_being_deleted_is_not_over_yet() -> None:
 )
 def test_names_are_used_again(run: dict[str, Any], jobset: dict[str, Any], same: bool) -> None:
     record = RunRecord("r", "anna", "team", **{"launched": 1000.0, **run})
-    assert is_of(record, job(**jobset)) is same
+    assert is_run_of_job(record, job(**jobset)) is same
 
 
 def test_differences_are_told_by_path() -> None:
     before = RunRecord("a", "x", "t", {"gpus": 8, "env": {"A": "1", "B": None}, "list": ["a", "b"], "same": True})
     after = RunRecord("b", "y", "t", {"gpus": 16, "env": {"A": "1"}, "same": True, "empty": ""})
-    assert differences(before, after) == (
+    assert compare_values(before, after) == (
         Difference("empty", None, "(empty)"),
         Difference("env.B", "(removed)", None),
         Difference("gpus", "8", "16"),
         Difference("list", "a, b", None),
         Difference("recipe", "a", "b"),
     )
-    assert differences(after, after) == ()
+    assert compare_values(after, after) == ()
 
 
 def test_the_last_success_is_of_the_same_recipe_and_earlier() -> None:
@@ -113,7 +113,7 @@ def test_a_run_is_found_by_number_and_by_name() -> None:
 
 def test_secrets_are_not_kept() -> None:
     fields = (
-        *ChartCatalog.load().fields("own-script"),
+        *ChartCatalog.from_chart().fields("own-script"),
         Field("password", "Password", "", FieldKind.TEXT, "", secret=True),
     )
     values: dict[str, Value] = {
@@ -142,43 +142,41 @@ BAD = replace(RUN, step=97, loss=10.582, loss_step=19, nan=True, nan_from=20, en
 
 @pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.STOPPED, Outcome.UNKNOWN])
 def test_a_run_whose_loss_is_no_number_diverged_however_it_ended(outcome: Outcome) -> None:
-    ended = with_final_outcome(replace(BAD, outcome=outcome, alarms=(NAN,)))
+    ended = finish_record(replace(BAD, outcome=outcome, alarms=(NAN,)))
     assert (ended.outcome, ended.why) == (Outcome.DIVERGED, "NaN since step 20 (last good 10.58 at 19)")
     assert last_success([ended], replace(RUN, number=9, launched=2000.0)) is None
     assert ended.had_problem
 
 
 def test_a_run_that_failed_says_that_it_had_diverged() -> None:
-    ended = with_final_outcome(replace(BAD, outcome=Outcome.FAILED, why="pod 1 was killed"))
+    ended = finish_record(replace(BAD, outcome=Outcome.FAILED, why="pod 1 was killed"))
     assert (ended.outcome, ended.why) == (Outcome.FAILED, "pod 1 was killed; NaN since step 20 (last good 10.58 at 19)")
-    assert with_final_outcome(ended) == ended
+    assert finish_record(ended) == ended
 
 
 def test_a_run_that_is_stopped_while_an_alarm_rings_was_stopped_for_it() -> None:
     stopped = replace(RUN, outcome=Outcome.STOPPED, ended=1500.0)
-    assert with_final_outcome(stopped) == stopped
-    stalled = with_final_outcome(replace(stopped, alarms=(STALL,)))
+    assert finish_record(stopped) == stopped
+    stalled = finish_record(replace(stopped, alarms=(STALL,)))
     assert (stalled.outcome, stalled.state) == (Outcome.STOPPED, "stopped")
-    assert stalled.why == stalled.how == f"stopped by a person, {STALL.words}"
+    assert stalled.why == stalled.mode_words == f"stopped by a person, {STALL.words}"
     (alarm,) = stalled.alarms
     assert (alarm.over, alarm.ended_text) == (1500.0, "until the job was stopped")
     assert stalled.had_problem
-    known = with_final_outcome(replace(stopped, step=1240, alarms=(replace(STALL, more="inspected: rank 9 stands"),)))
+    known = finish_record(replace(stopped, step=1240, alarms=(replace(STALL, more="inspected: rank 9 stands"),)))
     assert known.why == "stopped by a person, stalled since step 1,240; inspected: rank 9 stands"
     deleted = replace(stopped, step=9, alarms=(STALL,), why="It was deleted outside this console.")
-    assert with_final_outcome(deleted).why == "deleted outside this console, stalled since step 9"
+    assert finish_record(deleted).why == "deleted outside this console, stalled since step 9"
     gone = replace(STALL, over=1499.0, ended=STOPPED)
-    assert (
-        with_final_outcome(replace(stopped, step=9, alarms=(gone,))).why == "stopped by a person, stalled since step 9"
-    )
+    assert finish_record(replace(stopped, step=9, alarms=(gone,))).why == "stopped by a person, stalled since step 9"
     over = replace(STALL, over=1400.0)
-    assert with_final_outcome(replace(stopped, alarms=(over,))).outcome is Outcome.STOPPED
+    assert finish_record(replace(stopped, alarms=(over,))).outcome is Outcome.STOPPED
     gpu = replace(STALL, kind=AlarmKind.GPU, words="Xid 94")
-    assert with_final_outcome(replace(stopped, alarms=(gpu,))).why == "stopped during an alarm: Xid 94"
+    assert finish_record(replace(stopped, alarms=(gpu,))).why == "stopped during an alarm: Xid 94"
     spike = replace(STALL, kind=AlarmKind.SPIKE, words="loss up")
-    assert with_final_outcome(replace(stopped, alarms=(spike,))).why == "stopped during an alarm: loss up"
-    assert with_final_outcome(replace(stopped, alarms=(spike,), ended=9000.0)).why == "", "that was long before"
-    assert with_final_outcome(stopped, late="no step for 40 s").why == "stopped while it was late: no step for 40 s"
+    assert finish_record(replace(stopped, alarms=(spike,))).why == "stopped during an alarm: loss up"
+    assert finish_record(replace(stopped, alarms=(spike,), ended=9000.0)).why == "", "that was long before"
+    assert finish_record(stopped, late="no step for 40 s").why == "stopped while it was late: no step for 40 s"
 
 
 def test_a_run_that_goes_on_has_the_state_of_what_rings() -> None:

@@ -12,7 +12,7 @@ from console.launch.install import ChartCatalog
 from console.launch.recipes import FieldKind
 from console.launch.schema import parse_defaults, parse_fields, parse_recipes
 
-SCHEMA = ChartCatalog.load().schema
+SCHEMA = ChartCatalog.from_chart().schema
 
 
 def schema() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from console.kube.nested_values import Value, set_path
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
 
-CATALOGUE = ChartCatalog.load()
+CATALOGUE = ChartCatalog.from_chart()
 NO_CLAIM: dict[str, Value] = {"storage.nfs.claim": ""}
 CUDA_12_6 = "modelscope:ubuntu22.04-cuda12.6.3-py311-torch2.7.1-vllm0.10.0-modelscope1.28.2-swift3.7.1"
 
@@ -21,7 +21,7 @@ def plan(recipe: str, changes: dict[str, Value]) -> LaunchPlan:
 
 
 def problems(recipe: str, changes: dict[str, Value]) -> dict[str, str]:
-    return {problem.path: problem.message for problem in CATALOGUE.problems(plan(recipe, changes))}
+    return {problem.path: problem.message for problem in CATALOGUE.plan_problems(plan(recipe, changes))}
 
 
 @pytest.mark.parametrize("gpus", [8, 16, 32, 64])
@@ -182,26 +182,26 @@ def test_values_are_held_against_each_other_only_when_each_is_sound() -> None:
     ],
 )
 def test_what_the_values_come_to_is_told(recipe: str, changes: dict[str, Value], note: str) -> None:
-    assert CATALOGUE.notes(plan(recipe, changes))[0] == note
+    assert CATALOGUE.plan_notes(plan(recipe, changes))[0] == note
 
 
 def test_what_has_no_effect_is_told() -> None:
-    assert "Sequence parallel has no effect with tensor parallel 1." in CATALOGUE.notes(plan("W08", {}))
+    assert "Sequence parallel has no effect with tensor parallel 1." in CATALOGUE.plan_notes(plan("W08", {}))
 
 
 def test_small_pods_on_the_host_network_are_told_that_they_stay_alone() -> None:
     alone = "With the host network no two pods fit on one node: both would listen on port 2222."
-    assert alone in CATALOGUE.notes(plan("W05", {"gpus": 3, "network.hostNetwork": True}))
-    assert alone not in CATALOGUE.notes(plan("W05", {"gpus": 3}))
-    assert alone not in CATALOGUE.notes(plan("W05", {"network.hostNetwork": True}))
+    assert alone in CATALOGUE.plan_notes(plan("W05", {"gpus": 3, "network.hostNetwork": True}))
+    assert alone not in CATALOGUE.plan_notes(plan("W05", {"gpus": 3}))
+    assert alone not in CATALOGUE.plan_notes(plan("W05", {"network.hostNetwork": True}))
 
 
 def test_results_that_are_lost_with_the_pod_are_told() -> None:
     lost = "Workspace /mnt lies in the pod alone: what is made there is lost with it."
-    assert lost in CATALOGUE.notes(plan("W14", NO_CLAIM))
-    assert lost not in CATALOGUE.notes(plan("W14", {}))
+    assert lost in CATALOGUE.plan_notes(plan("W14", NO_CLAIM))
+    assert lost not in CATALOGUE.plan_notes(plan("W14", {}))
 
 
 def test_nothing_is_told_of_what_cannot_be_launched() -> None:
-    assert CATALOGUE.notes(plan("W07", {"gpus": 24})) == ()
-    assert CATALOGUE.notes(plan("W03", {})) == ()
+    assert CATALOGUE.plan_notes(plan("W07", {"gpus": 24})) == ()
+    assert CATALOGUE.plan_notes(plan("W03", {})) == ()

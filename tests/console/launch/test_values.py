@@ -9,9 +9,9 @@ import pytest
 from console.errors import BadInput
 from console.kube.nested_values import Value, merge_values
 from console.launch.install import ChartCatalog
-from console.launch.schema import parse_sets
+from console.launch.schema import parse_settings
 
-CATALOGUE = ChartCatalog.load()
+CATALOGUE = ChartCatalog.from_chart()
 FIELDS = CATALOGUE.fields("nccl-all-reduce")
 DEFAULTS = CATALOGUE.defaults("nccl-all-reduce")
 
@@ -67,7 +67,7 @@ def test_faults_are_all_said_in_the_forms_order() -> None:
 
 def test_null_means_something_in_maps_only() -> None:
     changes: dict[str, Value] = {"env": {"GLOO_SOCKET_IFNAME": None}, "gpus": None, "network": {"masterPort": None}}
-    assert [(problem.path, problem.message) for problem in CATALOGUE.checker.misplaced_nulls(changes)] == [
+    assert [(problem.path, problem.message) for problem in CATALOGUE.checker.null_problems(changes)] == [
         ("gpus", "GPUs may not be null; leave it out to have its default."),
         ("network.masterPort", "Master port may not be null; leave it out to have its default."),
     ]
@@ -95,7 +95,7 @@ def test_null_means_something_in_maps_only() -> None:
     ],
 )
 def test_settings_become_values(settings: list[str], values: dict[str, Value]) -> None:
-    assert parse_sets(FIELDS, settings) == values
+    assert parse_settings(FIELDS, settings) == values
 
 
 @pytest.mark.parametrize(
@@ -115,5 +115,5 @@ def test_settings_become_values(settings: list[str], values: dict[str, Value]) -
 )
 def test_settings_that_mean_nothing_are_refused(setting: str, message: str) -> None:
     with pytest.raises(BadInput) as raised:
-        parse_sets(FIELDS, [setting])
+        parse_settings(FIELDS, [setting])
     assert raised.value.message == message

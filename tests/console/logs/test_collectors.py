@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.logs.collectors import CollectorUnwrapper
-from console.metrics.log_results import LogReading
+from console.metrics.log_results import LogResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,15 +112,15 @@ WRAPPED: dict[str, Callable[[list[str]], str]] = {
 }
 
 
-def read(data: bytes, piece: int = 1 << 20) -> LogReading:
-    reading = LogReading()
+def read(data: bytes, piece: int = 1 << 20) -> LogResults:
+    reading = LogResults()
     for at in range(0, len(data), piece):
         reading.feed(data[at : at + piece])
     reading.close()
     return reading
 
 
-def told(reading: LogReading) -> object:
+def told(reading: LogResults) -> object:
     return (
         reading.nccl,
         [(run.format, [step._replace(warm_up=False) for step in run.steps]) for run in reading.training],

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.consensus import Consensus, normalised
-from console.logs.line import Gap, RankLine, level
+from console.logs.consensus import Consensus, normalize_line
+from console.logs.line import Gap, RankLine, detect_level
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,12 @@ from console.logs.line import Gap, RankLine, level
     ],
 )
 def test_what_is_a_ranks_own_does_not_count(one: str, other: str) -> None:
-    assert normalised(one) == normalised(other)
+    assert normalize_line(one) == normalize_line(other)
 
 
 def test_steps_and_losses_count() -> None:
-    assert normalised("step 7 loss 2.1") != normalised("step 8 loss 2.1")
-    assert normalised("hello job-0-1", "job-0-1") == normalised("hello job-0-2", "job-0-2")
+    assert normalize_line("step 7 loss 2.1") != normalize_line("step 8 loss 2.1")
+    assert normalize_line("hello job-0-1", "job-0-1") == normalize_line("hello job-0-2", "job-0-2")
 
 
 def test_equal_lines_are_one_and_who_is_missing_is_named() -> None:
@@ -82,4 +82,4 @@ def test_hours_apart_is_not_the_same() -> None:
     ],
 )  # fmt: skip
 def test_levels(text: bytes, expected: str) -> None:
-    assert level(text) == expected
+    assert detect_level(text) == expected

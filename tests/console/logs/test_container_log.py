@@ -18,7 +18,7 @@ from console.kube.objects.meta import parse_time
 from console.kube.watch import Backoff
 from console.logs.container_log import LogRequest, LogStream, ResumeCursor, follow_log
 from console.logs.line import StreamState
-from console.logs.line_splitter import LONGEST_LINE, LineSplitter, split_timestamps, text_of
+from console.logs.line_splitter import LONGEST_LINE, LineSplitter, decode_line, split_timestamps
 from tests.apiserver import ApiServer, eventually, forbidden, gathered, named, status
 
 POD = "/api/v1/namespaces/default/pods/p"
@@ -264,7 +264,7 @@ async def test_a_log_that_was_rotated_while_it_could_not_be_read_has_a_gap() -> 
 
         async def read() -> None:
             async for batch in stream.batches():
-                seen.extend(text_of(raw) for _, raw in batch)
+                seen.extend(decode_line(raw) for _, raw in batch)
                 if seen[-1] == b"two":
                     container.lines = [(50.0, b"fifty")]
                     container.end()
@@ -303,7 +303,7 @@ async def test_a_container_that_is_started_anew_is_read_on_and_the_run_before_to
 
         server.handlers[POD], server.handlers[f"{POD}/log"] = describe, serve
         stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
-        seen = [text_of(raw) async for batch in stream.batches() for _, raw in batch]
+        seen = [decode_line(raw) async for batch in stream.batches() for _, raw in batch]
         assert seen == [b"one", b"last words", b"second life"]
         assert stream.gaps == []
 
@@ -313,7 +313,7 @@ def cut(data: bytes, cuts: list[int]) -> list[bytes]:
     for end in [*sorted(cuts), len(data)]:
         lines += cutter.feed(data[start:end])
         start = max(start, end)
-    return lines + cutter.end()
+    return lines + cutter.flush()
 
 
 @given(
@@ -336,7 +336,7 @@ async def test_a_connection_that_ends_well_in_the_middle_of_a_line_gives_the_lin
             await eventually(lambda: sum(map(len, batches)) == 2)
             container.end()
             await eventually(lambda: stream.state is StreamState.ENDED)
-            lines = [text_of(raw) for batch in batches for _, raw in batch]
+            lines = [decode_line(raw) for batch in batches for _, raw in batch]
         assert lines == [b"one", b"two and a half"]
 
 
@@ -355,7 +355,7 @@ async def test_a_bar_is_seen_while_it_is_drawn_and_is_one_line_in_the_end() -> N
             container.end()
             await eventually(lambda: stream.state is StreamState.ENDED)
             assert stream.open == b""
-        assert [text_of(raw) for batch in batches for _, raw in batch] == [b"one", b" 30%|# | 3/9"]
+        assert [decode_line(raw) for batch in batches for _, raw in batch] == [b"one", b" 30%|# | 3/9"]
 
 
 async def test_whoever_reads_one_log_sees_the_bar_too() -> None:
@@ -415,7 +415,7 @@ async def test_the_last_part_of_a_line_that_comes_again_is_no_line(parts: list[b
 
         server.handlers[f"{POD}/log"] = serve
         stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
-        seen = [text_of(raw) async for batch in stream.batches() for _, raw in batch]
+        seen = [decode_line(raw) async for batch in stream.batches() for _, raw in batch]
     assert seen == [*lines, b"after", b"more"]
 
 
@@ -426,7 +426,7 @@ async def test_a_pod_that_goes_while_nobody_can_read_its_log_may_have_printed_mo
         container.drops = [1]
         stream = LogStream(client, LogRequest("default", "p", "main"), restarts=0, backoff=QUICK)
         async with aclosing(stream.batches()) as batches:
-            assert [text_of(raw) for _, raw in await anext(batches)] == [b"one"]
+            assert [decode_line(raw) for _, raw in await anext(batches)] == [b"one"]
             gone = status(404, 'pods "p" not found', reason="NotFound")
             server.refuse |= {POD: gone, f"{POD}/log": gone}
             assert [batch async for batch in batches] == []
@@ -469,7 +469,7 @@ async def test_a_quiet_log_is_read_to_its_end_though_its_connection_was_made_ane
             server.refuse[POD] = server.refuse[f"{POD}/log"] = status(404, 'pods "p" not found', reason="NotFound")
             container.end()
             await eventually(lambda: stream.state in {StreamState.ENDED, StreamState.CUT})
-        assert [text_of(raw) for batch in batches for _, raw in batch] == [b"one"]
+        assert [decode_line(raw) for batch in batches for _, raw in batch] == [b"one"]
         assert (stream.state, stream.gaps) == (StreamState.ENDED, [])
 
 
@@ -487,10 +487,10 @@ def test_of_a_progress_bar_its_last_picture_is_kept_and_seen_while_it_is_drawn()
     assert cutter.feed(f"{stamp(0)} ".encode() + bar(1)[1:]) == []
     for step in range(2, 50):
         assert cutter.feed(bar(step) + bar(step)) == []
-        assert cutter.open == bar(step)[1:]
+        assert cutter.open_line == bar(step)[1:]
         assert len(cutter._rest) < 100
     assert cutter.feed(b"\n") == [f"{stamp(0)} ".encode() + bar(49)[1:]]
-    assert cutter.open == b""
+    assert cutter.open_line == b""
 
 
 def test_of_a_bar_that_tells_of_a_loss_each_step_is_kept_once_as_it_was_drawn_last() -> None:
@@ -519,7 +519,7 @@ def test_of_a_progress_bar_of_megabytes_the_last_picture_is_kept() -> None:
     line = f"{stamp(0)} ".encode() + pictures
     (kept,) = cut(line + b"\n", list(range(0, len(line), 10_000)))
     assert split_timestamps([kept])[0][0] == START + 0.000000789
-    assert text_of(kept).startswith(b"999 %")
+    assert decode_line(kept).startswith(b"999 %")
     assert len(kept) < 6000
 
 
@@ -531,8 +531,8 @@ def test_a_line_without_a_timestamp(line: bytes) -> None:
 def test_timestamps_of_every_form() -> None:
     lines = [b"1970-01-01T00:00:01Z x", b"1970-01-01T00:00:01.5Z x", b"1970-01-01T01:00:01.250000000+01:00 x"]
     assert [time for time, _ in split_timestamps(lines)] == [1.0, 1.5, 1.25]
-    assert text_of(b"1970-01-01T00:00:01.5Z caf\xc3\xa9\r") == b"caf\xc3\xa9"
-    assert text_of(b"1970-01-01T00:00:01.5Z ") == b""
+    assert decode_line(b"1970-01-01T00:00:01.5Z caf\xc3\xa9\r") == b"caf\xc3\xa9"
+    assert decode_line(b"1970-01-01T00:00:01.5Z ") == b""
 
 
 async def test_secrets_in_a_pods_log_are_blotted_out() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.logs.failure_kinds import LogFailure, group_sentences
-from console.logs.failures import MOST, FailureParser, failed_step, parse_failures
-from console.logs.line import level
-from console.metrics.log_results import LogReading
+from console.logs.failures import MAX_FAILURES, FailureParser, find_failed_step, parse_failures
+from console.logs.line import detect_level
+from console.metrics.log_results import LogResults
 
 KILLED = """\
 E1121 22:07:20.333000 6072 torch/distributed/elastic/multiprocessing/api.py:986] failed (exitcode: -9) local_rank: 1
@@ -62,7 +62,7 @@ mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Kil
 )
 @pytest.mark.parametrize("piece", [7, 1000, 1 << 20])
 def test_how_a_launcher_ended(text: str, said: str, piece: int) -> None:
-    reading, data = LogReading(), (("iter 0: loss 6.4, time 16.2ms, mfu -100.00%\n" * 1000) + text).encode()
+    reading, data = LogResults(), (("iter 0: loss 6.4, time 16.2ms, mfu -100.00%\n" * 1000) + text).encode()
     for at in range(0, len(data), piece):
         reading.feed(data[at : at + piece])
     reading.close()
@@ -70,7 +70,7 @@ def test_how_a_launcher_ended(text: str, said: str, piece: int) -> None:
 
 
 def test_what_stands_long_before_the_end_is_not_the_end() -> None:
-    reading = LogReading()
+    reading = LogResults()
     reading.feed(MPIRUN.encode() + b"iter 0: loss 6.4, time 16.2ms, mfu -100.00%\n" * 1000)
     assert reading.ended == ""
 
@@ -246,8 +246,10 @@ def test_hosts_of_which_the_same_is_said_are_told_together() -> None:
 
 def test_so_many_failures_are_kept_and_the_others_counted() -> None:
     parser = FailureParser()
-    parser.feed(b"".join(b"node-%d: Test NCCL failure common.cu:1 'x'\n" % number for number in range(MOST + 7)))
-    assert (len(parser.failures), parser.more) == (MOST, 7)
+    parser.feed(
+        b"".join(b"node-%d: Test NCCL failure common.cu:1 'x'\n" % number for number in range(MAX_FAILURES + 7))
+    )
+    assert (len(parser.failures), parser.more) == (MAX_FAILURES, 7)
 
 
 @pytest.mark.parametrize("text", [WATCHDOG, DETECTED.splitlines()[1], MPIRUN.splitlines()[1], CUT.splitlines()[1],
@@ -255,7 +257,7 @@ def test_so_many_failures_are_kept_and_the_others_counted() -> None:
                                   "NVRM: Xid (PCI:0): 79", "JOB 7 ON node-7 CANCELLED AT 2026",
                                   "CUDA out of memory", "Bus error"])  # fmt: skip
 def test_a_line_that_names_a_failure_tells_of_an_error(text: str) -> None:
-    assert level(text.encode()) == "error"
+    assert detect_level(text.encode()) == "error"
 
 
 @settings(deadline=None)
@@ -292,11 +294,11 @@ FAILED = ["step 8 train: failed with exit code 2", "own-script ended with exit c
     ],
 )  # fmt: skip
 def test_a_step_that_failed_is_named_with_the_line_that_says_why(inside: list[str], text: str, line: int) -> None:
-    assert failed_step([*STEPS, *inside, *FAILED]) == LogFailure("step", text, line)
+    assert find_failed_step([*STEPS, *inside, *FAILED]) == LogFailure("step", text, line)
 
 
 def test_what_is_named_already_is_not_said_again() -> None:
     raised = LogFailure("exception", "ValueError: no such split", 5)
-    found = failed_step([*STEPS, "[rank0]: ValueError: no such split", *FAILED], [raised])
+    found = find_failed_step([*STEPS, "[rank0]: ValueError: no such split", *FAILED], [raised])
     assert found == LogFailure("step", "Step 8 (train) failed with exit code 2", 6)
-    assert failed_step([*STEPS, "step 8 train: done in 1 s"]) is None
+    assert find_failed_step([*STEPS, "step 8 train: done in 1 s"]) is None

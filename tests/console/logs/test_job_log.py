@@ -39,7 +39,10 @@ async def reading(
     lines: list[RankLine] = []
 
     async def read() -> None:
-        async with session.logs.job("default", "llama") as log, aclosing(log.lines(wanted, live=live)) as batches:
+        async with (
+            session.logs.open_job_log("default", "llama") as log,
+            aclosing(log.iter_lines(wanted, live=live)) as batches,
+        ):
             async for batch in batches:
                 lines.extend(batch)
 
@@ -133,10 +136,10 @@ async def test_a_deleted_job_is_read_from_the_disk_without_secrets(tmp_path: Pat
     assert b"hf_abc" not in data
     assert b"MIIabc" not in data
     session.show(jobsets={}, pods={})
-    async with session.logs.job("default", "llama") as log:
+    async with session.logs.open_job_log("default", "llama") as log:
         await log.ready.wait()
         assert log.gone
-        found = [line async for batch in log.lines() for line in batch]
+        found = [line async for batch in log.iter_lines() for line in batch]
         assert [line.text for line in found][-1] == "after"
         assert log.coverage.sentence == "6 of 6 ended, 0 lines lost"
 
@@ -169,7 +172,7 @@ async def test_two_consoles_on_one_job_see_everything_and_keep_it_once(tmp_path:
 async def test_a_refusal_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     session = session_of(tmp_path)
     session.answers["follow_log"] = NotAllowed("You may not read logs.", "Ask for pods/log.")
-    async with session.logs.job("default", "llama") as log:
+    async with session.logs.open_job_log("default", "llama") as log:
         await log.ready.wait()
         await eventually(lambda: log.coverage.refused == 6)
         assert "Ask for pods/log" in log.coverage.why
@@ -179,13 +182,13 @@ async def test_a_refusal_is_told_and_the_others_go_on(tmp_path: Path) -> None:
 async def test_a_log_that_is_not_there_yet_is_asked_for_again_though_nothing_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.logs.job_log.LOOK_AGAIN", 0.01)
-    monkeypatch.setattr("console.logs.stream.REFUSED_AGAIN", 0.02)
+    monkeypatch.setattr("console.logs.job_log.REFUSED_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("console.logs.stream.REFUSED_RETRY_SECONDS", 0.02)
     session = session_of(tmp_path)
     for pod in PODS:
         session.say(pod, "one")
     session.answers["follow_log"] = Refused('no logs found for container "main"', status=500)
-    async with reading(session, {0}) as lines, session.logs.job("default", "llama") as log:
+    async with reading(session, {0}) as lines, session.logs.open_job_log("default", "llama") as log:
         await eventually(lambda: log.coverage.refused == 6)
         del session.answers["follow_log"]
         await eventually(lambda: texts(lines) == ["one"])
@@ -195,7 +198,7 @@ async def test_a_log_that_is_not_there_yet_is_asked_for_again_though_nothing_cha
 async def test_lines_that_nobody_could_read_stay_told_once_another_pod_goes_on(tmp_path: Path) -> None:
     session = session_of(tmp_path)
     session.say(PODS[0], "first life", at=1000.0)
-    async with reading(session, {0}) as lines, session.logs.job("default", "llama") as log:
+    async with reading(session, {0}) as lines, session.logs.open_job_log("default", "llama") as log:
         await eventually(lambda: texts(lines) == ["first life"])
         fleet = session.fleet
         again = structs.replace(replaced(fleet.pods["default", PODS[0]]), attempt=1)
@@ -216,7 +219,7 @@ async def test_a_full_disk_is_told_and_following_goes_on(tmp_path: Path, monkeyp
 
     session = session_of(tmp_path)
     session.say(PODS[0], "one")
-    async with reading(session, {0}) as lines, session.logs.job("default", "llama") as log:
+    async with reading(session, {0}) as lines, session.logs.open_job_log("default", "llama") as log:
         await eventually(lambda: texts(lines) == ["one"])
         monkeypatch.setattr("console.logs.segment.os.write", full)
         session.say(PODS[0], "two")
@@ -229,8 +232,8 @@ async def test_once_reads_what_there_is_and_ends(tmp_path: Path) -> None:
     session = session_of(tmp_path)
     for rank, pod in enumerate(PODS):
         session.say(pod, f"b {rank}", at=200.0 - rank)
-    async with session.logs.job("default", "llama", once=True) as log:
-        found = [line.text async for batch in log.lines() for line in batch]
+    async with session.logs.open_job_log("default", "llama", once=True) as log:
+        found = [line.text async for batch in log.iter_lines() for line in batch]
     assert found == [f"b {rank}" for rank in reversed(range(6))]
 
 
@@ -238,16 +241,16 @@ async def test_lines_that_a_tail_left_out_are_told_of_and_fetched_when_all_are_w
     session = session_of(tmp_path)
     for at in range(6):
         session.say(PODS[0], f"line {at}", at=100.0 + at / 8)
-    async with session.logs.job("default", "llama", tail=2) as log:
+    async with session.logs.open_job_log("default", "llama", tail=2) as log:
         await eventually(lambda: sum(map(len, log.parts)) == 2)
         await eventually(lambda: "of 1 pod only the last 2 lines were read" in log.coverage.sentence)
     session.logs = FakeLogs(session, tmp_path)
-    async with session.logs.job("default", "llama", tail=2) as log:
+    async with session.logs.open_job_log("default", "llama", tail=2) as log:
         await log.ready.wait()
         assert "only the last 2 lines were read" in log.coverage.sentence
     async with reading(session, {0}) as lines:
         await eventually(lambda: texts(lines) == [f"line {at}" for at in range(6)])
-    async with session.logs.job("default", "llama") as log:
+    async with session.logs.open_job_log("default", "llama") as log:
         await log.ready.wait()
         assert "opened with" not in log.coverage.sentence
 
@@ -262,6 +265,6 @@ async def test_a_cluster_that_took_over_a_contexts_name_shows_nothing_of_the_oth
     assert other.context == session.context
     for server, expected in (("https://another", []), (session.watch.server, ["secret of the first cluster"])):
         other.watch.server = server
-        async with other.logs.job("default", "llama") as log:
+        async with other.logs.open_job_log("default", "llama") as log:
             await asyncio.wait_for(log.ready.wait(), 10)
-            assert [part.texts(0, 9) for part in log.parts if len(part)] == [[each.encode()] for each in expected]
+            assert [part.read_texts(0, 9) for part in log.parts if len(part)] == [[each.encode()] for each in expected]

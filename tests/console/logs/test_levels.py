@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.logs.line import has_severity, level
+from console.logs.line import detect_level, has_severity
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,6 @@ from console.logs.line import has_severity, level
     ],
 )
 def test_the_words_of_a_line_say_it(line: str, wanted: str) -> None:
-    assert level(line.encode()) == wanted
+    assert detect_level(line.encode()) == wanted
     assert has_severity(line.encode(), "error") is (wanted == "error")
     assert has_severity(line.encode(), "warn") is (wanted in {"error", "warn"})

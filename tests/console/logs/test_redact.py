@@ -9,7 +9,7 @@ STAMP = b"2026-11-21T07:00:00.5Z "
 
 def through(*lines: bytes) -> list[bytes]:
     redactor = Redactor()
-    return [redactor.lines([STAMP + line])[0].removeprefix(STAMP) for line in lines]
+    return [redactor.redact_lines([STAMP + line])[0].removeprefix(STAMP) for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_a_sequence_that_is_no_colour_hides_no_secret() -> None:
 
 def test_many_lines_at_once_stay_as_many() -> None:
     lines = [STAMP + b"x hf_AbCdEfGhIjKl"] * 5 + [STAMP + b"y"]
-    assert Redactor().lines(lines) == [STAMP + b"x " + REDACTED_BYTES] * 5 + [STAMP + b"y"]
+    assert Redactor().redact_lines(lines) == [STAMP + b"x " + REDACTED_BYTES] * 5 + [STAMP + b"y"]

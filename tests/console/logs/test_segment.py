@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.logs import segment as parts
-from console.logs.segment import GONE, LOST, RECENT, LogSegment
+from console.logs.segment import DELETED_NOTE, LOST_NOTE, RECENT_BYTES, LogSegment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,46 +30,46 @@ def words(start: int, stop: int) -> list[bytes]:
 def test_lines_are_the_same_before_and_after_they_are_written(tmp_path: Path) -> None:
     part = LogSegment(7, file=tmp_path / "log")
     for at in range(0, 1000, 100):
-        part.append(lines(at, 100))
-        assert part.texts(0, 2000) == words(0, at + 100)
-        part.write()
-        assert part.texts(0, 2000) == words(0, at + 100)
+        part.append_lines(lines(at, 100))
+        assert part.read_texts(0, 2000) == words(0, at + 100)
+        part.write_pending()
+        assert part.read_texts(0, 2000) == words(0, at + 100)
     assert not part.pending
-    assert part.texts(500, 503) == words(500, 503)
-    assert part.texts_at([1, 2, 3, 990, 995]) == [*words(1, 4), b"line 990", b"line 995"]
-    assert len(part._recent) == RECENT
+    assert part.read_texts(500, 503) == words(500, 503)
+    assert part.read_texts_at([1, 2, 3, 990, 995]) == [*words(1, 4), b"line 990", b"line 995"]
+    assert len(part._recent) == RECENT_BYTES
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
 
 
 def test_a_file_is_taken_up_where_it_ends_and_a_cut_line_does_not_count(tmp_path: Path) -> None:
     part = LogSegment(7, file=tmp_path / "log")
-    part.append(lines(0, 10))
-    part.write()
+    part.append_lines(lines(0, 10))
+    part.write_pending()
     with (tmp_path / "log").open("ab") as file:
         file.write(b"2026-11-21T00:00:10.5Z half a li")
-    again = LogSegment.read(tmp_path / "log", 7)
+    again = LogSegment.load(tmp_path / "log", 7)
     again.repair()
-    again.append(lines(10, 5))
-    again.write()
-    assert again.texts(0, 99) == words(0, 15)
-    assert LogSegment.read(tmp_path / "log", 7).texts(0, 99) == words(0, 15)
-    assert [moment % 60 for moment, _ in again.stamped(len(again) - 2)] == [13.5, 14.5]
+    again.append_lines(lines(10, 5))
+    again.write_pending()
+    assert again.read_texts(0, 99) == words(0, 15)
+    assert LogSegment.load(tmp_path / "log", 7).read_texts(0, 99) == words(0, 15)
+    assert [moment % 60 for moment, _ in again.iter_timed_lines(len(again) - 2)] == [13.5, 14.5]
 
 
 def test_older_lines_are_put_in_front_and_all_are_read_in_a_small_part_of_their_size(tmp_path: Path) -> None:
     block = b"".join(raw + b"x" * 1000 + b"\n" for _, raw in lines(0, 3600))
     (tmp_path / "log").write_bytes(block * 4)
-    part = LogSegment.read(tmp_path / "log", 7)
+    part = LogSegment.load(tmp_path / "log", 7)
     with (tmp_path / "older").open("w+b") as older:
         older.write(block * 2)
         tracemalloc.start()
         part.backfill(older)
-        number = sum(1 for _ in part.stamped(0))
+        number = sum(1 for _ in part.iter_timed_lines(0))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert (number, part.opened_with) == (6 * 3600, 0)
     assert peak < len(block) * 6 / 1.5
-    assert part.texts(0, 1) == [b"line 0" + b"x" * 1000]
+    assert part.read_texts(0, 1) == [b"line 0" + b"x" * 1000]
 
 
 def test_a_large_file_is_read_in_a_small_part_of_its_size(tmp_path: Path) -> None:
@@ -79,11 +79,11 @@ def test_a_large_file_is_read_in_a_small_part_of_its_size(tmp_path: Path) -> Non
             file.write(block)
     tracemalloc.start()
     try:
-        part = LogSegment.read(tmp_path / "log", 7)
+        part = LogSegment.load(tmp_path / "log", 7)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert part.texts(719_990, 720_000) == words(3590, 3600)
+    assert part.read_texts(719_990, 720_000) == words(3590, 3600)
     assert most < (tmp_path / "log").stat().st_size
 
 
@@ -91,48 +91,48 @@ def test_a_full_disk_holds_what_it_can_and_counts_what_it_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = LogSegment(7, file=tmp_path / "log")
-    part.append(lines(0, 10))
-    part.write()
+    part.append_lines(lines(0, 10))
+    part.write_pending()
 
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr("console.logs.segment.os.write", full)
-        part.append(lines(10, 10))
+        part.append_lines(lines(10, 10))
         with pytest.raises(OSError, match="No space"):
-            part.write()
-        assert part.texts(0, 99) == words(0, 20)
-        patch.setattr(parts, "HELD", 400)
-        part.append(lines(20, 20))
+            part.write_pending()
+        assert part.read_texts(0, 99) == words(0, 20)
+        patch.setattr(parts, "MAX_PENDING_BYTES", 400)
+        part.append_lines(lines(20, 20))
     assert 0 < part.lost < 30
-    part.write()
-    said = part.texts(0, 99)
+    part.write_pending()
+    said = part.read_texts(0, 99)
     assert said[:10] == words(0, 10)
-    assert said.count(LOST) == part.lost
+    assert said.count(LOST_NOTE) == part.lost
     assert said[10 + part.lost :] == words(10 + part.lost, 40)
     (tmp_path / "log").unlink()
-    assert part.texts(0, 2) == [GONE] * 2
+    assert part.read_texts(0, 2) == [DELETED_NOTE] * 2
 
 
 def test_without_a_file_the_newest_lines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "HELD", 2000)
+    monkeypatch.setattr(parts, "MAX_PENDING_BYTES", 2000)
     part = LogSegment(0)
-    part.append(lines(0, 500))
-    assert part.texts(495, 500) == words(495, 500)
-    assert part.texts(0, 1) == [LOST]
+    part.append_lines(lines(0, 500))
+    assert part.read_texts(495, 500) == words(495, 500)
+    assert part.read_texts(0, 1) == [LOST_NOTE]
     assert part.lost > 400
 
 
 def test_times_never_go_back() -> None:
     part = LogSegment(0)
-    part.append([(5.0, b"a"), (3.0, b"b"), (0.0, b"c"), (6.0, b"d")])
+    part.append_lines([(5.0, b"a"), (3.0, b"b"), (0.0, b"c"), (6.0, b"d")])
     assert list(part.times) == [5.0, 5.0, 5.0, 6.0]
 
 
 def test_two_threads_that_write_the_same_lines_write_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part = LogSegment(7, file=tmp_path / "log")
-    part.append(lines(0, 3))
+    part.append_lines(lines(0, 3))
     inside, go_on, append = threading.Event(), threading.Event(), parts.append_to
 
     def held(file: Path, data: bytes) -> int:
@@ -141,7 +141,7 @@ def test_two_threads_that_write_the_same_lines_write_them_once(tmp_path: Path, m
         return append(file, data)
 
     monkeypatch.setattr(parts, "append_to", held)
-    threads = [threading.Thread(target=part.write) for _ in range(2)]
+    threads = [threading.Thread(target=part.write_pending) for _ in range(2)]
     threads[0].start()
     assert inside.wait(60)
     threads[1].start()
@@ -149,4 +149,4 @@ def test_two_threads_that_write_the_same_lines_write_them_once(tmp_path: Path, m
     for thread in threads:
         thread.join()
     assert (tmp_path / "log").read_bytes().count(b"\n") == 3
-    assert part.texts(0, 9) == words(0, 3)
+    assert part.read_texts(0, 9) == words(0, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from console.logs.line_splitter import text_of, texts_of
+from console.logs.line_splitter import decode_line, decode_lines
 
 WHOLE = "2026-11-21T07:00:00.123456789Z"
 PIECES = st.sampled_from([WHOLE, WHOLE[:-3] + "Z", WHOLE.replace("T0", "T "), "2026", " ", "Z ", "text", "\r", ":"])
@@ -15,4 +15,4 @@ PIECES = st.sampled_from([WHOLE, WHOLE[:-3] + "Z", WHOLE.replace("T0", "T "), "2
 @example(f"{WHOLE} text\r")
 @example(f"{WHOLE}")
 def test_many_lines_have_the_texts_that_each_has(line: str) -> None:
-    assert texts_of([line.encode()]) == [text_of(line.encode())]
+    assert decode_lines([line.encode()]) == [decode_line(line.encode())]

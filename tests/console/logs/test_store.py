@@ -20,19 +20,19 @@ NOTE = JobMetadata("uid-1", "default", "llama", "ctx", 2, 100.0)
 
 def put(shelf: JobLogStore, *texts: str, uid: str = "pod-uid") -> Path:
     file = shelf.segment_path(1, 0, "main", uid)
-    part = LogSegment.read(file, 1) if file.exists() else LogSegment(1, file=file)
+    part = LogSegment.load(file, 1) if file.exists() else LogSegment(1, file=file)
     start = len(part)
-    part.append(
+    part.append_lines(
         [(float(at), b"1970-01-01T00:00:%02dZ %s" % (at, text.encode())) for at, text in enumerate(texts, start)]
     )
-    part.write()
+    part.write_pending()
     return file
 
 
 def texts(root: Path) -> list[bytes]:
     shelf = find_stored_job(root, NOTE.context, "default", "llama")
     assert shelf is not None
-    return [text for part in shelf.segments() for text in part.texts(0, 999)]
+    return [text for part in shelf.load_segments() for text in part.read_texts(0, 999)]
 
 
 def test_what_is_kept_is_found_by_name_and_only_its_owner_reads_it(tmp_path: Path) -> None:
@@ -43,8 +43,8 @@ def test_what_is_kept_is_found_by_name_and_only_its_owner_reads_it(tmp_path: Pat
     assert texts(tmp_path) == [b"a", b"b"]
     (found,) = stored_jobs(tmp_path)
     assert found.note == NOTE
-    assert [each.exit_code for each in found.failures()] == [137]
-    assert [(part.rank, part.attempt, part.container, part.uid) for part in found.segments()] == [
+    assert [each.exit_code for each in found.read_failures()] == [137]
+    assert [(part.rank, part.attempt, part.container, part.uid) for part in found.load_segments()] == [
         (1, 0, "main", "pod-uid")
     ]
     for path in (file, file.parent.parent / "job.json", file.parent.parent / "endings.jsonl"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from console.errors import NotFound
 from console.logs import text as files
-from console.logs.filter import matching_lines, passing_lines, required_literal
+from console.logs.filter import find_matching_lines, find_passing_lines, required_literal
 from console.logs.merged_text import MergedText, iter_lines, offsets_of_line
 from console.logs.segment import LogSegment
 from console.logs.text import FileText, LineFilter
@@ -21,7 +21,7 @@ from console.logs.text import FileText, LineFilter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from console.logs.text import Text
+    from console.logs.text import LogText
 
 WORDS = st.sampled_from(
     [
@@ -46,20 +46,20 @@ LINES = st.lists(st.tuples(st.integers(0, 5), WORDS), max_size=30)
 
 def part_of(rank: int, lines: list[tuple[int, str]]) -> LogSegment:
     part = LogSegment(rank)
-    part.append([(float(moment), text.encode()) for moment, text in sorted(lines, key=lambda each: each[0])])
+    part.append_lines([(float(moment), text.encode()) for moment, text in sorted(lines, key=lambda each: each[0])])
     return part
 
 
-def all_of(text: Text) -> list[str]:
+def all_of(text: LogText) -> list[str]:
     while text.advance():
         pass
-    return [row.text for row in text.page(0, len(text))]
+    return [row.text for row in text.read_rows(0, len(text))]
 
 
-def matches(text: Text) -> list[int]:
+def matches(text: LogText) -> list[int]:
     while text.advance():
         pass
-    return [text.place(at) for at in range(text.found)]
+    return [text.match_position(at) for at in range(text.match_count)]
 
 
 @given(st.lists(LINES, max_size=4), st.integers(0, 100), st.integers(0, 20))
@@ -70,8 +70,8 @@ def test_a_page_is_that_of_all_lines_sorted(ranks: list[list[tuple[int, str]]], 
         ((moment, part.rank, at) for part in parts for at, moment in enumerate(part.times)),
     )
     assert len(text) == len(whole)
-    expected = [(moment, str(rank), parts[rank].texts(at, at + 1)[0].decode()) for moment, rank, at in whole]
-    assert [(row.time, row.label, row.text) for row in text.page(start, start + number)] == expected[
+    expected = [(moment, str(rank), parts[rank].read_texts(at, at + 1)[0].decode()) for moment, rank, at in whole]
+    assert [(row.time, row.label, row.text) for row in text.read_rows(start, start + number)] == expected[
         start : start + number
     ]
 
@@ -84,14 +84,14 @@ def test_filter_and_search_agree_with_looking_at_every_line(
     text = MergedText(lambda: parts, lambda part: "")
     every = all_of(text)
     text.apply_filter(keep)
-    text.seek(re.compile(b"o"))
+    text.start_search(re.compile(b"o"))
     kept = [line for line in every if keep is None or keep(line.encode())]
     assert all_of(text) == kept
     found = [at for at, line in enumerate(kept) if "o" in line]
     assert matches(text) == found
     if found:
-        assert text.nearest(0) == 0
-    assert text.nearest(len(text)) == text.found
+        assert text.nearest_row(0) == 0
+    assert text.nearest_row(len(text)) == text.match_count
 
 
 FILES = st.lists(st.binary(max_size=12).filter(lambda line: b"\n" not in line), max_size=40)
@@ -106,17 +106,17 @@ def test_a_file_has_the_lines_it_has(
     place.write_bytes(data)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "BLOCK", 16)
-        patch.setattr(files, "STEP", 48)
+        patch.setattr(files, "INDEX_STEP", 48)
         text = FileText(place)
         expected = data.split(b"\n")
         expected = expected[:-1] if not expected[-1] else expected
         assert all_of(text) == [line.decode("utf-8", "replace") for line in expected]
         for start in range(len(expected)):
-            assert [row.text.encode("utf-8", "replace") for row in text.page(start, start + 2)] == [
+            assert [row.text.encode("utf-8", "replace") for row in text.read_rows(start, start + 2)] == [
                 line.decode("utf-8", "replace").encode() for line in expected[start : start + 2]
             ]
         wanted = re.compile(pattern)
-        text.seek(wanted)
+        text.start_search(wanted)
         found = [at for at, line in enumerate(expected) if wanted.search(line)]
         assert matches(text) == found
         text.apply_filter(LineFilter(re.compile(b"a"), without=True))
@@ -133,10 +133,10 @@ def test_a_file_that_grows_and_one_that_is_cut(tmp_path: Path) -> None:
     assert all_of(text) == ["one", "tw"]
     with place.open("ab") as file:
         file.write(b"o\nthree\n")
-    text.grow()
+    text.read_growth()
     assert all_of(text) == ["one", "two", "three"]
     place.write_bytes(b"anew\n")
-    text.grow()
+    text.read_growth()
     assert all_of(text) == ["anew"]
     text.close()
 
@@ -145,10 +145,10 @@ def test_a_line_of_50_megabytes_is_one_line(tmp_path: Path) -> None:
     place = tmp_path / "log"
     place.write_bytes(b"before\n" + b"x" * 50_000_000 + b"\nafter the long one\n\x00\x1b[31m\xff binary\n")
     text = FileText(place)
-    text.seek(re.compile(b"after"))
+    text.start_search(re.compile(b"after"))
     assert matches(text) == [2]
     assert len(text) == 4
-    before, long, after, binary = text.page(0, 9)
+    before, long, after, binary = text.read_rows(0, 9)
     assert (before.text, after.text) == ("before", "after the long one")
     assert len(long.text) < 100_000
     assert "binary" in binary.text
@@ -194,9 +194,9 @@ def test_a_block_is_sifted_as_its_lines_are(words: list[str], keep: LineFilter, 
     if lines and lines[-1] and not ended:
         data = data[:-1]
     begins = [sum(len(line) + 1 for line in lines[:at]) for at in range(len(lines))]
-    assert passing_lines(data, keep) == [begin for begin, line in zip(begins, lines, strict=True) if keep(line)]
+    assert find_passing_lines(data, keep) == [begin for begin, line in zip(begins, lines, strict=True) if keep(line)]
     wanted = re.compile(pattern)
-    assert list(matching_lines(data, wanted)) == [
+    assert list(find_matching_lines(data, wanted)) == [
         begin for begin, line in zip(begins, lines, strict=True) if wanted.search(line)
     ]
 

@@ -44,12 +44,12 @@ def looked_at(block: bytes) -> dict[int, int]:
 def test_no_line_is_missed_wherever_the_windows_end(block: bytes, window: int) -> None:
     word_search._WINDOW, before = window, word_search._WINDOW
     try:
-        assert WORDS.lines(block) == looked_at(block)
+        assert WORDS.find_lines(block) == looked_at(block)
     finally:
         word_search._WINDOW = before
 
 
 def test_a_word_of_one_letter_needs_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert WordSearch(b"#").lines(b"a\n#b\nc") == {2: 4}
+    assert WordSearch(b"#").find_lines(b"a\n#b\nc") == {2: 4}
     monkeypatch.setattr(word_search, "_WINDOW", 3)
-    assert WordSearch(b"bc").lines(b"a\nabcd\nbc") == {2: 6, 7: 9}
+    assert WordSearch(b"bc").find_lines(b"a\nabcd\nbc") == {2: 6, 7: 9}

@@ -125,7 +125,7 @@ def test_a_run_that_hung_before_anybody_looked() -> None:
 def test_who_reads_the_log_once_more_is_no_stall() -> None:
     watched = watch()
     watched.evaluate(9_000, replace(WELL, step=4_640, step_time=8_999.0))
-    watched.change_reader(9_001)
+    watched.on_reader_changed(9_001)
     for moment, step in ((9_002, 1_011), (9_014, 2_500), (9_020, 4_600)):
         watched.feed_line(moment, f"iteration {step}")
         assert watched.evaluate(moment, replace(WELL, step=step, step_time=100.0)) == []
@@ -139,7 +139,7 @@ def test_an_alarm_lasts_while_another_one_begins_to_listen() -> None:
     watched = watch()
     watched.evaluate(0, WELL)
     watched.evaluate(301, WELL)
-    watched.change_reader(310)
+    watched.on_reader_changed(310)
     for moment, step in ((311, None), (312, 40), (313, 100)):
         assert watched.evaluate(moment, replace(WELL, step=step, step_time=1.0)) == []
         assert kinds(watched) == [AlarmKind.STALL]
@@ -148,7 +148,7 @@ def test_an_alarm_lasts_while_another_one_begins_to_listen() -> None:
 def test_a_run_that_restarted_meanwhile_is_not_awaited() -> None:
     watched = watch()
     watched.evaluate(0, replace(WELL, step=500))
-    watched.change_reader(1)
+    watched.on_reader_changed(1)
     watched.evaluate(2, replace(WELL, step=60, step_time=2.0))
     assert watched.evaluate(13, replace(WELL, step=60, step_time=2.0, nan="loss nan at 60"))[0].kind is AlarmKind.NAN
 
@@ -352,7 +352,7 @@ def test_no_stall_is_told_while_more_of_the_log_waits_to_be_read() -> None:
     watch = AlarmWatch(("default", "train"), Thresholds(), 10_000.0, settles=1.0)
     look = JobSample(running=True, step=9, step_time=5_000.0, steps=9, rhythm=StepCadence(1.0, 1.0))
     watch.feed_line(10_000.5, "step 9", 5_000.0)
-    assert (watch.reads_old_lines(10_000.6), watch.reads_old_lines(10_002.0)) == (True, False)
+    assert (watch.is_reading_old_lines(10_000.6), watch.is_reading_old_lines(10_002.0)) == (True, False)
     assert watch.evaluate(10_002.0, replace(look, behind_log=True)) == []
     assert watch.unproved
     assert [alarm.kind for alarm in watch.evaluate(10_002.2, look)] == [AlarmKind.STALL]

@@ -16,11 +16,11 @@ from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
 from console.metrics.alarm_rules import AlarmKind, Coverage
-from console.metrics.alarm_watch import SETTLES
+from console.metrics.alarm_watch import SETTLE_SECONDS
 from console.metrics.alarms import AlarmMonitor
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
 from console.metrics.job_measures import NanOnsetFinder
-from console.metrics.job_monitor import QUIET, MonitorSources
+from console.metrics.job_monitor import QUIET_SECONDS, MonitorSources
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -103,7 +103,7 @@ async def settled() -> None:
 
 async def rounds(patrol: AlarmMonitor, *kept: tuple[str, str]) -> None:
     for _ in range(2):
-        patrol.poll(kept)
+        patrol.update_jobs(kept)
         await settled()
 
 
@@ -111,14 +111,14 @@ async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     cluster = Cluster("a")
     cluster.lines[pod("a", 1)] = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 9)]
     patrol = cluster.alarm_monitor()
-    patrol.poll(())
+    patrol.update_jobs(())
     await settled()
     assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)]
     await rounds(patrol)
     assert cluster.open == [pod("a", 1)]
     (job,) = patrol.jobs.values()
     assert job.watch.quiet == "pod 1 has not"
-    job.watch.line_at -= 2 * QUIET
+    job.watch.line_at -= 2 * QUIET_SECONDS
     await rounds(patrol)
     assert sorted(cluster.open) == [pod("a", 0), pod("a", 1)], "another program may print on the other pod"
     assert job.watch.quiet == "neither pod 0 nor pod 1 has"
@@ -133,11 +133,11 @@ async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_
     cluster.whole[pod("a", 1)], cluster.lines[pod("a", 1)] = steps, steps[-400:]
     patrol = cluster.alarm_monitor()
     for _ in range(100):
-        patrol.poll(())
+        patrol.update_jobs(())
         await asyncio.sleep(0.01)
-        if patrol.alarms():
+        if patrol.list_alarms():
             break
-    (alarm,) = patrol.alarms()
+    (alarm,) = patrol.list_alarms()
     assert alarm.words == "loss is NaN since step 118 (last good 2.5 at 117)"
     await rounds(patrol)
     assert cluster.read_back == [pod("a", 1)]
@@ -152,7 +152,7 @@ async def test_what_exporters_tell_of_the_gpus_is_kept_with_what_the_log_tells()
     await rounds(patrol)
     (job,) = patrol.jobs.values()
     assert job.measures.gpus == cluster.board
-    assert [alarm.kind for alarm in patrol.alarms()] == [AlarmKind.GPU]
+    assert [alarm.kind for alarm in patrol.list_alarms()] == [AlarmKind.GPU]
     await patrol.close()
 
 
@@ -182,13 +182,13 @@ async def test_never_more_logs_than_may_be_and_the_others_are_told_of() -> None:
         "Alarms watch 2 of 3 running jobs; the other: only restarts and failures are watched (at most 3 logs are "
         "followed)."
     )
-    (unheard,) = (key for key, job in patrol.jobs.items() if not job.heard)
+    (unheard,) = (key for key, job in patrol.jobs.items() if not job.is_followed)
     at = next(at for at, job in enumerate(cluster.jobs) if job.key == unheard)
     failed = Condition("Failed", "True", "FailedJobs", "jobset failed", time.time())
     cluster.jobs[at] = structs.replace(cluster.jobs[at], conditions=(failed,), terminal_state="Failed")
     cluster.show()
     await rounds(patrol)
-    (alarm,) = patrol.alarms()
+    (alarm,) = patrol.list_alarms()
     assert (alarm.kind, (alarm.namespace, alarm.job)) == (AlarmKind.FAILED, unheard)
     assert patrol.coverage.words == "Alarms watch 2 of 2 running jobs."
     await patrol.close()
@@ -230,15 +230,15 @@ async def test_whoever_takes_over_goes_on_with_the_alarms_and_tells_none_twice()
     cluster.lines[pod("a", 0)] = ["step 1/900 | loss 2.5", "step 2/900 | loss nan"]
     patrol = cluster.alarm_monitor()
     await rounds(patrol)
-    assert [alarm.kind for alarm in patrol.alarms()] == [AlarmKind.NAN]
-    watch = patrol.take_watch(("default", "a"))
+    assert [alarm.kind for alarm in patrol.list_alarms()] == [AlarmKind.NAN]
+    watch = patrol.hand_over(("default", "a"))
     assert watch is not None
     assert patrol.jobs == {}
     before, now = watch._last, time.time()
     assert before is not None
     assert watch.evaluate(now, replace(before, nan="")) == [], "who has not read anything yet knows of no end"
     assert [alarm.kind for alarm in watch.active] == [AlarmKind.NAN]
-    watch.evaluate(now + SETTLES + 1, replace(before, step=3, nan=""))
+    watch.evaluate(now + SETTLE_SECONDS + 1, replace(before, step=3, nan=""))
     assert watch.active == ()
     await patrol.close()
 
@@ -263,12 +263,12 @@ async def test_a_job_that_has_stalled_is_inspected_once_by_itself() -> None:
         asked.append(key)
 
     patrol = await stalled(Cluster("a"), inspect)
-    assert [each.kind for each in patrol.alarms()] == [AlarmKind.STALL]
+    assert [each.kind for each in patrol.list_alarms()] == [AlarmKind.STALL]
     await rounds(patrol)
     assert asked == [("default", "a")]
     await patrol.close()
     patrol = await stalled(Cluster("a"), inspect, inspect=False)
-    assert [each.kind for each in patrol.alarms()] == [AlarmKind.STALL]
+    assert [each.kind for each in patrol.list_alarms()] == [AlarmKind.STALL]
     assert len(asked) == 1
     await patrol.close()
 
@@ -280,7 +280,7 @@ async def test_a_job_that_is_late_is_inspected_before_that_is_an_alarm_and_once_
         asked.append(key)
 
     patrol = await stalled(Cluster("a"), inspect, stall=2 * 86_400, silent=2 * 86_400)
-    assert patrol.alarms() == []
+    assert patrol.list_alarms() == []
     (job,) = patrol.jobs.values()
     assert job.watch.late.startswith("no step for ")
     await rounds(patrol)
@@ -288,7 +288,7 @@ async def test_a_job_that_is_late_is_inspected_before_that_is_an_alarm_and_once_
     for name in ("_begun", "_listens", "step_at", "line_at"):
         setattr(job.watch, name, getattr(job.watch, name) - 2 * 86_400)
     await rounds(patrol)
-    assert [each.kind for each in patrol.alarms()] == [AlarmKind.STALL]
+    assert [each.kind for each in patrol.list_alarms()] == [AlarmKind.STALL]
     await rounds(patrol)
     assert len(asked) == 2
     await patrol.close()
@@ -300,6 +300,6 @@ async def test_why_it_could_not_be_inspected_stands_beside_the_alarm() -> None:
 
     patrol = await stalled(Cluster("a"), inspect)
     await rounds(patrol)
-    (alarm,) = patrol.alarms()
+    (alarm,) = patrol.list_alarms()
     assert alarm.more == "not inspected: pods/exec is forbidden"
     await patrol.close()

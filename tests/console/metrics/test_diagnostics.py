@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.logs.failure_kinds import NcclMessage, Xid, nccl_message, xid
+from console.logs.failure_kinds import NcclMessage, Xid, parse_nccl_message, parse_xid
 from console.logs.pyspy import Frame, ProcessStacks, PySpyParser, ThreadStack, parse_pyspy
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.gpu_parsers import NvidiaSmiParser, parse_nvidia_smi
-from console.metrics.job_measures import LauncherStep, StepState, launcher_step
+from console.metrics.job_measures import LauncherStep, StepState, parse_launcher_step
 from console.metrics.log_results import EvalScore, LmEvalParser
 from tests.parsing import parse_lm_eval
 
@@ -172,7 +172,7 @@ def test_the_last_of_repeated_readings_counts() -> None:
     ],
 )
 def test_faults(line: str, expected: Xid | None) -> None:
-    assert xid(line) == expected
+    assert parse_xid(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_faults(line: str, expected: Xid | None) -> None:
     ],
 )
 def test_steps_of_launchers(line: str, expected: LauncherStep | None) -> None:
-    assert launcher_step(line) == expected
+    assert parse_launcher_step(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_steps_of_launchers(line: str, expected: LauncherStep | None) -> None:
     ],
 )
 def test_messages_of_libnccl(line: str, expected: NcclMessage | None) -> None:
-    assert nccl_message(line) == expected
+    assert parse_nccl_message(line) == expected
 
 
 def test_scores() -> None:
@@ -295,6 +295,6 @@ def test_no_bytes_break_them(data: bytes, before: str) -> None:
 def test_no_text_breaks_them(text: str) -> None:
     parse_nvidia_smi(text.encode())
     for line in text.splitlines():
-        xid("NVRM: Xid (PCI:0000:04:00): " + line)
-        launcher_step("step 3 " + line)
-        nccl_message(line + " NCCL INFO " + line)
+        parse_xid("NVRM: Xid (PCI:0000:04:00): " + line)
+        parse_launcher_step("step 3 " + line)
+        parse_nccl_message(line + " NCCL INFO " + line)

@@ -19,9 +19,9 @@ from console.logs.line import LogLine
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_measures import BACK, TABLE, TRIES, JobMeasures
 from console.metrics.job_monitor import sample_job
-from console.metrics.log_results import LogReading
+from console.metrics.log_results import LogResults
 from console.metrics.measured_log import read_lines
-from console.metrics.training.steps import Step, run_position
+from console.metrics.training.steps import Step, position_of_steps
 from screens.columns.runs import run_facts
 from screens.widgets.charts.training_panel import summary
 from tests.fakes import FakeSession
@@ -39,8 +39,8 @@ async def test_a_test_that_is_found_is_kept_with_the_moment_at_which_it_was_prin
     first, second = table_text(500.0, finished=True), table_text(600.0, finished=True)
     lines = [LogLine(1000.0 + at, text) for at, text in enumerate([*first, *second])]
     session.printed["default", "llama-workload-0-0-x7k0"] = lines
-    await session.measures.test_history.read()
-    assert await session.measures.glancing.poll([("default", "llama")])
+    await session.measures.test_history.load()
+    assert await session.measures.glancing.update([("default", "llama")])
     moments = {each.test.avg_busbw: each.at for each in session.measures.test_history.tests}
     assert moments == {500.0: 1000.0 + len(first) - 1, 600.0: 1000.0 + len(lines) - 1}
 
@@ -54,9 +54,9 @@ async def test_the_end_of_a_training_is_foretold_by_the_time_between_its_lines()
             LogLine(last - 4.0 * (50 - at), f"step {at}/1000 loss 2.330987 step_time 0.0016s") for at in range(1, 51)
         ]
         session.printed["default", "llama-workload-0-0-x7k0"] = lines
-        session.measures.glancing.forget()
-        assert await session.measures.glancing.poll([key])
-        found = session.measures.glancing.of(uid)
+        session.measures.glancing.reset()
+        assert await session.measures.glancing.update([key])
+        found = session.measures.glancing.progress_of(uid)
         assert found is not None
         assert (found.step, found.total, found.step_time) == (50, 1000, 0.0016)
         assert found.eta == (pytest.approx(950 * 4.0) if last == now else None)
@@ -90,13 +90,13 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     glancing, lines = session.measures.glancing, _lines(1, 700, nan_from=20)
     session.printed["default", "llama-workload-0-0-x7k0"] = lines
-    assert await glancing.poll([key])
-    found = glancing.of(uid)
+    assert await glancing.update([key])
+    found = glancing.progress_of(uid)
     assert found is not None
     assert found.nan_words == "loss is NaN since step 20 (last good 10.62 at 19)"
-    reading = LogReading()
+    reading = LogResults()
     reading.feed("".join(f"{line.text}\n" for line in lines).encode())
-    where = run_position(reading.training[-1].steps)
+    where = position_of_steps(reading.training[-1].steps)
     run = RunRecord(
         "own-script", "llama", "default", step=where.step, loss=where.loss, loss_step=where.loss_step,
         nan=where.nan, nan_from=where.nan_from,
@@ -104,9 +104,9 @@ async def test_every_page_says_since_when_the_loss_is_lost() -> None:
     assert found.nan_words == where.nan_words == f"loss is {run.nan_words}"
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 800, nan_from=20)
     glancing._asked.clear()
-    assert await glancing.poll([key])
+    assert await glancing.update([key])
     assert [call[-1] for call in session.called("read_tail")] == [TABLE, BACK, TABLE], "it is looked for once"
-    found = glancing.of(uid)
+    found = glancing.progress_of(uid)
     assert found is not None
     assert (found.step, found.nan_words) == (800, where.nan_words)
 
@@ -117,12 +117,12 @@ async def test_a_list_that_saw_the_last_good_step_goes_on_to_say_it() -> None:
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     glancing = session.measures.glancing
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(1, 19, nan_from=20)
-    assert await glancing.poll([key])
+    assert await glancing.update([key])
     session.printed["default", "llama-workload-0-0-x7k0"] = _lines(230, 900, nan_from=20)
     for asked in (2, 3):
         glancing._asked.clear()
-        await glancing.poll([key])
-        found = glancing.of(uid)
+        await glancing.update([key])
+        found = glancing.progress_of(uid)
         assert found is not None
         assert found.nan_words == "loss is NaN since step 230 or earlier (last good 10.62 at 19)", asked
 
@@ -133,19 +133,19 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -
     key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
     lines = _lines(230, 900, nan_from=20)
     session.printed["default", "llama-workload-0-0-x7k0"] = lines
-    assert await session.measures.glancing.poll([key])
-    found = session.measures.glancing.of(uid)
+    assert await session.measures.glancing.update([key])
+    found = session.measures.glancing.progress_of(uid)
     words = "NaN since step 230 or earlier"
     assert found is not None
     assert found.nan_words == f"loss is {words}"
     _, (track,), _ = read_lines(lines)
-    run = RunRecord("own-script", "llama", "default", **training_figures(track.standing()))
+    run = RunRecord("own-script", "llama", "default", **training_figures(track.position()))
     assert (run.nan_words, dict(run_facts(run, 0.0))["No number"]) == (words, "since step 230 or earlier")
     assert f"; loss is {words};" in "".join(each.text for each in summary(track))
-    assert [mark.words for mark in track.events()] == ["loss is NaN at 230 or earlier"]
+    assert [mark.words for mark in track.list_events()] == ["loss is NaN at 230 or earlier"]
     measures = JobMeasures(key)
     track.add_checkpoint(240, 1400.0)
-    measures.tracks, track.earlier = (track,), track.standing()
+    measures.tracks, track.earlier = (track,), track.position()
     look = sample_job(None, session.fleet, measures, {}, (), 0.0)
     assert (look.nan, look.nan_at, look.saved) == (f"loss is {words}", 0.0, "")
     alarms = AlarmWatch(key, Thresholds(), 5000.0)
@@ -156,8 +156,8 @@ async def test_all_say_the_same_of_a_loss_that_was_lost_before_what_was_read() -
 def test_a_step_without_figures_says_nothing_of_its_loss() -> None:
     """A bar that was read before the first loss: whether that was a number nobody knows."""
     lost = [Step(step=97, loss=math.nan, nan=True), Step(step=98, loss=math.nan, nan=True)]
-    assert run_position([Step(step=96), *lost]).nan_words == "loss is NaN since step 97 or earlier"
-    assert run_position([Step(step=96, grad_norm=1.0), *lost]).nan_words == "loss is NaN since step 97"
+    assert position_of_steps([Step(step=96), *lost]).nan_words == "loss is NaN since step 97 or earlier"
+    assert position_of_steps([Step(step=96, grad_norm=1.0), *lost]).nan_words == "loss is NaN since step 97"
 
 
 @pytest.mark.parametrize("failures", [1, TRIES - 1, TRIES])
@@ -183,9 +183,9 @@ async def test_a_finished_job_is_read_once_more_after_its_log_could_not_be_read(
 
     glancing._read_tail = read_tail
     for _ in range(20):
-        await glancing.poll([key])
+        await glancing.update([key])
         now += 60.0
-    found = glancing.of(done.uid)
+    found = glancing.progress_of(done.uid)
     assert len(refused) == failures
     if failures == TRIES:
         assert found is None, "it is given up"

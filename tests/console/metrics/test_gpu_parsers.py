@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.metrics.gpu_metrics import METRICS, Gpu, GpuBoard, RankGpus, metric
+from console.metrics.gpu_metrics import METRICS, Gpu, GpuBoard, RankGpus, find_metric
 from console.metrics.gpu_parsers import parse_dcgm, parse_nvidia_smi
 
 H200 = """\
@@ -54,10 +54,10 @@ def board() -> GpuBoard:
 
 
 def test_the_worst_comes_first() -> None:
-    order = [(rank.rank, gpu.index) for rank, gpu in board().worst(metric("utilization"))]
+    order = [(rank.rank, gpu.index) for rank, gpu in board().sort_by_badness(find_metric("utilization"))]
     assert order == [(1, 0), (0, 1), (0, 0), (1, 1)]
-    hot = metric("temperature")
-    rank, gpu = board().worst(hot)[0]
+    hot = find_metric("temperature")
+    rank, gpu = board().sort_by_badness(hot)[0]
     assert (rank.rank, gpu.index) == (1, 0)
 
 

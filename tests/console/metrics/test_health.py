@@ -9,7 +9,7 @@ from msgspec import structs
 
 from console.kube.objects.meta import Condition
 from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence
-from console.metrics.health import Level, job_health
+from console.metrics.health import HealthLevel, job_health
 from console.metrics.job_progress import JobProgress
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
@@ -25,8 +25,8 @@ GLANCE = JobProgress(step=9, total=97, loss=11.1, rhythm=StepCadence(2.8, 2.8), 
 
 def test_a_job_of_which_nothing_is_wrong_is_well() -> None:
     health = job_health(JOB, FLEET, glance=GLANCE)
-    assert (health.state, health.level, health.words) == ("running", Level.WELL, "")
-    assert job_health(DONE, FLEET).level is Level.WELL
+    assert (health.state, health.level, health.words) == ("running", HealthLevel.WELL, "")
+    assert job_health(DONE, FLEET).level is HealthLevel.WELL
 
 
 def test_a_job_whose_pods_are_starting_is_starting_whatever_its_jobset_counts() -> None:
@@ -42,14 +42,14 @@ def test_a_loss_that_is_no_number_is_divergence_while_it_runs_and_after(job: obj
         job_health(job, FLEET, alarms=(NAN,)),  # type: ignore[arg-type]
         job_health(job, FLEET, glance=structs.replace(GLANCE, nan=True, nan_words=NAN.words)),  # type: ignore[arg-type]
     ):
-        assert (health.state, health.level) == ("diverged", Level.BAD)
+        assert (health.state, health.level) == ("diverged", HealthLevel.BAD)
         assert health.words.startswith(NAN.words)
 
 
 @pytest.mark.parametrize("kind", [AlarmKind.SPIKE, AlarmKind.BUSBW, AlarmKind.GPU, AlarmKind.RESTART, AlarmKind.BEHIND])
 def test_no_job_with_an_alarm_is_well(kind: AlarmKind) -> None:
-    assert job_health(JOB, FLEET, alarms=(replace(NAN, kind=kind),)).level is Level.BAD
-    assert job_health(JOB, FLEET, alarms=(replace(NAN, kind=kind, over=6.0),)).level is Level.WELL
+    assert job_health(JOB, FLEET, alarms=(replace(NAN, kind=kind),)).level is HealthLevel.BAD
+    assert job_health(JOB, FLEET, alarms=(replace(NAN, kind=kind, over=6.0),)).level is HealthLevel.WELL
 
 
 def test_a_stall_is_over_with_the_job_a_divergence_is_not() -> None:
@@ -60,25 +60,27 @@ def test_a_stall_is_over_with_the_job_a_divergence_is_not() -> None:
 
 def test_late_by_those_who_hear_its_steps_else_by_the_times_in_its_log() -> None:
     late = structs.replace(GLANCE, at=1_040.0)
-    assert job_health(JOB, FLEET, late="no step for 34 s", heard=True).level is Level.LATE
+    assert job_health(JOB, FLEET, late="no step for 34 s", heard=True).level is HealthLevel.LATE
     assert job_health(JOB, FLEET, glance=late).words == "no step for 40 s after step 9, usually one takes 2.8 s"
-    assert job_health(JOB, FLEET, glance=late, heard=True).level is Level.WELL, "the clock of its node may be wrong"
+    assert job_health(JOB, FLEET, glance=late, heard=True).level is HealthLevel.WELL, (
+        "the clock of its node may be wrong"
+    )
     long = job_health(JOB, FLEET, glance=structs.replace(GLANCE, at=1_071.0))
-    assert (long.state, long.level) == ("stalled", Level.BAD)
-    assert job_health(DONE, FLEET, glance=late).level is Level.WELL
+    assert (long.state, long.level) == ("stalled", HealthLevel.BAD)
+    assert job_health(DONE, FLEET, glance=late).level is HealthLevel.WELL
 
 
 def test_slower_steps_are_told_of_a_job_that_runs() -> None:
     slower = structs.replace(GLANCE, slower="step time up from 2.77 s to 3.74 s since 4,060")
     for heard in (True, False):
         health = job_health(JOB, FLEET, glance=slower, heard=heard)
-        assert (health.state, health.level, health.words) == ("running", Level.LATE, slower.slower)
+        assert (health.state, health.level, health.words) == ("running", HealthLevel.LATE, slower.slower)
     assert job_health(JOB, FLEET, glance=slower, alarms=(NAN,)).state == "diverged"
-    assert job_health(DONE, FLEET, glance=slower).level is Level.WELL
+    assert job_health(DONE, FLEET, glance=slower).level is HealthLevel.WELL
 
 
 def test_what_waits_is_not_well_and_says_why() -> None:
     waits = structs.replace(JOB, suspended=True, queue="a4")
     health = job_health(waits, fleet_of(waits))
-    assert (health.state, health.level) == ("pending", Level.WAITS)
+    assert (health.state, health.level) == ("pending", HealthLevel.WAITS)
     assert "Kueue" in health.words

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from console.metrics.job_measures import MAX_KEPT, JobMeasures
-from console.metrics.job_progress import JobProgress, progress_of_tests, trend_of, with_verdict
+from console.metrics.job_measures import MAX_LINE, JobMeasures
+from console.metrics.job_progress import JobProgress, keep_previous_verdict, progress_of_tests, trend_means
 from console.metrics.nccl.reference import NcclResult
 from console.metrics.nccl.results import Half, NcclTest, Row
 from console.metrics.training.series import MetricColumn
@@ -42,11 +42,11 @@ def test_a_test_that_runs_again_keeps_the_verdict_of_the_last_one() -> None:
     again = progress_of_tests((run(120.0, average=None),), 2.0, 250.0)
     assert again is not None
     assert again.passing is NcclResult.RUNNING
-    kept = with_verdict(both, again)
+    kept = keep_previous_verdict(both, again)
     assert (kept.passing, kept.average, kept.busbw, kept.repeats) == (NcclResult.FAILED, 350.0, 120.0, True)
     over = progress_of_tests((run(20.0, average=20.0),), 3.0, 250.0)
     assert over is not None
-    assert with_verdict(kept, over) == over
+    assert keep_previous_verdict(kept, over) == over
     assert not over.repeats
 
 
@@ -60,10 +60,10 @@ def test_the_trend_is_the_means_of_eight_parts() -> None:
     column = MetricColumn()
     for value in (3.0, None, None, 1.0):
         column.append(value)
-    assert trend_of(column) == (3.0, 1.0), "parts without a number are left out"
+    assert trend_means(column) == (3.0, 1.0), "parts without a number are left out"
 
 
 def test_of_a_line_without_an_end_its_beginning_is_kept() -> None:
     measures = JobMeasures(("default", "llama"))
-    measures.keep_line(2.0, 1.0, "x" * 10_000_000)
-    assert measures.last_lines(1) == ["x" * MAX_KEPT]
+    measures.store_line(2.0, 1.0, "x" * 10_000_000)
+    assert measures.last_lines(1) == ["x" * MAX_LINE]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.metrics.gpu_metrics import Gpu, GpuBoard, LinkRate, RankGpus, metric
+from console.metrics.gpu_metrics import Gpu, GpuBoard, LinkRate, RankGpus, find_metric
 from console.metrics.gpu_parsers import NetworkCounters, parse_dcgm
 
 TABLE = "index, name\n0, NVIDIA B200\n"
@@ -30,32 +30,32 @@ def told(*reports: bytes, piece: int = 7) -> NetworkCounters:
 
 def test_one_reading_names_the_ports_and_knows_no_rate() -> None:
     counters = told(report(10, {"mlx5_1/1": (5, 5), "mlx5_0/1": (0, 0)}))
-    assert counters.rdma == (LinkRate("mlx5_0/1"), LinkRate("mlx5_1/1"))
-    assert counters.nvlink(0) == (None, None)
+    assert counters.rdma_rates == (LinkRate("mlx5_0/1"), LinkRate("mlx5_1/1"))
+    assert counters.nvlink_rates(0) == (None, None)
 
 
 @pytest.mark.parametrize("piece", [1, 13, 10_000])
 def test_two_readings_make_rates_in_bytes_a_second(piece: int) -> None:
     first = report(10, {"mlx5_0/1": (1_000, 0)}, 100)
     counters = told(first, report(12, {"mlx5_0/1": (11_000, 2_000)}, 300), piece=piece)
-    assert counters.rdma == (LinkRate("mlx5_0/1", 10_000 * 4 / 2, 2_000 * 4 / 2),)
-    assert counters.nvlink(0) == (2 * 200 * 1024 / 2, 2 * 200 * 1024 / 2)
-    assert counters.nvlink(1) == (2 * 400 * 1024 / 2, 2 * 400 * 1024 / 2)
+    assert counters.rdma_rates == (LinkRate("mlx5_0/1", 10_000 * 4 / 2, 2_000 * 4 / 2),)
+    assert counters.nvlink_rates(0) == (2 * 200 * 1024 / 2, 2 * 200 * 1024 / 2)
+    assert counters.nvlink_rates(1) == (2 * 400 * 1024 / 2, 2 * 400 * 1024 / 2)
 
 
 def test_a_counter_that_was_set_back_is_not_known_until_the_next_reading() -> None:
     ports = [report(at, {"mlx5_0/1": (count, count)}) for at, count in ((1, 500), (2, 10), (3, 110))]
-    assert told(*ports[:2]).rdma == (LinkRate("mlx5_0/1"),)
-    assert told(*ports).rdma == (LinkRate("mlx5_0/1", 400.0, 400.0),)
+    assert told(*ports[:2]).rdma_rates == (LinkRate("mlx5_0/1"),)
+    assert told(*ports).rdma_rates == (LinkRate("mlx5_0/1", 400.0, 400.0),)
 
 
 def test_what_is_absent_or_not_available_is_not_known() -> None:
     counters = told(report(1, {}, "N/A"), report(2, {}, "N/A"))
-    assert counters.rdma == ()
-    assert counters.nvlink(0) == (None, None)
-    assert told(report(1, {}, 5, links=0), report(2, {}, 5, links=0)).nvlink(0) == (None, None)
+    assert counters.rdma_rates == ()
+    assert counters.nvlink_rates(0) == (None, None)
+    assert told(report(1, {}, 5, links=0), report(2, {}, 5, links=0)).nvlink_rates(0) == (None, None)
     came = told(report(1, {}), report(2, {"mlx5_0/1": (9, 9)}))
-    assert came.rdma == (LinkRate("mlx5_0/1"),), "one that came later has one reading"
+    assert came.rdma_rates == (LinkRate("mlx5_0/1"),), "one that came later has one reading"
 
 
 def test_dcgm_tells_the_rate_itself() -> None:
@@ -65,7 +65,7 @@ def test_dcgm_tells_the_rate_itself() -> None:
         f"DCGM_FI_DEV_GPU_UTIL{labels} 99\n"
     )
     assert (gpu.nvlink_received, gpu.nvlink_sent, gpu.nvlink) == (2e9, 3e9, 5e9)
-    assert metric("nvlink").value(gpu) == 5.0
+    assert find_metric("nvlink").value(gpu) == 5.0
     (bare,) = parse_dcgm(f"DCGM_FI_DEV_GPU_UTIL{labels} 99\n")
     assert bare.nvlink is None
 

@@ -33,10 +33,10 @@ def test_a_line_says_its_step(line: str, step: tuple[int, int] | None) -> None:
 
 def test_an_evaluation_in_between_is_no_step_back() -> None:
     pulse = RankProgress()
-    pulse.add(0, 1.0, " 50%|#####     | 60/120 [00:10<01:30,  1.02it/s]")
-    pulse.add(1, 1.0, " 50%|#####     | 60/120 [00:10<01:30,  1.02it/s]")
-    pulse.add(1, 2.0, " 10%|#         | 1/12 [00:01<00:30,  1.02it/s]")
-    assert (pulse.behind(0), pulse.behind(1)) == (0, 0)
+    pulse.add_line(0, 1.0, " 50%|#####     | 60/120 [00:10<01:30,  1.02it/s]")
+    pulse.add_line(1, 1.0, " 50%|#####     | 60/120 [00:10<01:30,  1.02it/s]")
+    pulse.add_line(1, 2.0, " 10%|#         | 1/12 [00:01<00:30,  1.02it/s]")
+    assert (pulse.steps_behind(0), pulse.steps_behind(1)) == (0, 0)
     assert pulse.heard == {0: 1.0, 1: 2.0}
 
 
@@ -46,12 +46,12 @@ async def test_a_bar_that_is_drawn_is_a_sign_of_life() -> None:
     session.say(first, "step 9", at=100.0)
     session.say(second, "begins", at=100.0)
     heard: list[str] = []
-    async with session.measures.job("default", "llama") as job:
+    async with session.measures.open_job("default", "llama") as job:
         await eventually(lambda: job.ranks.steps == {0: 9} and job.ranks.heard.get(1) == 100.0)
         with job.subscribe_lines(lambda now, text, printed: heard.append(text)):
             assert heard == ["step 9", "begins"], "who comes later is told what was printed lately"
             session.draw(second, "Train:   3%|#         | 3/120 [00:10<01:30,  1.02s/it]")
             await eventually(lambda: job.ranks.steps == {0: 9, 1: 3})
-        assert job.ranks.behind(1) == 6
+        assert job.ranks.steps_behind(1) == 6
         assert job.ranks.heard[1] > 100.0
         assert len(heard) == 3

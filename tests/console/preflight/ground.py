@@ -44,16 +44,16 @@ class Ground:
 
     @property
     def gke(self) -> api.Cluster:
-        return self.world.part(PoolWork).clusters[PROJECT, REGION, CLUSTER]
+        return self.world.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER]
 
     def wish(self, recipe: str = "", *values: str, name: str = "train-1", **more: str) -> LaunchNeeds:
         plan = None
         if recipe:
             plan = LaunchPlan(recipe, name, "default", self.session.launch.set_values(recipe, values))
-        return self.session.preflight.wish(plan, **more)
+        return self.session.preflight.launch_needs(plan, **more)
 
     async def look(self, id_: str, wish: LaunchNeeds | None = None) -> Check:
-        (check,) = await self.session.preflight.all(wish or self.wish(), (id_,))
+        (check,) = await self.session.preflight.run_all(wish or self.wish(), (id_,))
         return check
 
     async def becomes(self, result: Result, id_: str, wish: LaunchNeeds | None = None) -> Check:
@@ -123,7 +123,7 @@ async def ground(*, reader: bool = False, scene: Scene = "empty", **settings: An
         session = await Session.open(Settings(kubeconfig=place, practice=True, **settings), kinds=KINDS)
         try:
             if not reader:
-                await session.google.cloud.reach()
+                await session.google.cloud.open_session()
                 await session.wait_until_listed(*KINDS)
             yield Ground(cluster, session)
         finally:

@@ -11,7 +11,7 @@ import yaml
 from console.errors import BadInput, NotAllowed
 from console.google.clusters import is_gke, is_older
 from console.preflight.all_checks import CHECKS, KINDS, Preflight
-from console.preflight.check import RepairKind, Result, Verdict, combine, fail, ok, tally, warn
+from console.preflight.check import RepairKind, Result, Verdict, combine_verdicts, fail, ok, tally, warn
 from console.preflight.cluster import BETTER, FLOOR
 from console.session import Session
 from console.settings import Settings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def test_every_check_answers_with_evidence_and_a_fix() -> None:
     async with ground() as here:
         ended = [check.id async for check in here.session.preflight.run(here.wish(NCCL, "queue=a4"))]
-        checks = await here.session.preflight.all(here.wish(NCCL, "queue=a4"))
+        checks = await here.session.preflight.run_all(here.wish(NCCL, "queue=a4"))
         assert sorted(ended) == [check.id for check in checks] == [f"P{number:02d}" for number in range(1, 37)]
         assert all(check.evidence and check.fix and check.over for check in checks)
         assert all(check.reason for check in checks if check.result is not Result.OK)
@@ -40,7 +40,9 @@ async def test_every_check_answers_with_evidence_and_a_fix() -> None:
 
 async def test_what_may_not_be_seen_is_not_missing() -> None:
     async with ground(reader=True) as here:
-        checks = {check.id: check for check in await here.session.preflight.all(here.wish(NCCL, "storage.gcs=b=/gcs"))}
+        checks = {
+            check.id: check for check in await here.session.preflight.run_all(here.wish(NCCL, "storage.gcs=b=/gcs"))
+        }
         assert checks["P09"].result is Result.NOT_ALLOWED
         assert "cannot get resource" in checks["P09"].reason or "not allowed" in checks["P09"].reason
         assert checks["P16"].result is Result.NOT_APPLICABLE
@@ -52,7 +54,7 @@ async def test_what_may_not_be_seen_is_not_missing() -> None:
 async def test_no_answer_in_time_and_a_service_that_is_away() -> None:
     async with ground() as here:
         here.world.faults.append(Fault("GetCluster", grpc.StatusCode.OK, delay=3.0))
-        (late,) = await Preflight(here.session, limit=0.2).all(here.wish(), ("P03",))
+        (late,) = await Preflight(here.session, limit=0.2).run_all(here.wish(), ("P03",))
         assert late.result is Result.COULD_NOT
         assert "within" in late.reason
         assert late.looks[-1].outcome == "no answer in time"
@@ -100,7 +102,8 @@ async def test_a_repository_and_a_queue_are_created() -> None:
         assert check.repair is not None
         await here.session.preflight.repair(check.repair)
         assert (
-            "projects/practice/locations/us-central1/repositories/mine" in here.world.part(RegistryStore).repositories
+            "projects/practice/locations/us-central1/repositories/mine"
+            in here.world.service_state(RegistryStore).repositories
         )
         queue = await here.becomes(Result.FAIL, "P16", wish)
         assert queue.repair is not None
@@ -134,7 +137,7 @@ async def test_without_google_credentials_the_cluster_is_still_looked_at(
         try:
             await session.wait_until_listed(*KINDS)
             kubernetes = ("P01", "P02", "P04", "P05", "P08", "P09", "P13", "P14", "P15", "P16", "P27", "P28", "P33")
-            checks = await session.preflight.all(session.preflight.wish(), (*kubernetes, "P03", "P30"))
+            checks = await session.preflight.run_all(session.preflight.launch_needs(), (*kubernetes, "P03", "P30"))
         finally:
             await session.close()
     found = {check.id: check for check in checks}
@@ -160,8 +163,8 @@ async def test_logs_of_pods_tell_of_ways_out() -> None:
         await here.session.wait_until_listed("pods")
         pods = here.session.fleet.pods.values()
         pod = max((each for each in pods if each.jobset and each.phase == "Running"), key=lambda each: each.created)
-        wish = here.session.preflight.wish(namespace=pod.namespace)
-        log = here.cluster.kubelets.log(pod.namespace, pod.name, "workload", previous=False)
+        wish = here.session.preflight.launch_needs(namespace=pod.namespace)
+        log = here.cluster.kubelets.find_log(pod.namespace, pod.name, "workload", previous=False)
         log.add(here.cluster.clock.now(), "Get:1 http://archive.ubuntu.com/ubuntu noble InRelease [256 kB]")
         assert f"Pod {pod.name} recently reached the internet: Get:1" in (await here.look("P26", wish)).evidence
         log.add(
@@ -181,11 +184,11 @@ async def test_an_unknown_check_is_named() -> None:
 
 def test_halves_are_joined() -> None:
     blind = Verdict(Result.COULD_NOT, "No result.", "There was no login.", "Log in.")
-    assert combine(ok("a."), blind).result is Result.OK
-    assert "Not seen: There was no login." in combine(ok("a."), blind).evidence
-    assert combine(ok("a."), blind, sure=True).result is Result.COULD_NOT
-    assert combine(ok("a."), warn("b.", "why"), fail("c.", "worse", "do")).result is Result.FAIL
-    assert combine(blind, blind).result is Result.COULD_NOT
+    assert combine_verdicts(ok("a."), blind).result is Result.OK
+    assert "Not seen: There was no login." in combine_verdicts(ok("a."), blind).evidence
+    assert combine_verdicts(ok("a."), blind, all_required=True).result is Result.COULD_NOT
+    assert combine_verdicts(ok("a."), warn("b.", "why"), fail("c.", "worse", "do")).result is Result.FAIL
+    assert combine_verdicts(blind, blind).result is Result.COULD_NOT
 
 
 def test_the_ids_are_the_documents() -> None:

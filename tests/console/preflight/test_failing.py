@@ -12,10 +12,10 @@ import pytest_asyncio
 
 from console.preflight.all_checks import CHECKS
 from console.preflight.check import Result
+from practice.google.bucket_store import BUCKET, FAR, BucketStore
 from practice.google.builds import BuildStore
 from practice.google.networks import NetworkResources
 from practice.google.registry import RegistryStore
-from practice.google.vault import BUCKET, FAR, BucketStore
 from practice.objects.resources import (
     CSIDRIVERS,
     DAEMONSETS,
@@ -148,7 +148,7 @@ CASES = (
     Case("P11", (NCCL, "storage.gcs=nowhere=/gcs"), "The bucket gs://nowhere does not exist.", well=(NCCL, GCS)),
     Case("P12", (NCCL, "storage.gcs=nowhere=/gcs"), "The bucket gs://nowhere does not exist.", well=(NCCL, GCS)),
     Case("P12", (NCCL, GCS), "objectAdmin",
-         lambda here: setting(here.world.part(BucketStore).buckets[BUCKET], "bindings", [])),
+         lambda here: setting(here.world.service_state(BucketStore).buckets[BUCKET], "bindings", [])),
     Case("P13", (), "DCGM", gone(DAEMONSETS, "gke-managed-system", "dcgm-exporter"), Result.WARN),
     Case("P14", (), "jobset", gone(DEPLOYMENTS, "jobset-system", "jobset-controller-manager"), Result.WARN),
     Case("P14", (NCCL,), "jobset", gone(DEPLOYMENTS, "jobset-system", "jobset-controller-manager")),
@@ -168,7 +168,8 @@ CASES = (
     Case("P24", (NCCL, "image=nvcr.io/nvidia/pytorch:24.07-py3"), "12.8", well=(NCCL,)),
     Case("P25", (NCCL, "network.gib.image=us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v9"),
          ":v9", well=(NCCL,)),
-    Case("P26", (NCCL,), "no Cloud NAT", lambda here: setting(here.world.part(NetworkResources), "routers", []),
+    Case("P26", (NCCL,), "no Cloud NAT",
+         lambda here: setting(here.world.service_state(NetworkResources), "routers", []),
          Result.WARN),
     Case("P27", (NCCL,), "rdma-3", gone(NETWORKS, "", "rdma-3")),
     Case("P28", (NCCL,), "block traffic into the pods on 2222 and 6002: pods", walled),
@@ -177,9 +178,10 @@ CASES = (
     Case("P30", (), "cloudbuild.googleapis.com", service_off("cloudbuild.googleapis.com")),
     Case("P31", (NCCL, "image=us-central1-docker.pkg.dev/practice/none/testbed:1"), "no none",
          well=(NCCL, "image=us-central1-docker.pkg.dev/practice/a4/testbed:1")),
-    Case("P32", (), "cloudbuild.builds.create", in_project("lacking", {"cloudbuild.builds.create"}), Result.WARN),
+    Case("P32", (), "cloudbuild.builds.create", in_project("denied_permissions", {"cloudbuild.builds.create"}),
+         Result.WARN),
     Case("P34", (NCCL,), "A name belongs to one", taken),
-    Case("P35", (), "container.clusters.create", in_project("lacking", {"container.clusters.create"}),
+    Case("P35", (), "container.clusters.create", in_project("denied_permissions", {"container.clusters.create"}),
          Result.NOT_APPLICABLE),
     Case("P36", (NCCL, "serviceAccount=trainer"), "There is no ServiceAccount trainer in default.", well=(NCCL,)),
     Case("P36", (NCCL, "secrets.HF_TOKEN=hub/token"), "There is no Secret hub in default.", well=(NCCL,)),
@@ -207,7 +209,7 @@ async def test_it_fails_when_it_should(here: Ground, case: Case) -> None:
         assert check.looks
     well = here.wish(*(case.broken if case.well is None else case.well))
     if case.id == "P35":
-        with in_project("lacking", set())(here):
+        with in_project("denied_permissions", set())(here):
             await here.becomes(Result.OK, case.id, well)
     elif case.well != ():
         check = await here.becomes(Result.OK, case.id, well)
@@ -234,16 +236,16 @@ async def test_registries_that_hide_an_image_are_told_from_those_without_it(here
 
 
 async def test_a_reservation_that_is_not_dense_is_told_of(here: Ground) -> None:
-    kept = here.world.part(NetworkResources).reservations
+    kept = here.world.service_state(NetworkResources).reservations
     (one,) = kept.values()
     with setting(
-        here.world.part(NetworkResources), "reservations", {key: {**one, "deploymentType": ""} for key in kept}
+        here.world.service_state(NetworkResources), "reservations", {key: {**one, "deploymentType": ""} for key in kept}
     ):
         loose = await here.look("P05")
         strict = await here.look("P05", here.wish(NCCL, "topology.request=required"))
     assert (loose.result, strict.result) == (Result.WARN, Result.FAIL)
     assert "practice-a4 (not dense, 16 of 18 machines used)" in loose.evidence
-    with setting(here.world.part(NetworkResources), "reservations", {}):
+    with setting(here.world.service_state(NetworkResources), "reservations", {}):
         check = await here.look("P05")
     assert check.result is Result.WARN
     assert "reservation practice-a4, which does not exist in us-central1-b" in check.evidence
@@ -262,11 +264,11 @@ async def test_what_the_project_gives_counts_and_the_account_that_pods_act_as(he
     wish = here.wish(NCCL, GCS)
     project = here.world.projects["practice"]
     pods = "principalSet://iam.googleapis.com/projects/1001/locations/global/workloadIdentityPools/practice.svc.id.goog"
-    with setting(here.world.part(BucketStore).buckets[BUCKET], "bindings", []):
+    with setting(here.world.service_state(BucketStore).buckets[BUCKET], "bindings", []):
         lacks = await here.look("P12", wish)
         assert (lacks.result, lacks.reason) == (Result.FAIL, "The project's policy gives no more.")
         assert "/projects/1001/locations/global/" in lacks.command
-        with setting(project, "lacking", {"resourcemanager.projects.getIamPolicy"}):
+        with setting(project, "denied_permissions", {"resourcemanager.projects.getIamPolicy"}):
             blind = await here.look("P12", wish)
         assert "its policy was not seen" in blind.reason
         with setting(project, "bindings", {"roles/storage.admin": (f"{pods}/namespace/default",)}):
@@ -291,7 +293,7 @@ async def test_what_the_project_gives_counts_and_the_account_that_pods_act_as(he
 async def test_the_nodes_account_must_be_let_in(here: Ground) -> None:
     wish = here.wish(NCCL, "image=us-central1-docker.pkg.dev/practice/a4/testbed:nemo25.04-gib1.0.6-A4")
     assert "The nodes may read it, as 1001-compute@developer." in (await here.look("P23", wish)).evidence
-    shelf = here.world.part(RegistryStore)
+    shelf = here.world.service_state(RegistryStore)
     path = "projects/practice/locations/us-central1/repositories/a4"
     with setting(here.world.projects["practice"], "bindings", {}):
         check = await here.look("P23", wish)
@@ -300,7 +302,7 @@ async def test_the_nodes_account_must_be_let_in(here: Ground) -> None:
         assert "--member=serviceAccount:1001-compute@developer.gserviceaccount.com" in check.command
         with setting(shelf, "bindings", {path: {"roles/artifactregistry.reader": ("allUsers",)}}):
             assert (await here.look("P23", wish)).result is Result.OK
-    with setting(here.world.projects["practice"], "lacking", {"resourcemanager.projects.getIamPolicy"}):
+    with setting(here.world.projects["practice"], "denied_permissions", {"resourcemanager.projects.getIamPolicy"}):
         blind = await here.look("P23", wish)
     assert blind.result is Result.OK
     assert "Not allowed to look: Could not read the IAM policy of practice" in blind.evidence
@@ -315,7 +317,7 @@ async def test_programs_of_an_image_are_told_by_its_configuration(here: Ground) 
 
 
 async def test_builds_that_wait_and_quota_that_is_used_up(here: Ground) -> None:
-    yard = here.world.part(BuildStore)
+    yard = here.world.service_state(BuildStore)
     kept = dict(yard.builds)
     one = next(iter(kept.values()))
     number = ("practice", "us-central1", "w")
@@ -366,10 +368,10 @@ async def test_what_a_policy_lets_in(here: Ground, rules: list[dict[str, Any]], 
 
 
 async def test_a_built_image_is_found_in_its_repository(here: Ground) -> None:
-    shelf = here.world.part(RegistryStore)
+    shelf = here.world.service_state(RegistryStore)
     image = "us-central1-docker.pkg.dev/practice/a4/mine:1"
     assert (await here.look("P23", here.wish(NCCL, f"image={image}"))).result is Result.FAIL
-    shelf.push(image, 5_000_000_000, 0.0)
+    shelf.push_image(image, 5_000_000_000, 0.0)
     assert (await here.look("P23", here.wish(NCCL, f"image={image}"))).result is Result.OK
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from console.errors import BadInput
-from console.google.api.calls import enabling
+from console.google.api.calls import format_enable_hint
 from console.preflight.all_checks import BY_NAME, CHECKS, named_checks
 from console.preflight.check import name_of
 
@@ -27,4 +27,4 @@ def test_an_unknown_name_is_answered_with_those_there_are() -> None:
 
 @pytest.mark.parametrize("service", ["lustre.googleapis.com", "file.googleapis.com", "cloudbuild.googleapis.com"])
 def test_the_fix_of_a_service_that_is_off_names_a_check_there_is(service: str) -> None:
-    assert enabling(service).split("--fix ")[1].split("`")[0] in BY_NAME
+    assert format_enable_hint(service).split("--fix ")[1].split("`")[0] in BY_NAME

@@ -119,7 +119,7 @@ async def test_lines_on_the_card_are_of_the_pod_that_was_deleted_not_of_the_one_
 
     def part(pod: str, uid: str, text: bytes) -> LogSegment:
         made = LogSegment(3, pod=pod, uid=uid)
-        made.append([(1.0, b"1970-01-01T00:00:01Z " + text)])
+        made.append_lines([(1.0, b"1970-01-01T00:00:01Z " + text)])
         return made
 
     def gone(*_: object, **__: object) -> LogStream:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from console.kube.objects.event import Event
 from console.kube.objects.jobset import Job
-from console.metrics.health import Level, job_health
+from console.metrics.health import HealthLevel, job_health
 from console.scheduling.why_answer import Category
 from console.scheduling.why_job import latest_refusal, why_jobset
 from tests.fakes import fleet_of
@@ -48,7 +48,7 @@ def test_what_is_refused_is_why_it_does_not_run(message: str, words: str, step: 
     assert step in why.next
     assert why.api_text == message.removeprefix("Error creating: ")
     health = job_health(TRAIN, fleet)
-    assert (health.state, health.level) == ("refused", Level.BAD)
+    assert (health.state, health.level) == ("refused", HealthLevel.BAD)
 
 
 def test_what_was_refused_before_is_over_once_its_pods_are_made() -> None:

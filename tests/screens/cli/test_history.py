@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from console.kube.objects.meta import short_name
-from console.launch.run_database import History, usual_place
-from console.launch.run_record import Outcome, RunRecord, with_final_outcome
+from console.launch.run_database import RunHistory, default_path
+from console.launch.run_record import Outcome, RunRecord, finish_record
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.settings import login_name
 from screens.__main__ import main
@@ -238,7 +238,7 @@ def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
         json.dumps({"clusters": [cluster], "contexts": [context], "users": users, "current-context": "away"})
     )
     lost = RunRecord("ddp-smoke", "far", "team", server=server, launched=1000.0, outcome=Outcome.RUNNING)
-    asyncio.run(History(usual_place()).add(lost))
+    asyncio.run(RunHistory(default_path()).add_run(lost))
     assert main(["history", "--kubeconfig", str(config), "--json"]) == 0
     said = capfd.readouterr()
     assert [item["outcome"] for item in json.loads(said.out)["items"]] == ["running"]
@@ -248,7 +248,7 @@ def test_what_is_open_on_a_cluster_that_is_away_is_shown_as_it_was(
 def test_a_stalled_run_is_said_to_have_been_stopped(capsys: pytest.CaptureFixture[str]) -> None:
     alarm = Alarm(AlarmKind.STALL, "no step for 5 min after step 1,240", 1100.0, "team", "far")
     ended = RunRecord("ddp-smoke", "far", "team", number=3, launched=1000.0, ended=1500.0, outcome=Outcome.STOPPED)
-    stalled = with_final_outcome(replace(ended, step=1240, alarms=(alarm,)))
+    stalled = finish_record(replace(ended, step=1240, alarms=(alarm,)))
     titles, cells, _ = as_text(RUNS, [stalled, ended])
     assert [(row[titles.index("OUTCOME")], row[titles.index("WHY")]) for row in cells] == [
         ("▲ stopped", "stopped by a person, stalled since step 1,240"),

@@ -33,7 +33,7 @@ def typist() -> Iterator[Typist]:
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks of a launch are given the time that they need on a busy machine."""
     monkeypatch.setattr("console.preflight.all_checks.BEFORE_LAUNCH", 60.0)
-    monkeypatch.setattr("console.preflight.all_checks.ASKING_GOOGLE", 60.0)
+    monkeypatch.setattr("console.preflight.all_checks.GOOGLE_TIMEOUT", 60.0)
 
 
 def test_a_dry_run_says_whether_it_fits(typist: Typist) -> None:

@@ -144,8 +144,8 @@ async def test_a_wait_that_is_given_up_says_the_state_that_the_list_of_jobs_says
         LogLine(begun + 7 * at, text) for at, text in enumerate(training(60))
     ]
     words = "no step for 10 min after step 60, usually one takes 7 s"
-    async with session.measures.job("default", "llama", once=True) as job:
-        async for _ in job.changes():
+    async with session.measures.open_job("default", "llama", once=True) as job:
+        async for _ in job.follow_changes():
             pass
         watched = monitor(("default", "llama"))
         watched.measures = job

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.metrics.export import nccl_json, step_json, track_json
+from console.metrics.export import nccl_test_json, step_json, training_json
 from console.metrics.nccl.results import NcclTest
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
@@ -153,9 +153,9 @@ def test_help_documents_every_json_key(name: str, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("name", "keys"),
     [
-        ("nccl", {*nccl_json(NcclTest()), "verdict", "usual", "compared"}),
-        ("training", track_json(TrainingRun("megatron")).keys()),
-        ("read", {*nccl_json(NcclTest()), *step_json(Step(1))}),
+        ("nccl", {*nccl_test_json(NcclTest()), "verdict", "usual", "compared"}),
+        ("training", training_json(TrainingRun("megatron")).keys()),
+        ("read", {*nccl_test_json(NcclTest()), *step_json(Step(1))}),
         ("logs", {"rank", "time", "text", "ranks", "coverage"}),
         ("why", {"state", "why", "card", "exit_code"}),
     ],

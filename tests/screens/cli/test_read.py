@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from console.metrics.log_results import LogReading
+from console.metrics.log_results import LogResults
 from console.metrics.training.steps import Step, Steps
 from screens.__main__ import main
 from screens.cli.read import ReadingPrinter
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_said(name: str, tmp_path: Path, capsys: pytest.C
 
 def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     """As the Trainer of transformers 5 wrote it on two H200: the bar is drawn again after each line of a step."""
-    reading, told = LogReading(), ReadingPrinter()
+    reading, told = LogResults(), ReadingPrinter()
     pieces = [
         b"\r  0%|          | 0/200 [00:00<?, ?it/s]\r  0%|          | 1/200 [00:01<03:27,  1.04s/it]\r     \r",
         b"{'loss': '6.139', 'grad_norm': '1.854', 'learning_rate': '4.9e-05', 'epoch': '0.0016'}\n",
@@ -137,7 +137,7 @@ def test_a_step_that_was_told_is_not_told_again(capsys: pytest.CaptureFixture[st
     told, steps = ReadingPrinter(), [Step(number, 9, loss=float(number)) for number in range(1, 5)]
     for known, unsettled in ((0, True), (1, False), (2, True), (2, False), (3, False), (3, True), (4, False)):
         run = SimpleNamespace(format="hf", steps=Steps(steps[:known]), rewinds=(), unsettled=unsettled)
-        told.more(cast("LogReading", SimpleNamespace(growing_tests=(), training=(run,))))
+        told.more(cast("LogResults", SimpleNamespace(growing_tests=(), training=(run,))))
     assert capsys.readouterr().out.splitlines() == ["training: hf", *(f"{at}/9  loss {at}" for at in range(1, 5))]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.metrics.log_results import LogReading
+from console.metrics.log_results import LogResults
 from console.metrics.nccl.parser import NcclParser
 from console.metrics.training.steps import PackedSteps, Steps
 from screens.__main__ import main
@@ -185,7 +185,7 @@ def test_a_long_run_is_told_in_little_memory(options: list[str], tmp_path: Path)
 
 def test_what_is_new_is_told_without_a_copy_of_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a log that comes in small pieces costs the square of its length."""
-    reading, told = LogReading(), ReadingPrinter()
+    reading, told = LogResults(), ReadingPrinter()
     monkeypatch.setattr(NcclParser, "tests", None)
     steps: list[int] = []
     pieces = Steps.chunks
@@ -219,7 +219,7 @@ def test_many_rows_of_nccl_tests_take_little_memory(options: tuple[str, ...], tm
 
 def test_steps_that_are_done_again_are_told_again(capsys: pytest.CaptureFixture[str]) -> None:
     again = "".join(f"step {number} loss 1.5\n" for number in [*range(1, 9), *range(3, 7), *range(5, 10)])
-    reading, told = LogReading(), ReadingPrinter()
+    reading, told = LogResults(), ReadingPrinter()
     reading.feed("".join(f"step {number} loss 2.5\n" for number in range(1, 8)).encode())
     told.more(reading)
     reading.feed(again.partition("step 2 ")[2].partition("\n")[2].encode())

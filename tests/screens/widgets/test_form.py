@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.launch.choices import ChoicesState, FieldChoices
-from console.launch.recipes import Field, FieldKind, changed
+from console.launch.recipes import Field, FieldKind, parse_changes
 from screens.widgets.form.form import Form
 from screens.widgets.form.lines import FormLines
 from screens.widgets.form.model import FormModel, RowKind
@@ -71,7 +71,7 @@ async def test_every_field_appears_with_title_section_and_default() -> None:
         for word in ("── Job", "GPUs", "16", "── Placement", "●preferred", "Environment", "A=1", "[ ] no"):
             assert word in text
         assert form.texts["gpus"] == "16"
-        assert changed(FIELDS, form.texts) == ({}, ())
+        assert parse_changes(FIELDS, form.texts) == ({}, ())
 
 
 async def test_a_field_nobody_knew_appears_without_other_code() -> None:
@@ -81,7 +81,7 @@ async def test_a_field_nobody_knew_appears_without_other_code() -> None:
         form.go("new.thing")
         await pilot.press("end", "backspace", "7")
         await until(pilot, lambda: app.edits == [("new.thing", "1."), ("new.thing", "1.7")])
-        assert changed((*FIELDS, new), form.texts)[0] == {"new": {"thing": 1.7}}
+        assert parse_changes((*FIELDS, new), form.texts)[0] == {"new": {"thing": 1.7}}
 
 
 async def test_typing_says_only_what_was_typed_and_marks_the_change() -> None:

@@ -114,10 +114,12 @@ def test_a_known_start_is_not_contradicted_by_whose_end_would_free_quota() -> No
 
 def measured(steps: int, *texts: str) -> JobMeasures:
     found, run = JobMeasures(("default", "llama")), TrainingRun()
-    run.sync([Step(step=number, total=steps * 2, loss=10.0 / (number + 1)) for number in range(steps)], time.time())
+    run.sync_steps(
+        [Step(step=number, total=steps * 2, loss=10.0 / (number + 1)) for number in range(steps)], time.time()
+    )
     found.tracks = (run,)
     for text in texts:
-        found.keep_line(time.time(), time.time(), text)
+        found.store_line(time.time(), time.time(), text)
     return found
 
 

@@ -14,13 +14,13 @@ from console.metrics.training.steps import Step
 from console.metrics.training.values import (
     NUMBER,
     StepReport,
-    count,
-    figures,
     finite_total,
     is_broken,
-    number,
+    make_step,
+    parse_count,
+    parse_figures,
+    parse_number,
     plain_name,
-    step_of,
 )
 
 _OPEN = re.compile(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
@@ -39,7 +39,7 @@ _TOKENS = ("train_tokens_per_second", "tokens_per_second", "throughput")
 ENDED = "train_runtime"  # the key of the last dictionary of a run
 
 
-def dictionary_start(text: str) -> int | None:
+def find_dictionary_start(text: str) -> int | None:
     """The offset of a training step's dictionary in this line; None if there is none."""
     if _LOSS.search(text) is None:
         return None
@@ -48,46 +48,51 @@ def dictionary_start(text: str) -> int | None:
 
 
 def ends_run(text: str) -> bool:
-    return ENDED in text and "train_loss" in text and _OPEN.search(text) is not None and dictionary_start(text) is None
+    return (
+        ENDED in text
+        and "train_loss" in text
+        and _OPEN.search(text) is not None
+        and find_dictionary_start(text) is None
+    )
 
 
-def dictionary(text: str, start: int) -> StepReport | None:
+def parse_dictionary(text: str, start: int) -> StepReport | None:
     """Parse the step in the dictionary at `start`."""
     end = text.find("}", start)
     pairs = {key: one or two or bare for key, one, two, bare in _PAIR.findall(text[start : end if end > 0 else None])}
     key = next((name for name in _LOSSES if name in pairs), "")
-    if number(pairs.get(key, "")) is None:
+    if parse_number(pairs.get(key, "")) is None:
         return None
     before = _BEFORE.search(text, 0, start)
-    at, total = (int(before.group(1)), None) if before else _place(pairs)
+    at, total = (int(before.group(1)), None) if before else _pop_step(pairs)
     name = _detect_format(pairs, text)
-    loss, grad_norm = number(pairs.pop(key)), _taken(pairs, "grad_norm", "train/grad_norm", "gnorm")
+    loss, grad_norm = parse_number(pairs.pop(key)), _pop_number(pairs, "grad_norm", "train/grad_norm", "gnorm")
     step = Step(
         step=at,
         total=total,
         loss=loss,
         grad_norm=grad_norm,
-        lr=_taken(pairs, "learning_rate", "lr", "train/lr-pg_0"),
-        step_time_s=_taken(pairs, "step_time") or None,  # ms-swift's train_speed is an average since the start
-        tokens_per_s=next((value for key in _TOKENS if (value := _taken(pairs, key))), None),
+        lr=_pop_number(pairs, "learning_rate", "lr", "train/lr-pg_0"),
+        step_time_s=_pop_number(pairs, "step_time") or None,  # ms-swift's train_speed is an average since the start
+        tokens_per_s=next((value for key in _TOKENS if (value := _pop_number(pairs, key))), None),
         nan=is_broken(loss, grad_norm),
-        extra=figures(pairs.items()),
+        extra=parse_figures(pairs.items()),
     )
     return StepReport(name, step, start)
 
 
-def steps_of_line(text: str) -> list[StepReport]:
-    start = dictionary_start(text)
-    found = dictionary(text, start) if start is not None else None
+def parse_steps_of_line(text: str) -> list[StepReport]:
+    start = find_dictionary_start(text)
+    found = parse_dictionary(text, start) if start is not None else None
     return [found] if found else []
 
 
-def _taken(pairs: dict[str, str], *keys: str) -> float | None:
+def _pop_number(pairs: dict[str, str], *keys: str) -> float | None:
     key = next((each for each in keys if each in pairs), None)
-    return None if key is None else number(pairs.pop(key))
+    return None if key is None else parse_number(pairs.pop(key))
 
 
-def _place(pairs: dict[str, str]) -> tuple[int | None, int | None]:
+def _pop_step(pairs: dict[str, str]) -> tuple[int | None, int | None]:
     for key in _PLACES:
         text = pairs.get(key)
         if text is None:
@@ -95,10 +100,10 @@ def _place(pairs: dict[str, str]) -> tuple[int | None, int | None]:
         if found := _OF.fullmatch(text):
             del pairs[key]
             return int(found.group(1)), finite_total(int(found.group(2)))
-        if (step := count(text)) is not None:
+        if (step := parse_count(text)) is not None:
             del pairs[key]
             total = pairs.get("max_steps", pairs.get("total_steps", ""))
-            return step, finite_total(count(total))
+            return step, finite_total(parse_count(total))
     return None, None
 
 
@@ -140,32 +145,32 @@ class MultilineReport:
         self._figures: dict[str, float] = {}
         self._lines = 0
 
-    def add(self, text: str) -> bool:
+    def add_line(self, text: str) -> bool:
         """Parse the next line; returns whether it belongs to the report."""
         self._lines += 1
-        figures = list(_figures(text)) if _INDENTED.match(text) else []
+        figures = list(_iter_figures(text)) if _INDENTED.match(text) else []
         for name, value in figures:
             self._figures.setdefault(name, value)
         return bool(figures)
 
-    def goes_on(self, text: str) -> bool:
+    def may_continue(self, text: str) -> bool:
         """Whether the report may continue after this unrelated line."""
         return self._loose and self._lines < _LONGEST and _LOOSE.search(text) is None
 
-    def found(self) -> StepReport | None:
+    def to_report(self) -> StepReport | None:
         """The reported step; None if the report had no loss."""
-        step = step_of(self._step, self._total, self._figures)
+        step = make_step(self._step, self._total, self._figures)
         return StepReport("blocks", step) if step else None
 
 
 class NotebookTable:
     """The table that HF Trainer shows in a notebook, one row per step."""
 
-    def add(self, text: str) -> StepReport | bool:
+    def add_line(self, text: str) -> StepReport | bool:
         """Parse a row to its step; else whether the line is a row at all."""
         row = _ROW.match(text)
-        loss = number(row.group(2)) if row else None
-        step = step_of(int(row.group(1)), None, {"loss": loss}) if row and loss is not None else None
+        loss = parse_number(row.group(2)) if row else None
+        step = make_step(int(row.group(1)), None, {"loss": loss}) if row and loss is not None else None
         return StepReport("hf-table", step) if step else _NOT_YET.match(text) is not None
 
 
@@ -181,9 +186,9 @@ def open_report(text: str) -> MultilineReport | NotebookTable | None:
     return MultilineReport(int(step or epoch[0]), int(total) if total else None, loose=loose is not None)
 
 
-def _figures(text: str) -> Iterator[tuple[str, float]]:
+def _iter_figures(text: str) -> Iterator[tuple[str, float]]:
     for part in text.split(" | "):
         found = _FIGURE.match(part)
-        value = number(found.group(2)) if found else None
+        value = parse_number(found.group(2)) if found else None
         if found and value is not None:
             yield plain_name(found.group(1).partition(" (")[0]), value

@@ -16,14 +16,14 @@ from console.metrics.training.values import (
     NUMBER,
     StepReport,
     finite_total,
-    inverse,
     is_broken,
-    name_of,
-    number,
-    positive,
-    rounded,
-    step_of,
-    thousandth,
+    make_step,
+    milliseconds_to_seconds,
+    normalize_key,
+    parse_number,
+    parse_positive,
+    reciprocal,
+    to_step_number,
 )
 
 _START = re.compile(r"iteration\s+(\d{1,12})/\s*(\d{1,15}) \|")
@@ -37,20 +37,20 @@ _LOSSES = ("lm loss", "loss")
 _BESIDE = ("balancing", "z_loss", "mtp", "scale", "aux")
 
 
-def megatron(text: str) -> list[StepReport]:
+def parse_megatron(text: str) -> list[StepReport]:
     """All iteration reports in a line: two may meet in one when processes share a terminal."""
     if not (_MARKS[0] in text or _MARKS[1] in text) or "Training epoch" in text:
         return []
     read: list[StepReport] = []
     end = len(text)
     for start in reversed(list(_START.finditer(text))):
-        step = _step(int(start.group(1)), int(start.group(2)), _fields(text[start.end() : end]))
+        step = _make_step(int(start.group(1)), int(start.group(2)), _parse_fields(text[start.end() : end]))
         end = start.start()
         read.insert(0, StepReport("ms-swift" if "memory(GiB)" in step.extra else "megatron", step, end))
     return read
 
 
-def _fields(text: str) -> dict[str, float]:
+def _parse_fields(text: str) -> dict[str, float]:
     """The numbers between the vertical bars, by the names before them."""
     marks = text.encode().translate(None, _NO_MARKS)
     if marks == _MARKED[: len(marks)]:  # as nearly all lines are
@@ -67,13 +67,15 @@ def _fields(text: str) -> dict[str, float]:
         try:
             fields[name.strip()] = float(value)
         except ValueError:
-            read = number(value.partition("/")[0].strip().removesuffix("TFLOPS"))  # AMD's fork prints `now/average`
+            read = parse_number(
+                value.partition("/")[0].strip().removesuffix("TFLOPS")
+            )  # AMD's fork prints `now/average`
             if read is not None:
                 fields[name.strip()] = read
     return fields
 
 
-def _step(at: int, total: int, fields: dict[str, float]) -> Step:
+def _make_step(at: int, total: int, fields: dict[str, float]) -> Step:
     take = fields.pop
     skipped = take("number of skipped iterations", take("skipped iterations", None))
     failed = take("number of nan iterations", take("nan iterations", 0.0))
@@ -87,7 +89,7 @@ def _step(at: int, total: int, fields: dict[str, float]) -> Step:
         loss=loss,
         grad_norm=grad_norm,
         lr=take("learning rate", None),
-        step_time_s=thousandth(take("elapsed time per iteration (ms)", None))
+        step_time_s=milliseconds_to_seconds(take("elapsed time per iteration (ms)", None))
         or take("elapsed time per iteration (s)", None),
         tflops_per_gpu=tflops if tflops and tflops > 0 else None,
         tokens_per_s=take("tokens per GPU (tokens/s/GPU)", None),
@@ -97,13 +99,14 @@ def _step(at: int, total: int, fields: dict[str, float]) -> Step:
     )
 
 
-def step_time(text: str) -> Step | None:
+def parse_step_time(text: str) -> Step | None:
     """Parse Megatron-Bridge's timing line of rank 0; it names no step, the next iteration line does."""
     found = _STEP_TIME.search(text)
     if found is None:
         return None
     return Step(
-        step_time_s=positive(found.group(1)), tflops_per_gpu=positive(found.group(2)) if found.group(2) else None
+        step_time_s=parse_positive(found.group(1)),
+        tflops_per_gpu=parse_positive(found.group(2)) if found.group(2) else None,
     )
 
 
@@ -114,7 +117,7 @@ _BEGINS = re.compile(r"iteration\s+\d")
 
 def shorten_iteration_line(text: str) -> str:
     """The short form of a line with one iteration report, its prefix before the date kept; empty for other lines."""
-    start, found = _BEGINS.search(text), megatron(text)
+    start, found = _BEGINS.search(text), parse_megatron(text)
     if start is None or len(found) != 1:
         return ""
     step = found[0].step
@@ -148,66 +151,66 @@ _TAKEN = frozenset({*_NEMO_LOSSES, "grad_norm", "lr", "learning_rate", "global_s
 _NO_FIGURES = frozenset({"global_step", "v_num", "num_updates"})  # pairs of a bar that are no figures of the step
 
 
-def nemo(text: str) -> StepReport | None:
+def parse_nemo(text: str) -> StepReport | None:
     if "Training epoch" in text:
-        return _nemo_2(text)
+        return _parse_nemo_2(text)
     if "DLLL {" in text:
-        return _logger(text)
-    return next(iter(bars(text)), None)
+        return _parse_dllogger(text)
+    return next(iter(parse_bars(text)), None)
 
 
-def _nemo_2(text: str) -> StepReport | None:
+def _parse_nemo_2(text: str) -> StepReport | None:
     found = _NEMO_2.search(text)
     if found is None:
         return None
     fields: dict[str, float] = {}
     for part in text[found.end() :].split("|"):
         name, _, value = part.partition(":")
-        read = number(value)
+        read = parse_number(value)
         if read is not None:
             fields[name.strip()] = read
     epoch, at, last = (int(each) for each in found.groups())
-    step = rounded(fields.get("global_step"))
+    step = to_step_number(fields.get("global_step"))
     if step is None:
         step = at if epoch == 0 else None
-    return _nemo_step(fields, step, finite_total(last + 1) if epoch == 0 else None, found.start())
+    return _make_nemo_step(fields, step, finite_total(last + 1) if epoch == 0 else None, found.start())
 
 
-def bars(text: str) -> list[StepReport]:
+def parse_bars(text: str) -> list[StepReport]:
     """The progress bars with losses in a line; several if a file holds the frames of a redrawn line."""
     if "%|" not in text:
-        return [each for found in _RICH.finditer(text) if (each := _report_of_bar(found))] if "━" in text else []
+        return [each for found in _RICH.finditer(text) if (each := _parse_bar(found))] if "━" in text else []
     if "=" not in text:
         return []
     found = (
         each for each in _BAR.finditer(text) if not _OTHER_DATA.search(text, max(0, each.start() - 40), each.start())
     )
-    return [each for bar in found if (each := _report_of_bar(bar))]
+    return [each for bar in found if (each := _parse_bar(bar))]
 
 
-def _report_of_bar(found: re.Match[str]) -> StepReport | None:
+def _parse_bar(found: re.Match[str]) -> StepReport | None:
     *epochs, at, total, behind = found.groups()
     clock, _, rest = behind.rpartition("•") if found.re is _RICH else ("", "", behind)
     pairs = _RICH_PAIR.findall(rest) if clock else _BAR_PAIR.findall(rest)
-    figures = {name_of(name.strip()): value for name, raw in pairs if (value := number(raw)) is not None}
+    figures = {normalize_key(name.strip()): value for name, raw in pairs if (value := parse_number(raw)) is not None}
     if "act_lr" in figures and "pg" in figures:  # OpenRLHF
         figures["policy_loss"] = figures.pop("pg")
     epoch = int(epochs[0] or 0) if epochs[0] else max(0, int(epochs[1] or 1) - 1)
-    updates = rounded(figures.get("num_updates"))
+    updates = to_step_number(figures.get("num_updates"))
     number_ = updates if updates is not None else epoch * int(total) + int(at)
-    step = step_of(number_, int(total) if epoch == 0 and updates is None else None, figures)
+    step = make_step(number_, int(total) if epoch == 0 and updates is None else None, figures)
     if step is None:
         return None
     rate = _RATE.search(rest)
-    speed = positive(rate.group(1)) if rate else None
+    speed = parse_positive(rate.group(1)) if rate else None
     if speed is not None and rate and rate.group(2) == "it/s":
-        speed = inverse(speed)
+        speed = reciprocal(speed)
     kept = {name: value for name, value in step.extra.items() if name not in _NO_FIGURES}
     step = step._replace(step_time_s=step.step_time_s or speed, extra=kept)
     return StepReport("nemo" if "reduced_train_loss" in figures else "progress-bar", step, found.start())
 
 
-def _logger(text: str) -> StepReport | None:
+def _parse_dllogger(text: str) -> StepReport | None:
     start = text.index("DLLL {")
     try:
         said = json.loads(text[start + 5 :])
@@ -216,20 +219,20 @@ def _logger(text: str) -> StepReport | None:
     data: Any = said.get("data") if isinstance(said, dict) else None
     if not isinstance(data, dict):
         return None
-    fields = {str(key): value for key, raw in data.items() if (value := _json_number(raw)) is not None}
-    place = fields.get("global_step", _json_number(said.get("step")))
+    fields = {str(key): value for key, raw in data.items() if (value := _to_number(raw)) is not None}
+    place = fields.get("global_step", _to_number(said.get("step")))
     if not any(name in fields for name in _NEMO_LOSSES):
         return None
-    return _nemo_step(fields, rounded(place), None, start)
+    return _make_nemo_step(fields, to_step_number(place), None, start)
 
 
-def _json_number(raw: Any) -> float | None:
+def _to_number(raw: Any) -> float | None:
     if isinstance(raw, list) and raw:
         raw = raw[-1]
-    return number(str(raw)) if isinstance(raw, (int, float, str)) and not isinstance(raw, bool) else None
+    return parse_number(str(raw)) if isinstance(raw, (int, float, str)) and not isinstance(raw, bool) else None
 
 
-def _nemo_step(fields: dict[str, float], step: int | None, total: int | None, at: int) -> StepReport:
+def _make_nemo_step(fields: dict[str, float], step: int | None, total: int | None, at: int) -> StepReport:
     name = next((each for each in _NEMO_LOSSES if each in fields), None)
     loss, grad_norm = fields[name] if name else None, fields.get("grad_norm")
     timing = fields.get("train_step_timing in s")

@@ -7,7 +7,15 @@ from typing import NamedTuple
 from console.config import config_in_force
 from console.logs.word_search import WordSearch
 from console.metrics.training.steps import Step
-from console.metrics.training.values import StepReport, figures, finite_total, inverse, is_broken, rounded, thousandth
+from console.metrics.training.values import (
+    StepReport,
+    finite_total,
+    is_broken,
+    milliseconds_to_seconds,
+    parse_figures,
+    reciprocal,
+    to_step_number,
+)
 from console.patterns import Pattern, compiled
 
 LONGEST = 2000  # characters of a line that are looked at
@@ -17,21 +25,25 @@ class OwnFormat(NamedTuple):
     name: str
     pattern: Pattern
 
-    def read(self, text: str) -> StepReport | None:
+    def parse_line(self, text: str) -> StepReport | None:
         """The step that the line tells of; None if it is no such line."""
         found = self.pattern.search(text[:LONGEST])
         if found is None:
             return None
         at, groups = found
-        said = figures(groups.items())
-        number = rounded(said.pop("step", None))
+        said = parse_figures(groups.items())
+        number = to_step_number(said.pop("step", None))
         if number is None:
             return None
         loss, grad_norm, rate = (said.pop(each, None) for each in ("loss", "grad_norm", "lr"))
-        times = said.pop("time", None), thousandth(said.pop("time_ms", None)), inverse(said.pop("steps_per_s", None))
+        times = (
+            said.pop("time", None),
+            milliseconds_to_seconds(said.pop("time_ms", None)),
+            reciprocal(said.pop("steps_per_s", None)),
+        )
         step = Step(
             step=number,
-            total=finite_total(rounded(said.pop("total", None))),
+            total=finite_total(to_step_number(said.pop("total", None))),
             loss=loss,
             grad_norm=grad_norm,
             lr=rate,
@@ -44,24 +56,24 @@ class OwnFormat(NamedTuple):
         return StepReport(f"{self.name} (own)", step, at)
 
 
-def own_formats() -> tuple[OwnFormat, ...]:
+def load_own_formats() -> tuple[OwnFormat, ...]:
     """Those of the settings as they are now."""
     return tuple(OwnFormat(each.name, compiled(each.pattern)) for each in config_in_force().config.formats)
 
 
-def read_own(formats: tuple[OwnFormat, ...], text: str) -> StepReport | None:
-    return next((found for each in formats if (found := each.read(text))), None)
+def parse_own_formats(formats: tuple[OwnFormat, ...], text: str) -> StepReport | None:
+    return next((found for each in formats if (found := each.parse_line(text))), None)
 
 
-class LinesOfSteps:
+class StepLineFinder:
     """Finds lines that may tell of a step: those that hold one of the words, and those of one's own formats."""
 
     def __init__(self, words: WordSearch, formats: tuple[OwnFormat, ...]) -> None:
         self._words, self._formats = words, formats
 
-    def lines(self, block: bytes) -> dict[int, int]:
+    def find_lines(self, block: bytes) -> dict[int, int]:
         """As `WordSearch.lines`."""
-        found = self._words.lines(block)
+        found = self._words.find_lines(block)
         for each in self._formats:
             for at in each.pattern.places(block):
                 end = block.find(b"\n", at)

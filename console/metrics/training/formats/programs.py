@@ -6,22 +6,22 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from console.metrics.training.formats.megatron import nemo
-from console.metrics.training.formats.own import OwnFormat, read_own
+from console.metrics.training.formats.megatron import parse_nemo
+from console.metrics.training.formats.own import OwnFormat, parse_own_formats
 from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import (
     NUMBER,
     StepReport,
-    count,
-    figures,
     finite_total,
-    inverse,
     is_broken,
-    number,
-    positive,
-    seconds,
-    step_of,
-    thousandth,
+    make_step,
+    milliseconds_to_seconds,
+    parse_count,
+    parse_figures,
+    parse_number,
+    parse_positive,
+    parse_seconds,
+    reciprocal,
 )
 
 _TITAN = re.compile(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
@@ -38,15 +38,15 @@ _VERL_KINDS = ("actor/", "critic/", "train/", "perf/", "timing")  # of training
 _VERL_TIMES = ("timing_s/step", "perf/time_per_step", "timing/step")
 
 
-def titan(text: str) -> StepReport | None:
+def parse_torchtitan(text: str) -> StepReport | None:
     """Torchtitan: `step: 5  loss: 7.3  grad_norm: 49.6  memory: 103.01GiB(73.72%)  tps: 771  tflops: 31  mfu: 3.1%`."""
     found = _TITAN.search(text)
     if found is None or "validate step:" in text:
         return None
-    loss = number(found.group(2))
+    loss = parse_number(found.group(2))
     words = text[found.end() :].split()
     pairs = zip(words[::2], words[1::2], strict=False)
-    fields = figures((name[:-1], raw.rstrip("%")) for name, raw in pairs if name[-1] == ":" and name != "memory:")
+    fields = parse_figures((name[:-1], raw.rstrip("%")) for name, raw in pairs if name[-1] == ":" and name != "memory:")
     if memory := _MEMORY.search(text):
         fields["memory_gib"], fields["memory_percent"] = float(memory.group(1)), float(memory.group(2))
     grad_norm, tflops, tokens = (fields.pop(name, None) for name in ("grad_norm", "tflops", "tps"))
@@ -65,12 +65,12 @@ def titan(text: str) -> StepReport | None:
     return StepReport("torchtitan", step, found.start())
 
 
-def maxtext(text: str) -> StepReport | None:
+def parse_maxtext(text: str) -> StepReport | None:
     """MaxText: `completed step: 5, seconds: 1.2, TFLOP/s/device: 400.0, Tokens/s/device: 900.0, ..., loss: 2.1`."""
     found = _MAX.search(text)
     if found is None:
         return None
-    fields = figures((name.strip(), raw) for name, raw in _MAX_FIELD.findall(text[found.start() :]))
+    fields = parse_figures((name.strip(), raw) for name, raw in _MAX_FIELD.findall(text[found.start() :]))
     loss = fields.pop("loss", None)
     fields.pop("completed step", None)
     step = Step(
@@ -87,25 +87,25 @@ def maxtext(text: str) -> StepReport | None:
     return StepReport("maxtext", step, found.start())
 
 
-def deepspeed(text: str) -> StepReport | None:
+def parse_deepspeed(text: str) -> StepReport | None:
     """DeepSpeed's own lines: step, learning rate, skipped steps since the start, samples per second, no loss."""
     if found := _DEEP.search(text):
-        step = Step(step=int(found.group(1)), lr=number(found.group(3)), extra={"skipped": float(found.group(2))})
+        step = Step(step=int(found.group(1)), lr=parse_number(found.group(3)), extra={"skipped": float(found.group(2))})
     elif found := _DEEP_SPEED.search(text):
-        speed = positive(found.group(2))
+        speed = parse_positive(found.group(2))
         step = Step(step=int(found.group(1)), extra={"samples_per_s": speed} if speed else {})
     return StepReport("deepspeed", step, found.start()) if found else None
 
 
-def verl_start(text: str) -> int | None:
+def find_verl_start(text: str) -> int | None:
     """The step that a line of verl begins to report."""
     found = (_VERL_STEP.search(text) if "step:" in text else None) or _VERL_CUT.match(text)
     return int(found.group(1)) if found else None
 
 
-def verl(step: int, text: str) -> StepReport | None:
+def parse_verl(step: int, text: str) -> StepReport | None:
     """Parse verl's report of that step, on one line or joined from several."""
-    fields = figures(_VERL_FIELD.findall(text))
+    fields = parse_figures(_VERL_FIELD.findall(text))
     fields.pop("step", None)
     if not any(name.startswith(_VERL_KINDS) for name in fields):
         return None
@@ -139,65 +139,70 @@ _LEVANTER = re.compile(
 )
 
 
-def _picotron(text: str) -> StepReport | None:
+def _parse_picotron(text: str) -> StepReport | None:
     found = _PICOTRON.search(text)
     if found is None:
         return None
-    fields = figures(_PICOTRON_FIELD.findall(text[found.start() :]))
+    fields = parse_figures(_PICOTRON_FIELD.findall(text[found.start() :]))
     fields.pop("Step", None)
     loss, tokens, grad_norm = (fields.pop(name, None) for name in ("Loss", "Tokens/s", "Grad norm"))
     step = Step(int(found[1]), None, loss, grad_norm, tokens_per_s=tokens or None, nan=is_broken(loss), extra=fields)
     return StepReport("picotron", step, found.start())
 
 
-def _fairseq(text: str) -> StepReport | None:
+def _parse_fairseq(text: str) -> StepReport | None:
     found = _FAIRSEQ.search(text)
     if found is None:
         return None
     epoch, at, total, rest = found.groups()
-    said = figures(_EQUALS.findall(rest))
+    said = parse_figures(_EQUALS.findall(rest))
     updates = said.pop("num_updates", max(0, int(epoch) - 1) * int(total) + int(at))
-    step = step_of(int(updates), None, said)
+    step = make_step(int(updates), None, said)
     return StepReport("fairseq", step, found.start()) if step else None
 
 
-def _levanter(text: str) -> StepReport | None:
+def _parse_levanter(text: str) -> StepReport | None:
     found = _LEVANTER.search(text)
     if found is None:
         return None
     at, total, rate, unit, rest = found.groups()
-    step, speed = step_of(int(at), int(total), figures(_EQUALS.findall(rest))), positive(rate)
+    step, speed = make_step(int(at), int(total), parse_figures(_EQUALS.findall(rest))), parse_positive(rate)
     if step is None:
         return None
-    return StepReport("levanter", step._replace(step_time_s=inverse(speed) if unit == "it/s" else speed), found.start())
+    return StepReport(
+        "levanter", step._replace(step_time_s=reciprocal(speed) if unit == "it/s" else speed), found.start()
+    )
 
 
-def _reader(name: str, pattern: str, first_epoch: int = 0) -> Callable[..., StepReport | None]:
+def _make_parser(name: str, pattern: str, first_epoch: int = 0) -> Callable[..., StepReport | None]:
     """Reads lines with that pattern. Its groups are `at` and `loss`, and those of `total`, `lr`, `ms`, `mfu`,
     `samples_per_s`, `epoch`, and `of` (steps in an epoch) that the program prints.
     """
     compiled = re.compile(pattern)
 
-    def read(text: str, epoch: int | None = None) -> StepReport | None:
+    def parse_line(text: str, epoch: int | None = None) -> StepReport | None:
         """Parse a line; `epoch` is used if the line does not contain it."""
         found = compiled.search(text)
         if found is None:
             return None
         said = {group: raw or "" for group, raw in found.groupdict().items()}
-        at, loss = int(said["at"]), number(said["loss"])
-        extra = {group: value for group in ("mfu", "samples_per_s") if (value := positive(said.get(group, "")))}
-        if (number_ := epoch if epoch is not None else count(said.get("epoch", ""))) is not None:
+        at, loss = int(said["at"]), parse_number(said["loss"])
+        extra = {group: value for group in ("mfu", "samples_per_s") if (value := parse_positive(said.get(group, "")))}
+        if (number_ := epoch if epoch is not None else parse_count(said.get("epoch", ""))) is not None:
             extra["epoch"] = float(number_)
             at += max(0, number_ - first_epoch) * int(said.get("of", 0))
-        total, time = finite_total(count(said.get("total", ""))), thousandth(positive(said.get("ms", "")))
-        rate = number(said.get("lr", ""))
+        total, time = (
+            finite_total(parse_count(said.get("total", ""))),
+            milliseconds_to_seconds(parse_positive(said.get("ms", ""))),
+        )
+        rate = parse_number(said.get("lr", ""))
         step = Step(at, total, loss, lr=rate, step_time_s=time, nan=is_broken(loss), extra=extra)
         return StepReport(name, step, found.start())
 
-    return read
+    return parse_line
 
 
-keras = _reader(  # keras: a bar in each epoch, whose number stands on the line before
+parse_keras = _make_parser(  # keras: a bar in each epoch, whose number stands on the line before
     "keras",
     rf"\b(?P<at>\d{{1,12}})/(?P<of>\d{{1,15}}) (?:\[[=>.]{{5,80}}\]|[━ ]{{5,80}}).{{1,200}}?"
     rf"(?<![\w_])loss: (?P<loss>{NUMBER})",
@@ -208,14 +213,14 @@ _IN_EPOCH = r"(?P<at>\d{1,12})/(?P<of>\d{1,15})"
 _READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (  # what has to stand in a line for each
     (
         "iter ",
-        _reader(
+        _make_parser(
             "nanogpt",
             rf"\biter (?P<at>\d{{1,12}}): loss {_LOSS}, time (?P<ms>{NUMBER})ms(?:, mfu (?P<mfu>{NUMBER})%)?",
         ),
     ),
     (
         "train_loss:",
-        _reader(
+        _make_parser(
             "modded-nanogpt",
             rf"\bstep:(?P<at>\d{{1,12}})/(?P<total>\d{{1,15}}) .{{0,80}}?\btrain_loss:{_LOSS}"
             rf"(?:.{{0,80}}?step_avg:(?P<ms>{NUMBER})ms)?",
@@ -223,7 +228,7 @@ _READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (  # what h
     ),
     (
         " | loss ",
-        _reader(
+        _make_parser(
             "loss-rows",
             r"\A(?>\s{0,16}(?:\[[^\]]{0,300}\](?:<\w{1,20}>)?:?|\([^)]{0,100}\)|[\w.-]{0,60}\d:(?!\S)"
             r"|\d{1,4}[-:/.]\d[\d:.,TZ+/-]{3,40}|>)){0,6}+"
@@ -231,10 +236,10 @@ _READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (  # what h
             rf"(?: \| lr (?P<lr>{NUMBER}))?(?: \| (?P<ms>{NUMBER})ms)?(?: \| mfu\s{{1,9}}(?P<mfu>{NUMBER})%)?",
         ),
     ),
-    ("| Loss: ", _picotron),
+    ("| Loss: ", _parse_picotron),
     (
         "samples/sec",
-        _reader(
+        _make_parser(
             "fsdp-sample",
             rf"\bBatch (?P<at>\d{{1,12}}) Loss: {_LOSS}, Speed: (?P<samples_per_s>{NUMBER}) samples/sec"
             rf"(?:, lr: (?P<lr>{NUMBER}))?",
@@ -242,12 +247,12 @@ _READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (  # what h
     ),
     (
         "] loss: ",
-        _reader("minibatches", rf"(?:^|\s)\[(?P<epoch>\d{{1,9}}),\s{{1,9}}(?P<at>\d{{1,12}})\] loss: {_LOSS}"),
+        _make_parser("minibatches", rf"(?:^|\s)\[(?P<epoch>\d{{1,9}}),\s{{1,9}}(?P<at>\d{{1,12}})\] loss: {_LOSS}"),
     ),
-    ("|Loss: ", _reader("torchtune", rf"(?:^|[\s\]:])\d{{1,9}}\|(?P<at>\d{{1,12}})\|Loss: {_LOSS}(?=:|\s)")),
+    ("|Loss: ", _make_parser("torchtune", rf"(?:^|[\s\]:])\d{{1,9}}\|(?P<at>\d{{1,12}})\|Loss: {_LOSS}(?=:|\s)")),
     (
         "Epoch: ",
-        _reader(
+        _make_parser(
             "pytorch-example",
             rf"Epoch: (?P<epoch>\d{{1,9}}) \[{_IN_EPOCH} \(\d{{1,3}}%\)\]\s+Loss: {_LOSS}",
             first_epoch=1,
@@ -255,32 +260,32 @@ _READERS: tuple[tuple[str, Callable[..., StepReport | None]], ...] = (  # what h
     ),
     (
         "Epoch: ",
-        _reader("pytorch-example", rf"Epoch: \[(?P<epoch>\d{{1,9}})\]\[\s*{_IN_EPOCH}\].{{0,200}}?\bLoss {_LOSS}"),
+        _make_parser("pytorch-example", rf"Epoch: \[(?P<epoch>\d{{1,9}})\]\[\s*{_IN_EPOCH}\].{{0,200}}?\bLoss {_LOSS}"),
     ),
-    ("| epoch ", _fairseq),
+    ("| epoch ", _parse_fairseq),
     (
         "Train: ",
-        _reader(
+        _make_parser(
             "timm",
             rf"\bTrain: (?P<epoch>\d{{1,9}}) \[ *{_IN_EPOCH} \( *\d{{1,3}}%\)\] +Loss: +{_LOSS}"
             rf"(?:.{{0,400}}?\bLR: (?P<lr>{NUMBER}))?",
         ),
     ),
-    ("Progress on:train", _levanter),
+    ("Progress on:train", _parse_levanter),
 )
 
 
 def parse_known_program(text: str) -> StepReport | None:
     """Parse a line of any known program; cheap checks come first."""
     if "epoch" in text or "Epoch" in text or "DLLL" in text or "%|" in text:
-        found = nemo(text)
+        found = parse_nemo(text)
         if found:
             return found
     if "completed step" in text:
-        return maxtext(text)
-    if "step=" in text and (found := deepspeed(text)):
+        return parse_maxtext(text)
+    if "step=" in text and (found := parse_deepspeed(text)):
         return found
-    if "step:" in text and (found := titan(text)):
+    if "step:" in text and (found := parse_torchtitan(text)):
         return found
     for mark, reader in _READERS:
         if mark in text and (found := reader(text)):
@@ -294,7 +299,7 @@ _TQDM = re.compile(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d
 _TRAINS = re.compile(r"(?i)\btrain(?:ing)?$|\]$")  # what stands before the bar of training, if anything does
 
 
-def drawn_bar(text: str) -> ProgressBar | None:
+def parse_drawn_bar(text: str) -> ProgressBar | None:
     """The progress bar in a line; None for bars with a name before them, such as those of downloads."""
     start = text.find("%|")
     found = _TQDM.match(text, text.find("|", start + 2))
@@ -304,8 +309,8 @@ def drawn_bar(text: str) -> ProgressBar | None:
     if name and (name[-1].isalpha() or name[-1] in ")]") and not _TRAINS.search(name):
         return None
     at, total, clock, rate, unit = found.groups()
-    speed = positive(rate)
-    return ProgressBar(int(at), int(total), seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
+    speed = parse_positive(rate)
+    return ProgressBar(int(at), int(total), parse_seconds(clock), 1 / speed if speed and unit == "it/s" else speed)
 
 
 _LONGEST = 2000  # characters of a line that are looked at
@@ -317,12 +322,12 @@ _PLAIN = re.compile(
 
 def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | None:
     """The step in a line, and the length of its bar (0: none), for every line of every rank; None without one."""
-    if own and (described := read_own(own, line)) and described.step.step is not None:
+    if own and (described := parse_own_formats(own, line)) and described.step.step is not None:
         return described.step.step, 0
     if not any(word in line for word in _STEP_WORDS):
         return None
     text = line[:_LONGEST]
-    if "%|" in text and "loss=" not in text and (bar := drawn_bar(text)):
+    if "%|" in text and "loss=" not in text and (bar := parse_drawn_bar(text)):
         return bar.step, bar.total
     if ("%|" in text or "DLLL" in text) and (found := parse_known_program(text)) and found.step.step is not None:
         return found.step.step, 0
@@ -342,17 +347,17 @@ _SOMEWHERE = re.compile(r"(?i)finished saving the checkpoint|saved checkpoint (?
 _PLACE = re.compile(r"(?i)\b(?:to|in) (/[^\s'\"]{1,400}|gs://[^\s'\"]{1,400})")
 
 
-class Saved(NamedTuple):
+class SavedCheckpoint(NamedTuple):
     step: int | None  # None: the line does not say of which step; it is the last one
     place: str = ""  # folder that it was saved to, as the line says; empty: the line does not say
 
 
-def checkpoint(text: str) -> Saved | None:
+def parse_checkpoint(text: str) -> SavedCheckpoint | None:
     """The saved checkpoint that a line reports; None if it reports none."""
     if "heckpoint" not in text:
         return None
     place = found.group(1) if (found := _PLACE.search(text)) else ""
     for pattern in _SAVED:
         if found := pattern.search(text):
-            return Saved(int(found.group(1)), place)
-    return Saved(None, place) if _SOMEWHERE.search(text) else None
+            return SavedCheckpoint(int(found.group(1)), place)
+    return SavedCheckpoint(None, place) if _SOMEWHERE.search(text) else None

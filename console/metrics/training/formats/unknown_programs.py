@@ -35,7 +35,7 @@ class LearnedFormat:
         self._once: dict[tuple[str, ...], values.StepReport] = {}
         self._known: set[tuple[str, ...]] = set()
 
-    def read(self, text: str) -> list[values.StepReport]:
+    def learn_from_line(self, text: str) -> list[values.StepReport]:
         """The steps in this line, and in the previous one with the same keys, once the format is recognised."""
         keys, found, begins = _parse_line(text)
         if found is None:
@@ -51,7 +51,7 @@ class LearnedFormat:
         self._known.add(keys)
         return [before, found]
 
-    def known(self, text: str) -> list[values.StepReport]:
+    def parse_known_line(self, text: str) -> list[values.StepReport]:
         """The step in this line if its keys are recognised; learns nothing."""
         keys, found, _ = _parse_line(text)
         return [found] if found is not None and keys in self._known else []
@@ -59,28 +59,28 @@ class LearnedFormat:
 
 def _parse_line(text: str) -> tuple[tuple[str, ...], values.StepReport | None, bool]:
     """The keys of a line, its step, and whether the line begins with the step."""
-    pairs = _pairs(text)
+    pairs = _parse_pairs(text)
     keys = tuple(pairs)
-    at, loss = next((key for key in values.STEPS if key in pairs), None), values.loss_of(pairs)
-    if at is None or loss is None or _evaluation(text, keys, loss):
+    at, loss = next((key for key in values.STEPS if key in pairs), None), values.find_loss_key(pairs)
+    if at is None or loss is None or _is_evaluation(text, keys, loss):
         return keys, None, False
     if pairs.get("iter", pairs[at])[0] != pairs[at][0]:
         pairs.pop("iter_time", None)  # of a part of a step
-    return keys, _build_report(pairs, at, loss, text), at == "global_step" or _begins_with(at, text)
+    return keys, _build_report(pairs, at, loss, text), at == "global_step" or _begins_with_step(at, text)
 
 
-def _pairs(text: str) -> dict[str, tuple[str, str, str]]:
+def _parse_pairs(text: str) -> dict[str, tuple[str, str, str]]:
     """Key -> (number, total behind a slash, unit); the first of each key."""
     pairs: dict[str, tuple[str, str, str]] = {}
     if "Epoch(train)" in text:
         text = _IN_EPOCH.sub(r"epoch \1 iter \2", text)
     for key, named, value, short, total, unit in _PAIR.findall(text[:LONGEST]):
-        name = values.plain_name(key) if "/" in key else values.name_of(key)
+        name = values.plain_name(key) if "/" in key else values.normalize_key(key)
         pairs.setdefault(name, (value + short, total, named if named in {"ms", "s"} else unit.strip()))
     return pairs
 
 
-def _evaluation(text: str, keys: Sequence[str], loss: str) -> bool:
+def _is_evaluation(text: str, keys: Sequence[str], loss: str) -> bool:
     """Whether the line is only about evaluation data."""
     others = [key for key in keys if key.startswith(_OTHER)]
     if any("loss" in key or key in {"val", "eval", "test"} for key in others):
@@ -90,61 +90,61 @@ def _evaluation(text: str, keys: Sequence[str], loss: str) -> bool:
     return ("val" in text or "Val" in text or "est" in text) and _OTHER_DATA.search(text) is not None
 
 
-def _begins_with(step: str, text: str) -> bool:
+def _begins_with_step(step: str, text: str) -> bool:
     start = _LABELS.match(text)
     rest = text[start.end() if start else 0 :].lower().replace(" ", "_").replace("-", "_")
     return rest.startswith(step)
 
 
 def _build_report(pairs: dict[str, tuple[str, str, str]], at: str, loss: str, text: str) -> values.StepReport | None:
-    step, total = values.count(pairs[at][0].replace(",", "")), values.count(pairs[at][1])
-    value = values.number(pairs[loss][0])
+    step, total = values.parse_count(pairs[at][0].replace(",", "")), values.parse_count(pairs[at][1])
+    value = values.parse_number(pairs[loss][0])
     if step is None or value is None:
         return None
 
-    def first(names: tuple[str, ...]) -> float | None:
-        return next((values.number(pairs[name][0]) for name in names if name in pairs), None)
+    def first_number(names: tuple[str, ...]) -> float | None:
+        return next((values.parse_number(pairs[name][0]) for name in names if name in pairs), None)
 
-    grad_norm = first(values.NORMS)
+    grad_norm = first_number(values.NORMS)
     read = Step(
         step=step,
         total=values.finite_total(total),
         loss=value,
         grad_norm=grad_norm,
-        lr=first(values.RATES),
-        step_time_s=_time(pairs, text),
-        tflops_per_gpu=first(values.FLOPS) or None,
-        tokens_per_s=_speed(pairs, text),
+        lr=first_number(values.RATES),
+        step_time_s=_parse_step_time(pairs, text),
+        tflops_per_gpu=first_number(values.FLOPS) or None,
+        tokens_per_s=_parse_tokens_per_second(pairs, text),
         nan=values.is_broken(value, grad_norm),
         extra={
             name: value
             for name, each in pairs.items()
             if name not in values.TAKEN
             and name not in (at, loss, "eta")
-            and (value := values.number(each[0])) is not None
+            and (value := values.parse_number(each[0])) is not None
         },
     )
     return values.StepReport("key-value", read, 0)
 
 
-def _speed(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
-    source = values.tokens_source(text, pairs)
+def _parse_tokens_per_second(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
+    source = values.find_tokens_source(text, pairs)
     if isinstance(source, str):
-        return values.number(pairs[source][0]) or None
-    return values.positive(source.group(1) + source.group(2)) if source else None
+        return values.parse_number(pairs[source][0]) or None
+    return values.parse_positive(source.group(1) + source.group(2)) if source else None
 
 
-def _time(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
-    source = values.time_source(text, pairs)
+def _parse_step_time(pairs: dict[str, tuple[str, str, str]], text: str) -> float | None:
+    source = values.find_time_source(text, pairs)
     if source is None:
         return None
     if isinstance(source, str):
         value, short = (
-            values.positive(pairs[source][0]),
+            values.parse_positive(pairs[source][0]),
             source in values.TIMES_MS or "ms" in (source[:2], pairs[source][2]),
         )
     else:
-        value, short = values.positive(source.group(1)), values.milli(source)
-    if values.per_second(source):
-        return values.inverse(value)
-    return values.thousandth(value) if short else value
+        value, short = values.parse_positive(source.group(1)), values.is_milliseconds(source)
+    if values.is_per_second(source):
+        return values.reciprocal(value)
+    return values.milliseconds_to_seconds(value) if short else value

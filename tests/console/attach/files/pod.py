@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.attach.files.copies import CopyMeter
 from console.attach.files.pod_files import PodFiles
-from console.attach.files.transfer import Fetch, Send
+from console.attach.files.transfer import FetchCopy, SendCopy
 from console.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ class Pod:
         self.files = PodFiles(self.start, "the pod")
 
     async def fetch(self, source: str, target: Path | str) -> CopyReport:
-        return await Fetch(self.files, CopyMeter(self.seen.append, pause=0)).run(source, str(target))
+        return await FetchCopy(self.files, CopyMeter(self.seen.append, pause=0)).run(source, str(target))
 
     async def send(self, source: Path | str, target: str) -> CopyReport:
-        return await Send(self.files, CopyMeter(self.seen.append, pause=0)).run(str(source), target)
+        return await SendCopy(self.files, CopyMeter(self.seen.append, pause=0)).run(str(source), target)
 
     @asynccontextmanager
     async def start(

@@ -9,7 +9,7 @@ import pytest
 
 from console.attach.files import local, transfer
 from console.attach.files import transfer as send
-from console.attach.files.copies import TRIES
+from console.attach.files.copies import MAX_TRIES
 from console.attach.files.entries import Verification
 from console.errors import BadInput, CopyFailed, NotFound
 from tests.console.attach.files.pod import Pod
@@ -131,7 +131,7 @@ async def test_a_copy_that_breaks_off_goes_on_where_it_ended(pod: Pod, here: Pat
 
 async def test_giving_up_keeps_what_came_and_never_shows_half_a_file(pod: Pod, here: Path) -> None:
     (pod.folder / "a").write_bytes(BYTES)
-    pod.breaks = [100_000, *([0] * TRIES)]
+    pod.breaks = [100_000, *([0] * MAX_TRIES)]
     with pytest.raises(
         CopyFailed, match=r"a was interrupted: 100.0 kB of 1.0 MB are there. The connection broke"
     ) as failure:
@@ -146,7 +146,7 @@ async def test_giving_up_keeps_what_came_and_never_shows_half_a_file(pod: Pod, h
 
 async def test_an_upload_that_was_stopped_is_gone_on_with(pod: Pod, here: Path) -> None:
     (here / "a").write_bytes(BYTES)
-    pod.input_breaks = [300_000, *([0] * (TRIES + 1))]
+    pod.input_breaks = [300_000, *([0] * (MAX_TRIES + 1))]
     with pytest.raises(CopyFailed):
         await pod.send(here / "a", "")
     assert not (pod.folder / "a").exists()
@@ -169,7 +169,7 @@ async def test_large_files_of_a_folder_are_copied_by_themselves(
     pod: Pod, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (transfer, send):
-        monkeypatch.setattr(module, "BIG", 5000)
+        monkeypatch.setattr(module, "MIN_SINGLE_BYTES", 5000)
     source = plant(here / "src")
     await pod.send(source, "")
     assert tree(pod.folder / "src") == tree(source)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.attach.files.entries import ALL, RemotePath, parse_remote_path
+from console.attach.files.entries import ALL_RANKS, RemotePath, parse_remote_path
 
 
 @pytest.mark.parametrize(
@@ -11,8 +11,8 @@ from console.attach.files.entries import ALL, RemotePath, parse_remote_path
         ("llama-70b:0:/data", RemotePath("llama-70b", "0", "/data")),
         ("llama-70b:17:", RemotePath("llama-70b", "17", "")),
         ("llama:workers/3:a:b c\n", RemotePath("llama", "workers/3", "a:b c\n")),
-        ("llama:all:x", RemotePath("llama", ALL, "x")),
-        ("llama:*:x", RemotePath("llama", ALL, "x")),
+        ("llama:all:x", RemotePath("llama", ALL_RANKS, "x")),
+        ("llama:*:x", RemotePath("llama", ALL_RANKS, "x")),
         ("pod/web-0:~/x", RemotePath("pod/web-0", "", "~/x")),
         ("./llama:0:x", None),
         ("/llama:0:x", None),
@@ -24,4 +24,4 @@ from console.attach.files.entries import ALL, RemotePath, parse_remote_path
 )
 def test_places_in_pods_are_told_from_paths_of_this_machine(text: str, place: RemotePath | None) -> None:
     assert parse_remote_path(text) == place
-    assert place is None or place.everywhere == (place.rank == ALL)
+    assert place is None or place.is_all_ranks == (place.rank == ALL_RANKS)

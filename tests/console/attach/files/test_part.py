@@ -19,7 +19,7 @@ def test_two_threads_that_write_down_the_same_part_write_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = local.PartialFile(tmp_path / "model", FileEntry("model", EntryKind.FILE, 8))
-    part.add(b"one ")
+    part.buffer(b"one ")
     inside, go_on, told = threading.Event(), threading.Event(), local.translate_os_errors
 
     def held(path: Path) -> object:
@@ -35,7 +35,7 @@ def test_two_threads_that_write_down_the_same_part_write_nothing_twice(
     monkeypatch.setattr(local, "translate_os_errors", held)
     first = begun(part.flush)
     assert inside.wait(60)
-    part.add(b"two ")
+    part.buffer(b"two ")
     second = begun(part.flush)
     go_on.set()
     first.join()

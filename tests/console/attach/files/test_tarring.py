@@ -5,7 +5,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 from console.attach.files.entries import EntryKind, FileEntry
-from console.attach.files.local import Unpacking, length, pack
+from console.attach.files.local import TarUnpacker, pack_tar, tar_length
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,11 +35,11 @@ async def pieces(data: bytes, size: int = 700) -> AsyncIterator[bytes]:
         yield data[start : start + size]
 
 
-async def unpacked(top: Path, data: bytes, *wanted: str, size: int = 1) -> Unpacking:
-    unpacking = Unpacking(
+async def unpacked(top: Path, data: bytes, *wanted: str, size: int = 1) -> TarUnpacker:
+    unpacking = TarUnpacker(
         top, {name: FileEntry(name, EntryKind.FILE, size) for name in wanted}, lambda *_: None, most=1 << 20
     )
-    await unpacking.run(pieces(data))
+    await unpacking.unpack(pieces(data))
     return unpacking
 
 
@@ -80,8 +80,8 @@ async def test_a_tar_is_as_long_as_was_said_whatever_becomes_of_the_files(tmp_pa
     entries += [FileEntry(name, EntryKind.FILE, size) for name, size in sizes.items()]
     (tmp_path / "shrinks").write_bytes(b"z")
     (tmp_path / "grows").write_bytes(b"z" * 5000)
-    data = b"".join([piece async for piece in pack(tmp_path, entries, lambda *_: None)])
-    assert len(data) == length(entries)
+    data = b"".join([piece async for piece in pack_tar(tmp_path, entries, lambda *_: None)])
+    assert len(data) == tar_length(entries)
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         found = {member.name.removeprefix("./"): member.size for member in tar if member.isfile()}
     assert found == sizes

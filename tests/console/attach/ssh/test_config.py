@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.attach.ssh import config
-from console.attach.ssh.config import PodKeys, SshHostEntry, save, undo
+from console.attach.ssh.config import PodKeys, SshHostEntry, remove_everything, save_entry
 from console.attach.ssh.paths import SshPaths
 from console.errors import BadInput
 from tests.hostile.payloads import PAYLOADS, RAW
@@ -40,7 +40,7 @@ CONFIGS = {
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshPaths:
     monkeypatch.setenv("A4_SSH_FOLDER", str(tmp_path / "dot ssh"))
-    return SshPaths.find()
+    return SshPaths.locate()
 
 
 def entry(**more: object) -> SshHostEntry:
@@ -58,9 +58,9 @@ def written(places: SshPaths, content: bytes | None) -> None:
         places.user.mkdir(mode=0o700)
         places.user_config.write_bytes(content)
         places.user_config.chmod(0o640)
-    with places.locked():
-        save(places, entry())
-    assert config.add(places)
+    with places.lock():
+        save_entry(places, entry())
+    assert config.add_include(places)
 
 
 def read_by_ssh(places: SshPaths, host: str) -> dict[str, str]:
@@ -75,8 +75,8 @@ def read_by_ssh(places: SshPaths, host: str) -> dict[str, str]:
 def test_the_config_is_byte_identical_after_undo(places: SshPaths, name: str) -> None:
     written(places, CONFIGS[name])
     assert places.user_config.read_bytes() != CONFIGS[name]
-    assert not config.add(places), "a second time there is nothing to add"
-    assert any("was restored" in each for each in undo())
+    assert not config.add_include(places), "a second time there is nothing to add"
+    assert any("was restored" in each for each in remove_everything())
     assert places.user_config.read_bytes() == CONFIGS[name]
     assert stat.S_IMODE(places.user_config.stat().st_mode) == 0o640
     assert list(places.user.iterdir()) == [places.user_config]
@@ -85,13 +85,13 @@ def test_the_config_is_byte_identical_after_undo(places: SshPaths, name: str) ->
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(content=st.binary(max_size=200) | st.text("Host*Match Include#\r\n\t=a4", max_size=80).map(str.encode))
 def test_whatever_it_holds_it_comes_back(places: SshPaths, content: bytes) -> None:
-    if config.MARK in content or config.MADE in content:
+    if config.INCLUDE_MARK in content or config.CREATED_MARK in content:
         return
     places.user.mkdir(mode=0o700, exist_ok=True)
     places.user_config.write_bytes(content)
-    config.add(places)
-    assert config.present(places)
-    config.remove(places)
+    config.add_include(places)
+    assert config.is_included(places)
+    config.remove_include(places)
     assert places.user_config.read_bytes() == content
 
 
@@ -128,9 +128,9 @@ def test_the_proxy_command_survives_the_shell(
     echo = tmp_path / "e c%ho's"
     echo.write_text('#!/bin/sh\nfor each in "$@"; do printf "<%s>" "$each"; done >"$(dirname "$0")/said"\nexit 1\n')
     echo.chmod(0o755)
-    with places.locked():
-        save(places, entry(program=(str(echo),), context=context))
-    config.add(places)
+    with places.lock():
+        save_entry(places, entry(program=(str(echo),), context=context))
+    config.add_include(places)
     subprocess.run(["ssh", "-F", str(places.user_config), "a4-train-1"], capture_output=True, check=False)
     wanted = ["proxy", "--kubeconfig", "/etc/kube config/100%/it's", "--context", context, "-n", "team-b"]
     wanted += ["--entry", "a4-train", "train", "1"]
@@ -141,17 +141,17 @@ def test_the_proxy_command_survives_the_shell(
 
 @pytest.mark.parametrize("attack", PAYLOADS)
 def test_a_context_with_control_characters_reaches_no_file(places: SshPaths, attack: str) -> None:
-    with places.locked(), suppress(BadInput):
-        save(places, entry(context=f"prod{PAYLOADS[attack]}"))
+    with places.lock(), suppress(BadInput):
+        save_entry(places, entry(context=f"prod{PAYLOADS[attack]}"))
     kept = [path.read_text() for path in places.own.rglob("*") if path.is_file()]
     assert not any(RAW.search(each) for each in kept)
 
 
 def test_an_entry_that_is_refused_does_not_keep_others_from_being_written(places: SshPaths) -> None:
-    with places.locked():
+    with places.lock():
         with pytest.raises(BadInput, match="control character"):
-            save(places, entry(context="a\x1bb"))
-        save(places, entry(name="a4-other", job="other"))
+            save_entry(places, entry(context="a\x1bb"))
+        save_entry(places, entry(name="a4-other", job="other"))
     assert "Host a4-other-0" in places.config.read_text()
 
 
@@ -160,9 +160,9 @@ def test_a_list_of_kubeconfigs_and_the_path_are_pinned(places: SshPaths, tmp_pat
     echo = tmp_path / "echo"
     echo.write_text('#!/bin/sh\nprintf "%s %s" "$KUBECONFIG" "$PATH" >"$(dirname "$0")/said"\nexit 1\n')
     echo.chmod(0o755)
-    with places.locked():
-        save(places, entry(program=(str(echo),), kubeconfig="/a b:/c", many=True, path="/usr/bin:/bin:/x y"))
-    config.add(places)
+    with places.lock():
+        save_entry(places, entry(program=(str(echo),), kubeconfig="/a b:/c", many=True, path="/usr/bin:/bin:/x y"))
+    config.add_include(places)
     subprocess.run(["ssh", "-F", str(places.user_config), "a4-train-1"], capture_output=True, check=False)
     assert (tmp_path / "said").read_text() == "/a b:/c /usr/bin:/bin:/x y"
 
@@ -170,20 +170,20 @@ def test_a_list_of_kubeconfigs_and_the_path_are_pinned(places: SshPaths, tmp_pat
 def test_another_home_than_the_accounts_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("A4_SSH_FOLDER", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    places = SshPaths.find()
-    assert config.line(places) == f"Include {places.config}"
+    places = SshPaths.locate()
+    assert config.include_line(places) == f"Include {places.config}"
     assert places.config.is_absolute()
     assert not places.config.is_relative_to(tmp_path), "ssh reads the account's config, and so our hosts lie there"
 
 
 def test_a_line_that_leads_elsewhere_is_replaced(places: SshPaths) -> None:
     places.user.mkdir(mode=0o700)
-    places.user_config.write_bytes(config.MARK + b"\nInclude ~/.ssh/a4/config\nHost work\n    User me\n")
-    assert config.add(places)
+    places.user_config.write_bytes(config.INCLUDE_MARK + b"\nInclude ~/.ssh/a4/config\nHost work\n    User me\n")
+    assert config.add_include(places)
     content = places.user_config.read_text()
     assert content.count("Include") == 1
-    assert config.present(places)
-    assert config.remove(places)
+    assert config.is_included(places)
+    assert config.remove_include(places)
     assert places.user_config.read_text() == "Host work\n    User me\n"
 
 
@@ -202,14 +202,14 @@ def test_files_are_for_this_account_alone(places: SshPaths) -> None:
 
 def test_a_folder_that_was_missing_is_missing_again(places: SshPaths) -> None:
     written(places, None)
-    undo()
+    remove_everything()
     assert not places.user.exists()
 
 
 def test_a_key_pair_of_ours_outlives_the_undo(places: SshPaths) -> None:
     written(places, None)
     places.own_key.write_text("key")
-    assert any(str(places.own_key) in each for each in undo())
+    assert any(str(places.own_key) in each for each in remove_everything())
     assert places.own_key.read_text() == "key"
     assert not places.config.exists()
 
@@ -220,10 +220,10 @@ def test_a_link_stays_a_link(places: SshPaths, tmp_path: Path) -> None:
     real.write_bytes(CONFIGS["hosts"])
     places.user.mkdir()
     places.user_config.symlink_to(real)
-    config.add(places)
+    config.add_include(places)
     assert places.user_config.is_symlink()
     assert real.read_bytes().endswith(CONFIGS["hosts"])
-    config.remove(places)
+    config.remove_include(places)
     assert (places.user_config.is_symlink(), real.read_bytes()) == (True, CONFIGS["hosts"])
 
 
@@ -232,21 +232,21 @@ def test_a_linked_folder_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     monkeypatch.setenv("A4_SSH_FOLDER", str(tmp_path / "link"))
-    places = SshPaths.find()
-    with places.locked():
-        save(places, entry())
-    config.add(places)
+    places = SshPaths.locate()
+    with places.lock():
+        save_entry(places, entry())
+    config.add_include(places)
     assert read_by_ssh(places, "a4-train-0")["user"] == "root"
-    undo()
+    remove_everything()
     assert list((tmp_path / "real").iterdir()) == []
 
 
 def test_a_line_of_the_persons_own_is_enough(places: SshPaths) -> None:
     places.user.mkdir()
-    places.user_config.write_text(f"# by hand\n{config.line(places)}\nHost x\n")
-    assert not config.add(places)
-    places.user_config.write_text(f"Host x\n{config.line(places)}\n")
-    assert config.add(places), "below a Host it holds for that host alone"
+    places.user_config.write_text(f"# by hand\n{config.include_line(places)}\nHost x\n")
+    assert not config.add_include(places)
+    places.user_config.write_text(f"Host x\n{config.include_line(places)}\n")
+    assert config.add_include(places), "below a Host it holds for that host alone"
 
 
 def test_a_config_that_cannot_be_written_is_told_with_the_line(
@@ -256,8 +256,8 @@ def test_a_config_that_cannot_be_written_is_told_with_the_line(
     places.user_config.write_bytes(CONFIGS["hosts"])
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(BadInput, match="cannot be changed") as told:
-        config.add(places)
-    assert config.line(places) in told.value.hint
+        config.add_include(places)
+    assert config.include_line(places) in told.value.hint
     assert str(places.whole_config) in told.value.hint
     assert places.user_config.read_bytes() == CONFIGS["hosts"]
 
@@ -265,17 +265,17 @@ def test_a_config_that_cannot_be_written_is_told_with_the_line(
 def test_where_the_folder_cannot_be_written_ours_is_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("A4_SSH_FOLDER", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr("console.attach.ssh.paths.writable", lambda folder: False)
+    monkeypatch.setattr("console.attach.ssh.paths.is_writable", lambda folder: False)
     account = SimpleNamespace(pw_dir=str(tmp_path))
     monkeypatch.setattr("console.attach.ssh.paths.pwd.getpwuid", lambda _: account)  # who runs this may have used a4
-    assert SshPaths.find().own == tmp_path / "data" / "a4" / "ssh"
+    assert SshPaths.locate().own == tmp_path / "data" / "a4" / "ssh"
 
 
 @pytest.mark.programs("ssh")
 def test_hosts_of_two_clusters_stand_side_by_side(places: SshPaths) -> None:
-    with places.locked():
-        save(places, entry())
-        save(places, entry(name="a4-train.team-c", suffix=".team-c", namespace="team-c"))
-    config.add(places)
+    with places.lock():
+        save_entry(places, entry())
+        save_entry(places, entry(name="a4-train.team-c", suffix=".team-c", namespace="team-c"))
+    config.add_include(places)
     assert read_by_ssh(places, "a4-train-1")["hostkeyalias"] == "a4-train"
     assert read_by_ssh(places, "a4-train-1.team-c")["hostkeyalias"] == "a4-train.team-c"

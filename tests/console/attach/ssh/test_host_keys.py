@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.attach.ssh.config import PodKeys, SshHostEntry
-from console.attach.ssh.identities import ApiHostKeys, check_host_keys, fingerprint
+from console.attach.ssh.identities import ApiHostKeys, fingerprint, verify_host_keys
 from console.attach.ssh.pod_facts import PodFacts
 from console.errors import HostKeyChanged, NotFound
 
@@ -24,32 +24,32 @@ def known(*, release: tuple[str, ...] = (), pods: dict[str, PodKeys] | None = No
 
 
 def test_the_first_word_is_believed() -> None:
-    made = check_host_keys(known(), 0, ApiHostKeys(facts(), served=(A,)))
-    assert made.known_hosts() == [f"a4-t {A}"]
+    made = verify_host_keys(known(), 0, ApiHostKeys(facts(), served=(A,)))
+    assert made.known_hosts_lines() == [f"a4-t {A}"]
     assert made.pods["0"].uid == "pod-1"
 
 
 def test_the_release_speaks_for_all_its_pods() -> None:
-    made = check_host_keys(known(), 3, ApiHostKeys(facts(), release=(A,)))
-    assert made.known_hosts() == [f"a4-t {A}"]
+    made = verify_host_keys(known(), 3, ApiHostKeys(facts(), release=(A,)))
+    assert made.known_hosts_lines() == [f"a4-t {A}"]
     assert made.pods["3"].keys == ()
 
 
 def test_a_new_pod_may_have_a_new_key() -> None:
     before = known(pods={"0": PodKeys("pod-1", 0, (A,)), "1": PodKeys("pod-9", 0, (C,))})
-    made = check_host_keys(before, 0, ApiHostKeys(facts("pod-2"), served=(B,)))
-    assert made.known_hosts() == [f"a4-t {B}", f"a4-t {C}"], "the other rank keeps its own"
+    made = verify_host_keys(before, 0, ApiHostKeys(facts("pod-2"), served=(B,)))
+    assert made.known_hosts_lines() == [f"a4-t {B}", f"a4-t {C}"], "the other rank keeps its own"
 
 
 def test_another_run_of_the_container_may_too() -> None:
     before = known(pods={"0": PodKeys("pod-1", 0, (A,))})
-    assert check_host_keys(before, 0, ApiHostKeys(facts(restarts=1), kept=(B,))).known_hosts() == [f"a4-t {B}"]
+    assert verify_host_keys(before, 0, ApiHostKeys(facts(restarts=1), kept=(B,))).known_hosts_lines() == [f"a4-t {B}"]
 
 
 def test_the_same_pod_may_not() -> None:
     before = known(pods={"0": PodKeys("pod-1", 0, (A,))})
     with pytest.raises(HostKeyChanged) as told:
-        check_host_keys(before, 0, ApiHostKeys(facts(), served=(B,)))
+        verify_host_keys(before, 0, ApiHostKeys(facts(), served=(B,)))
     assert fingerprint(A) in told.value.message
     assert fingerprint(B) in told.value.message
     assert "its pod is the same" in told.value.message
@@ -58,24 +58,24 @@ def test_the_same_pod_may_not() -> None:
 def test_a_release_keeps_its_key_over_new_pods() -> None:
     before = known(release=(A,), pods={"0": PodKeys("pod-1")})
     with pytest.raises(HostKeyChanged, match="the release is the same"):
-        check_host_keys(before, 0, ApiHostKeys(facts("pod-2"), release=(B,)))
+        verify_host_keys(before, 0, ApiHostKeys(facts("pod-2"), release=(B,)))
     with pytest.raises(HostKeyChanged, match="the release is the same"):
-        check_host_keys(before, 0, ApiHostKeys(facts("pod-2"), served=(B,)))
-    assert check_host_keys(before, 0, ApiHostKeys(facts("pod-2"), served=(A,))).known_hosts() == [f"a4-t {A}"]
+        verify_host_keys(before, 0, ApiHostKeys(facts("pod-2"), served=(B,)))
+    assert verify_host_keys(before, 0, ApiHostKeys(facts("pod-2"), served=(A,))).known_hosts_lines() == [f"a4-t {A}"]
 
 
 def test_another_job_of_the_same_name_begins_anew() -> None:
     before = known(release=(A,), pods={"0": PodKeys("pod-1"), "5": PodKeys("pod-5", 0, (C,))})
-    made = check_host_keys(before, 0, ApiHostKeys(facts("pod-7", jobset="job-2"), release=(B,)))
-    assert made.known_hosts() == [f"a4-t {B}"]
+    made = verify_host_keys(before, 0, ApiHostKeys(facts("pod-7", jobset="job-2"), release=(B,)))
+    assert made.known_hosts_lines() == [f"a4-t {B}"]
     assert list(made.pods) == ["0"]
 
 
 def test_a_pod_that_shows_another_key_than_its_release_is_refused() -> None:
     with pytest.raises(HostKeyChanged, match="its release has no other"):
-        check_host_keys(known(), 0, ApiHostKeys(facts(), release=(A,), served=(B,)))
+        verify_host_keys(known(), 0, ApiHostKeys(facts(), release=(A,), served=(B,)))
 
 
 def test_no_key_at_all_is_told() -> None:
     with pytest.raises(NotFound, match="cannot be read"):
-        check_host_keys(known(), 0, ApiHostKeys(facts()))
+        verify_host_keys(known(), 0, ApiHostKeys(facts()))

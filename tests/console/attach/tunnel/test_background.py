@@ -11,7 +11,7 @@ from aiohttp import web
 
 from console.attach.tunnel import published
 from console.attach.tunnel import published as memory
-from console.attach.tunnel.background import TunnelRequest, detach, start
+from console.attach.tunnel.background import TunnelRequest, start_detached, start_tunnel
 from console.attach.tunnel.published import Profile
 from console.errors import BadInput, ConsoleError, NotFound
 from tests.apiserver import ApiServer, eventually
@@ -55,14 +55,14 @@ async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(tmp_path:
         order = TunnelRequest(
             "default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path, token="secret-token"))
         )
-        made, notes = await detach(order)
+        made, notes = await start_detached(order)
         assert (made.name, made.kept, made.state) == ("p", True, "ready")
         taken = [note for note in notes if note.startswith("Port 2222 of this machine is taken by another program")]
         assert notes == taken, "another program of this machine may have that port"
         assert made.pid != os.getpid()
         port = made.listeners[0].local
         assert await carried(port) == b"HELLO"
-        (listed,) = await published.listed()
+        (listed,) = await published.list_tunnels()
         assert (listed.pid, listed.listeners[0].connections, listed.listeners[0].sent) == (made.pid, 1, 5)
         assert_private(state)
         with pytest.raises(NotFound, match=r"There is no tunnel q\. There are: p\."):
@@ -70,7 +70,7 @@ async def test_a_tunnel_by_itself_is_listed_and_stopped_from_elsewhere(tmp_path:
         assert (await published.stop_tunnel("p")).pid == made.pid
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
-        assert await published.listed() == ()
+        assert await published.list_tunnels() == ()
         await eventually(lambda: not alive(made.pid))
 
 
@@ -94,33 +94,35 @@ async def test_what_keeps_it_from_opening_is_said_by_whoever_asked(tmp_path: Pat
         server.refuse[POD] = web.json_response({"kind": "Status", "message": "no", "reason": "NotFound"}, status=404)
         order = TunnelRequest("default", "pod/p", "", ("2222",), "", str(server.kubeconfig(tmp_path)))
         with pytest.raises(ConsoleError, match="There is no pod p in namespace default") as error:
-            await detach(order)
+            await start_detached(order)
         assert error.value.exit_code == 1
-        assert await published.listed() == ()
+        assert await published.list_tunnels() == ()
 
 
 async def test_it_ends_with_its_pod_and_says_why_afterwards(tmp_path: Path) -> None:
     async with ApiServer() as server:
         serving(server)
         order = TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
-        made, _ = await detach(order)
+        made, _ = await start_detached(order)
         server.refuse[POD] = pod("Succeeded")
         _, writer = await asyncio.open_connection("127.0.0.1", made.listeners[0].local)
         await eventually(lambda: not alive(made.pid))
         writer.close()
-        (listed,) = await published.listed()
+        (listed,) = await published.list_tunnels()
         assert (listed.state, listed.words) == ("ended", "Pod p has ended (succeeded).")
         await published.stop_tunnel("p")
-        assert await published.listed() == ()
+        assert await published.list_tunnels() == ()
 
 
 async def test_a_process_that_was_killed_is_told_of(tmp_path: Path) -> None:
     async with ApiServer() as server:
         serving(server)
-        made, _ = await detach(TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path))))
+        made, _ = await start_detached(
+            TunnelRequest("default", "pod/p", "", (":2222",), "", str(server.kubeconfig(tmp_path)))
+        )
         os.kill(made.pid, 9)
         await eventually(lambda: not alive(made.pid))
-        (listed,) = await published.listed()
+        (listed,) = await published.list_tunnels()
         assert (listed.state, listed.words) == ("ended", "Its process ended without an error message.")
 
 
@@ -128,25 +130,25 @@ async def test_two_to_the_same_place_have_two_names() -> None:
     async with ApiServer() as server:
         serving(server)
         order = TunnelRequest("default", "pod/p", "", ("2222",))
-        first = await start(server.login(), order, kept=False)
-        second = await start(server.login(), order, kept=False)
+        first = await start_tunnel(server.login(), order, is_background=False)
+        second = await start_tunnel(server.login(), order, is_background=False)
         try:
-            assert [each.name for each in await published.listed()] == ["p", "p-2"]
+            assert [each.name for each in await published.list_tunnels()] == ["p", "p-2"]
             assert first.tunnel.listeners[0].local != second.tunnel.listeners[0].local
         finally:
             await first.close()
             await second.close()
-        assert await published.listed() == ()
+        assert await published.list_tunnels() == ()
 
 
 def test_profiles_are_saved_and_forgotten() -> None:
     made = Profile("work", "default", "train", "0", ("8888",), "test")
     memory.save_profile(made)
-    assert memory.profile("work") == made
+    assert memory.find_profile("work") == made
     with pytest.raises(BadInput, match=r"There is no profile play\. There are: work\."):
-        memory.profile("play")
+        memory.find_profile("play")
     memory.forget_profile("work")
-    assert memory.profiles() == ()
+    assert memory.read_profiles() == ()
 
 
 def test_files_that_are_broken_are_as_if_they_were_not(state: Path, tmp_path: Path) -> None:
@@ -155,5 +157,5 @@ def test_files_that_are_broken_are_as_if_they_were_not(state: Path, tmp_path: Pa
     (state / "odd.json").write_text(json.dumps({"name": "odd"}))
     (tmp_path / "config" / "a4").mkdir(parents=True)
     (tmp_path / "config" / "a4" / "tunnels.json").write_text('{"x": 1}')
-    assert asyncio.run(published.listed()) == ()
-    assert memory.profiles() == ()
+    assert asyncio.run(published.list_tunnels()) == ()
+    assert memory.read_profiles() == ()

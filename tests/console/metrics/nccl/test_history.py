@@ -6,13 +6,13 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from console.metrics.export import curve_svg, rows_csv
+from console.metrics.export import draw_curve_svg, format_rows_csv
 from console.metrics.nccl.history import (
     MeasuredTest,
     NcclHistory,
     bandwidth_by_node,
-    comparable,
-    compare,
+    comparable_tests,
+    compare_sizes,
     mean_speedup,
     usual_bandwidth,
 )
@@ -37,17 +37,17 @@ def test_only_tests_of_the_same_kind_are_compared() -> None:
     fewer = replace(fewer, test=replace(fewer.test, ranks=8))
     unfinished = measured("half", 500.0, finished=False)
     earlier = [measured("a", 500.0, at=1.0), measured("b", 550.0, at=5.0)]
-    found = comparable([shown, other_gpu, fewer, unfinished, *earlier], shown)
+    found = comparable_tests([shown, other_gpu, fewer, unfinished, *earlier], shown)
     assert [each.job for each in found] == ["b", "a"]
     own = usual_bandwidth(found)
     assert own is not None
-    assert own.at(512 << 20) == 525.0
+    assert own.usual_at(512 << 20) == 525.0
     assert usual_bandwidth(found[:1]) is None
 
 
 def test_two_tests_size_by_size() -> None:
     before, after = table(500.0, 600.0)[0], table(550.0)[0]
-    assert [each.share for each in compare(before, after)] == [pytest.approx(0.1), None]
+    assert [each.share for each in compare_sizes(before, after)] == [pytest.approx(0.1), None]
     assert mean_speedup(before, after) == pytest.approx(0.1)
     assert mean_speedup(before, table()[0]) is None
 
@@ -87,7 +87,7 @@ async def test_tests_are_kept_once_and_read_by_another_console(tmp_path: Path) -
     with place.open("ab") as out:
         out.write(b'{"test": torn')
     other = NcclHistory(place)
-    assert await other.read() == (first,)
+    assert await other.load() == (first,)
     assert set(other.nodes) == {"n1", "n2"}
     assert place.stat().st_mode & 0o077 == 0
 
@@ -102,7 +102,7 @@ async def test_a_place_that_takes_nothing_is_told_and_costs_nothing_else(tmp_pat
 
 def test_exports() -> None:
     test = table(500.0, 600.0, finished=True)[0]
-    assert rows_csv([test]).count("\n") == 3
-    drawn = curve_svg("job", test, [("old", table(400.0)[0])])
+    assert format_rows_csv([test]).count("\n") == 3
+    drawn = draw_curve_svg("job", test, [("old", table(400.0)[0])])
     assert "old out-of-place" in drawn
     assert "512M" in drawn

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.metrics.log_results import LogReading
+from console.metrics.log_results import LogResults
 from console.metrics.nccl.formats import parse_nccl_json
 from console.metrics.nccl.results import Half, Row
 
@@ -81,7 +81,7 @@ def test_the_reduction_that_is_absent() -> None:
 
 
 def test_it_is_found_in_a_file_that_is_read() -> None:
-    reading = LogReading()
+    reading = LogResults()
     data = raw()
     for at in range(0, len(data), 100):
         reading.feed(data[at : at + 100])

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.metrics.nccl.reference import A4_ALL_REDUCE, PASS_LINE, RowRating, expected_busbw, judge_row, scan_average
+from console.metrics.nccl.reference import (
+    A4_ALL_REDUCE,
+    PASS_LINE,
+    RowRating,
+    expected_busbw,
+    health_scan_average,
+    judge_row,
+)
 from console.metrics.nccl.results import Half, NcclTest, Row
 
 MIB, GIB = 2**20, 2**30
@@ -69,6 +76,6 @@ def test_the_scan_averages_large_sizes_only() -> None:
     test = NcclTest(
         rows=(row(GIB, 1.0, 1.0), row(2 * GIB, 240.0, 260.0), row(8 * GIB, 300.0, None), row(16 * GIB, 9.0, 9.0))
     )
-    assert scan_average(test) == pytest.approx((240 + 260 + 300) / 3)
-    assert scan_average(NcclTest(rows=(row(GIB, 1.0),))) is None
+    assert health_scan_average(test) == pytest.approx((240 + 260 + 300) / 3)
+    assert health_scan_average(NcclTest(rows=(row(GIB, 1.0),))) is None
     assert PASS_LINE == 250.0

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.metrics.log_results import LogReading
-from console.metrics.training.formats.programs import checkpoint
+from console.metrics.log_results import LogResults
+from console.metrics.training.formats.programs import parse_checkpoint
 
 MEGATRON = (
     " [2026-09-05 16:08:25] iteration {n:8}/  200 | consumed samples: {n} | elapsed time per iteration (ms): 11182.0 |"
@@ -21,7 +21,7 @@ TABLE = (
 def test_it_says_since_which_line_and_keeps_the_text(piece: int) -> None:
     half = " iteration 6 of 200 | loss is 2.6 this time | took 11 s |\n"
     log = ("\r\nsetup\n" + MEGATRON.format(n=5) + "noise\r\n" + half + half).encode()
-    reading = LogReading()
+    reading = LogResults()
     for at in range(0, len(log), piece):
         reading.feed(log[at : at + piece])
     reading.close()
@@ -33,21 +33,21 @@ def test_it_says_since_which_line_and_keeps_the_text(piece: int) -> None:
 
 
 def test_what_is_read_again_no_longer_goes_on() -> None:
-    reading = LogReading()
+    reading = LogResults()
     half = " iteration 6 of 200 | loss is 2.6 this time | took 11 s |\n"
     reading.feed((MEGATRON.format(n=5) + half + MEGATRON.format(n=7)).encode())
     assert reading.unreadable["training"].summary == "1 line unreadable (line 2)"
 
 
 def test_a_row_of_a_table_that_cannot_be_read() -> None:
-    reading = LogReading()
+    reading = LogResults()
     reading.feed(TABLE.encode())
     assert reading.unreadable["nccl"].first == 5
     assert len(reading.nccl[0].rows) == 1
 
 
 def test_an_evaluation_is_no_step_that_cannot_be_read() -> None:
-    reading = LogReading()
+    reading = LogResults()
     reading.feed((MEGATRON.format(n=5) + "step 5: validation loss: good, eval loss: fine\n").encode())
     assert reading.unreadable == {}
 
@@ -62,11 +62,11 @@ def test_an_evaluation_is_no_step_that_cannot_be_read() -> None:
     ],
 )
 def test_checkpoints(text: str, step: int | None) -> None:
-    found = checkpoint(text)
+    found = parse_checkpoint(text)
     assert found is not None
     assert found.step == step
 
 
 def test_what_is_no_saved_checkpoint() -> None:
-    assert checkpoint("loading checkpoint from iteration 40") is None
-    assert checkpoint("saving checkpoint at iteration 40 to /out in torch_dist format") is None
+    assert parse_checkpoint("loading checkpoint from iteration 40") is None
+    assert parse_checkpoint("saving checkpoint at iteration 40 to /out in torch_dist format") is None

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.metrics.training.parser import LONGEST, WORDS, TrainingParser
-from console.metrics.training.steps import Rollback, Step, run_position
+from console.metrics.training.steps import Rollback, Step, position_of_steps
 from tests.parsing import parse_training
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def test_a_missing_loss_is_an_alarm_unless_the_iteration_was_skipped() -> None:
     assert [(each.loss, each.nan, each.skipped) for each in run.steps] == [
         (2.5, False, 0), (None, True, 0), (None, False, 1), (2.5, False, 0),
     ]  # fmt: skip
-    assert not run_position(run.steps).nan
-    assert run_position(one(iteration(1) + iteration(2, "")).steps).nan_from == 2
+    assert not position_of_steps(run.steps).nan
+    assert position_of_steps(one(iteration(1) + iteration(2, "")).steps).nan_from == 2
 
 
 def test_infinity_is_an_alarm_and_keeps_its_value() -> None:
@@ -404,7 +404,7 @@ def test_lines_that_are_passed_over_say_nothing(lines: list[str]) -> None:
     data = "".join(lines).encode()
     eager = TrainingParser()
     for line in data.replace(b"\r", b"\n").split(b"\n"):
-        eager._line(line[:LONGEST])
+        eager._parse_raw_line(line[:LONGEST])
     eager.close()
     assert repr(eager.runs) == repr(parse_training(data))
 

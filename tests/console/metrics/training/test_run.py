@@ -6,7 +6,7 @@ import random
 import pytest
 from msgspec import structs
 
-from console.metrics.export import track_csv, track_json, track_svg
+from console.metrics.export import draw_training_svg, format_training_csv, training_json
 from console.metrics.gpu_metrics import peak_tflops
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_monitor import sample_job
@@ -36,12 +36,12 @@ def track(every: list[Step]) -> TrainingRun:
     made, growing = TrainingRun("megatron"), list[Step]()
     for at, step in enumerate(every):
         growing.append(step)
-        made.sync(growing, 1000.0 + 7 * at)
+        made.sync_steps(growing, 1000.0 + 7 * at)
     return made
 
 
 def kinds(made: TrainingRun) -> list[RunEventKind]:
-    return [mark.kind for mark in made.events()]
+    return [mark.kind for mark in made.list_events()]
 
 
 def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
@@ -53,18 +53,18 @@ def test_extremes_and_means_are_those_of_the_values_however_many() -> None:
     for _ in range(60):
         start, stop = sorted(chance.sample(range(len(values)), 2))
         known = [value for value in values[start:stop] if value is not None and not math.isnan(value)]
-        assert column.extremes(start, stop) == (min(known, default=math.inf), max(known, default=-math.inf))
+        assert column.extremes_of(start, stop) == (min(known, default=math.inf), max(known, default=-math.inf))
         if known:
-            assert column.mean(start, stop) == pytest.approx(sum(known) / len(known))
-    column.cut(1000)
+            assert column.mean_of(start, stop) == pytest.approx(sum(known) / len(known))
+    column.truncate(1000)
     column.append(99.0)
-    assert (len(column), column.extremes(0, 1001)[1], column.last()) == (1001, 99.0, 99.0)
+    assert (len(column), column.extremes_of(0, 1001)[1], column.last_value()) == (1001, 99.0, 99.0)
 
 
 def test_no_spike_is_lost_in_a_narrow_picture() -> None:
     run = TrainingRun()
-    run.sync([Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)], 0.0)
-    found = run.columns["loss"].ranges(run.edges(0, 99_999, 60, by_time=False))
+    run.sync_steps([Step(at, loss=9.0 if at == 77_777 else 1.0) for at in range(100_000)], 0.0)
+    found = run.columns["loss"].column_ranges(run.column_edges(0, 99_999, 60, by_time=False))
     assert len(found) == 60
     assert [each.at for each in found if each.high == 9.0] in ([46], [45])
     assert sum(each.high == 9.0 for each in found) == 1
@@ -72,21 +72,21 @@ def test_no_spike_is_lost_in_a_narrow_picture() -> None:
 
 def test_late_reports_and_rewinds_are_taken_over() -> None:
     run, every = TrainingRun(), steps(20)
-    run.sync(every, 5.0)
+    run.sync_steps(every, 5.0)
     every[18] = every[18]._replace(tokens_per_s=7.0)
-    assert run.sync(every, 6.0) == 18
-    assert run.columns["tokens_per_s"].last() == 7.0
+    assert run.sync_steps(every, 6.0) == 18
+    assert run.columns["tokens_per_s"].last_value() == 7.0
     del every[10:]
     every.append(Step(11, loss=1.5))
-    assert run.sync(every, 9.0) == 10
-    assert (len(run), run.times[-1], run.columns["loss"].last()) == (11, 9.0, 1.5)
+    assert run.sync_steps(every, 9.0) == 10
+    assert (len(run), run.times[-1], run.columns["loss"].last_value()) == (11, 9.0, 1.5)
     assert len(run.columns["tokens_per_s"]) == 11
 
 
 def test_speeds_of_the_first_steps_say_nothing() -> None:
     run = TrainingRun()
-    run.sync([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)], 0.0)
-    assert run.columns["step_time_s"].extremes(0, 2) == (7.0, 7.0)
+    run.sync_steps([Step(1, step_time_s=90.0, loss=3.0, warm_up=True), Step(2, step_time_s=7.0, loss=2.9)], 0.0)
+    assert run.columns["step_time_s"].extremes_of(0, 2) == (7.0, 7.0)
     assert run.columns["loss"].known == 2
 
 
@@ -94,15 +94,15 @@ def test_a_spike_is_told_once_with_its_peak_and_noise_is_none() -> None:
     assert kinds(track(steps(400))) == []
     made = track(steps(400, spike_at=200))
     assert kinds(made) == [RunEventKind.SPIKE]
-    assert made.events()[0].step == 200
-    assert "to 6." in made.events()[0].words
+    assert made.list_events()[0].step == 200
+    assert "to 6." in made.list_events()[0].words
 
 
 def test_nan_is_told_where_it_begins_and_the_last_number_stays() -> None:
     made = track(steps(100, nan_from=90))
-    assert [(mark.kind, mark.step) for mark in made.events()] == [(RunEventKind.NAN, 90.0)]
+    assert [(mark.kind, mark.step) for mark in made.list_events()] == [(RunEventKind.NAN, 90.0)]
     assert made.nan
-    assert made.latest("loss") == pytest.approx(steps(89)[-1].loss)
+    assert made.latest_value("loss") == pytest.approx(steps(89)[-1].loss)
 
 
 def test_a_loss_that_no_longer_falls_is_a_plateau_and_one_that_falls_is_none() -> None:
@@ -118,16 +118,18 @@ def slower(since: int, number: int, *, printed: bool) -> TrainingRun:
         took = 2.8 * (1 + 0.01 * chance.random()) * (1.35 if at >= since else 1.0)
         now += took + (40.0 if at % 50 == 0 else 0.0)
         growing.append(Step(at, None, 2.0, step_time_s=took if printed else None))
-        made.sync(growing, now)
+        made.sync_steps(growing, now)
     return made
 
 
 @pytest.mark.parametrize("printed", [True, False])
 def test_steps_that_take_longer_than_before_are_told_once_with_the_step_since_when(printed: bool) -> None:
     made = slower(300, 500, printed=printed)
-    (mark,) = [mark for mark in made.events() if mark.kind is RunEventKind.SLOWER]
+    (mark,) = [mark for mark in made.list_events() if mark.kind is RunEventKind.SLOWER]
     assert (mark.step, mark.words) == (300.0, "step time up from 2.81 s to 3.8 s since 300")
-    assert mark.words in "".join(each.text for each in marks_words(made.events())), "the page says it in the same words"
+    assert mark.words in "".join(each.text for each in marks_words(made.list_events())), (
+        "the page says it in the same words"
+    )
     assert made.slower == mark.words
     assert RunEventKind.SLOWER not in kinds(slower(501, 500, printed=printed))
 
@@ -140,11 +142,11 @@ def test_a_run_that_has_been_slower_for_long_is_not_slower_than_before() -> None
 def test_a_log_that_is_read_at_once_says_the_same_of_slower_steps() -> None:
     growing = slower(300, 500, printed=True)
     whole = TrainingRun("megatron")
-    whole.sync(growing.steps, growing.times[-1])
-    assert [mark.words for mark in whole.events()] == [mark.words for mark in growing.events()]
+    whole.sync_steps(growing.steps, growing.times[-1])
+    assert [mark.words for mark in whole.list_events()] == [mark.words for mark in growing.list_events()]
     for first in (50, 77, 111, 160):
         end = TrainingRun("megatron")
-        end.sync(growing.steps[first:], growing.times[-1])
+        end.sync_steps(growing.steps[first:], growing.times[-1])
         assert end.slower == growing.slower, first
 
 
@@ -157,7 +159,7 @@ def test_restarts_checkpoints_and_evictions_are_on_one_axis() -> None:
         RankFailure(0, 1, reason="Evicted", cause="eviction", time=1000.0 + 7 * 60.5),
         RankFailure(0, 0, exit_code=1, time=1000.0 + 7 * 70),
     ])  # fmt: skip
-    assert [(mark.kind, mark.step) for mark in made.events()] == [
+    assert [(mark.kind, mark.step) for mark in made.list_events()] == [
         (RunEventKind.CHECKPOINT, 50.0), (RunEventKind.EVICTION, 61.0), (RunEventKind.RESTART, 51.0),
     ]  # fmt: skip
 
@@ -190,7 +192,7 @@ def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
     made, growing = TrainingRun("ddp"), list[Step]()
     for at in range(1, 61):
         growing.append(Step(at, 400, 1.0, step_time_s=printed, warm_up=at < 6))
-        made.sync(growing, 1000.0 + between * at)
+        made.sync_steps(growing, 1000.0 + between * at)
     assert made.step_interval() == pytest.approx(pace)
     assert made.eta() == pytest.approx(340 * pace)
     assert made.pace() == printed
@@ -201,18 +203,18 @@ def test_of_a_run_that_broke_off_nothing_is_left() -> None:
     made = track(every[:100])
     made.add_failures([RankFailure(0, 1, exit_code=137, time=1000.0 + 7 * 99.5)])
     assert made.eta() is None
-    made.sync(every, 1000.0 + 7 * 100)
+    made.sync_steps(every, 1000.0 + 7 * 100)
     assert made.eta() == pytest.approx(299 * 7.0)
 
 
 def test_exports_hold_every_step_and_say_nan_as_text() -> None:
     made = track(steps(30, total=60, nan_from=30))
-    told = track_json(made, "nvidia-b200")
+    told = training_json(made, "nvidia-b200")
     assert len(told["steps"]) == 30
     assert told["steps"][-1]["loss"] == "nan"
     assert (told["step"], told["total"], told["marks"][0]["kind"]) == (30, 60, "nan")
-    assert track_csv([made]).count("\n") == 31
-    drawn = track_svg("a <b>", made, [("old", track(steps(20)))])
+    assert format_training_csv([made]).count("\n") == 31
+    drawn = draw_training_svg("a <b>", made, [("old", track(steps(20)))])
     assert drawn.startswith("<svg")
     assert "a &lt;b&gt;" in drawn
     assert "old smoothed" in drawn
@@ -235,7 +237,7 @@ def test_nobody_says_when_a_run_will_end_that_does_not_go_on() -> None:
     last = made.times[-1]
     assert made.eta(last + 60) == made.eta() == pytest.approx(60 * 7.0)
     assert made.eta(last + 3600) is None
-    assert track_json(made, now=last + 3600)["eta_s"] is None
+    assert training_json(made, now=last + 3600)["eta_s"] is None
     made.goes_on = False
     assert made.eta(last + 1) is None
 
@@ -250,20 +252,20 @@ def test_a_run_of_few_steps_that_is_silent_for_longer_than_its_time_left_has_non
 
 def test_a_loss_stands_with_its_own_step() -> None:
     well, bad = track(steps(19)), track(steps(97, nan_from=20))
-    assert (well.standing().step, well.standing().loss_step, well.standing().nan_words) == (19, 19, "")
-    where = bad.standing()
-    assert (where.step, where.loss_step, where.loss, where.nan_from) == (97, 19, well.standing().loss, 20)
+    assert (well.position().step, well.position().loss_step, well.position().nan_words) == (19, 19, "")
+    where = bad.position()
+    assert (where.step, where.loss_step, where.loss, where.nan_from) == (97, 19, well.position().loss, 20)
     assert where.nan_words == f"loss is NaN since step 20 (last good {where.loss:.4g} at 19)"
-    assert bad.events()[-1].words == "loss is NaN at 20"
+    assert bad.list_events()[-1].words == "loss is NaN at 20"
 
 
 def test_of_a_log_whose_beginning_is_unknown_nobody_says_since_when() -> None:
     every = steps(97, nan_from=20)
-    assert track(every[40:]).standing().nan_words == "loss is NaN since step 41 or earlier"
+    assert track(every[40:]).position().nan_words == "loss is NaN since step 41 or earlier"
     megatron = [step._replace(loss=None) if step.nan else step for step in every]
-    assert track(megatron).standing().nan_words == track(every).standing().nan_words
+    assert track(megatron).position().nan_words == track(every).position().nan_words
     gradients = [step._replace(loss=2.0) if step.nan else step for step in every]
-    assert track(gradients).standing().nan_words.startswith("gradients are NaN since step 20 (last good ")
+    assert track(gradients).position().nan_words.startswith("gradients are NaN since step 20 (last good ")
 
 
 def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
@@ -271,7 +273,7 @@ def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
     for step in steps(60):
         now += 90.0 if step.step in (20, 40) else 3_000.0 if step.step == 50 else 7.0
         growing.append(step)
-        made.sync(growing, now)
+        made.sync_steps(growing, now)
     rhythm = made.cadence()
     assert rhythm is not None
     assert (rhythm.pace, rhythm.between, rhythm.pause) == (7.0, 7.0, 300.0)
@@ -285,10 +287,10 @@ def test_a_start_and_a_restart_are_no_pauses() -> None:
     for step in steps(30):
         now += 200.0 if step.step in (2, 3) else 7.0
         growing.append(step)
-        made.sync(growing, now)
+        made.sync_steps(growing, now)
     growing[10:] = steps(11)[10:]
     now += 900.0
-    made.sync(growing, now)
+    made.sync_steps(growing, now)
     rhythm = made.cadence()
     assert rhythm is not None
     assert rhythm.pause == 7.0
@@ -298,7 +300,7 @@ def test_lines_that_tell_of_every_tenth_step_come_when_they_are_due() -> None:
     made, growing = TrainingRun("hf"), list[Step]()
     for at in range(1, 9):
         growing.append(Step(10 * at, 1000, 2.0))
-        made.sync(growing, 1000.0 + 40 * at)
+        made.sync_steps(growing, 1000.0 + 40 * at)
     rhythm = made.cadence()
     assert rhythm is not None
     assert (rhythm.pace, rhythm.between) == (4.0, 40.0)
@@ -321,10 +323,10 @@ def test_steps_that_a_list_has_packed_are_looked_at_once() -> None:
     growing, made, many = Steps(), TrainingRun("megatron"), 2 * _PACKED + 300
     for number in range(1, many + 1):
         growing.append(Step(step=number, loss=11.5 - 0.001 * number, grad_norm=math.nan))
-        at = made.sync(growing, float(number))
+        at = made.sync_steps(growing, float(number))
         assert at == number - 1
     again = TrainingRun("megatron")
     for number in range(64, many, 64):
-        again.sync(growing[:number], float(number))
+        again.sync_steps(growing[:number], float(number))
         assert again._finder._seen == number
-    assert again.events() == []
+    assert again.list_events() == []

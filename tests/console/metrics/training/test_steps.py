@@ -58,11 +58,11 @@ def compare(data: st.DataObject) -> None:
             case "insert":
                 at = data.draw(st.integers(0, len(known)))
                 step = data.draw(values(None))
-                ours.insert(at, step)
+                ours.insert_step(at, step)
                 known.insert(at, step)
             case "cut" if known:
                 size = data.draw(st.integers(0, len(known)))
-                ours.cut(size)
+                ours.truncate(size)
                 del known[size:]
     assert ours == known
     assert repr(ours) == repr(tuple(known))
@@ -70,7 +70,7 @@ def compare(data: st.DataObject) -> None:
     start, stop = data.draw(st.integers(-9, 40)), data.draw(st.integers(-9, 40))
     assert (ours[start:stop], ours[::-2]) == (known[start:stop], known[::-2])
     places = {step.step: at for at, step in enumerate(known) if step.step is not None}
-    assert {each: ours.place(each) for each in range(number + 2)} == {
+    assert {each: ours.index_of(each) for each in range(number + 2)} == {
         each: places.get(each) for each in range(number + 2)
     }
 

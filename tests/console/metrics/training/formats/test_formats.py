@@ -251,7 +251,7 @@ def test_what_every_line_holds_that_says_something_is_looked_for() -> None:
     for text, _ in PROGRAMS.values():
         eager = TrainingParser()
         for line in text.replace("^M", "\n").split("\n"):
-            eager._line(line.encode())
+            eager._parse_raw_line(line.encode())
         eager.close()
         assert repr(eager.runs) == repr(parse_training(text.encode()))
 

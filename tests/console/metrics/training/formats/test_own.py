@@ -51,14 +51,14 @@ def test_steps_are_read_from_bytes_in_any_pieces(size: int) -> None:
 
 def test_steps_are_read_from_lines_that_are_text_already() -> None:
     parser = TrainingParser()
-    taken = [parser.read_line(line, at) for at, line in enumerate(LOG.splitlines(), 1) if parser.may_tell(line)]
+    taken = [parser.read_line(line, at) for at, line in enumerate(LOG.splitlines(), 1) if parser.may_be_relevant(line)]
     assert taken == [True] * 39
     assert parser.runs[0].number == 39
 
 
 def test_a_rank_tells_of_its_step() -> None:
     ranks = RankProgress()
-    ranks.add(3, 1.0, LOG.splitlines()[-2])
+    ranks.add_line(3, 1.0, LOG.splitlines()[-2])
     assert ranks.steps == {3: 39}
 
 
@@ -82,9 +82,9 @@ def test_a_pattern_never_matches_beyond_a_line() -> None:
 
 
 def test_changed_settings_hold_for_the_next_log() -> None:
-    assert TrainingParser().may_tell("it 1 of 9 obj 2.5 | e 1")
+    assert TrainingParser().may_be_relevant("it 1 of 9 obj 2.5 | e 1")
     write("")
-    assert not TrainingParser().may_tell("it 1 of 9 obj 2.5 | e 1")
+    assert not TrainingParser().may_be_relevant("it 1 of 9 obj 2.5 | e 1")
 
 
 @pytest.mark.parametrize(

@@ -109,14 +109,14 @@ def test_every_value_of_many_lines_is_in_its_field(piece: int) -> None:
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "key=value"])
 def test_most_lines_are_read_at_once(form: str) -> None:
     parser, taken = TrainingParser(), 0
-    rows = parser._rows
+    rows = parser._parse_rows
 
     def counted(piece: bytes) -> int:
         nonlocal taken
         taken += (size := rows(piece))
         return size
 
-    parser._rows = counted  # type: ignore[method-assign]  # to see what it takes
+    parser._parse_rows = counted  # type: ignore[method-assign]  # to see what it takes
     lines = [
         FORMS[form].format(n=n, loss=2.5, lr=1.5e-5, speed=1234, time=12.25, second=n % 50, epoch=n // 5000, within=n)
         for n in range(1, 5000)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console import assets
-from practice.node.disks import disks, mounts
-from practice.node.innards import NICS
-from practice.programs.recipes import workers
+from practice.node.disks import format_mounts, list_disks
+from practice.node.proc_files import NICS
+from practice.programs.recipes import worker_host_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.programs.script import Place
+    from practice.programs.steps import ProgramContext
 
 _GIB_FILE = "/usr/local/gib/scripts/set_nccl_env.sh"
 _HOST_FILE = "/etc/job-worker-services.txt"
@@ -54,9 +54,9 @@ exec awk -v here="$PWD" -f {script} {table} "$@"
 """
 
 
-def programs(folder: Path, place: Place) -> dict[str, str]:
+def rootfs_programs(folder: Path, place: ProgramContext) -> dict[str, str]:
     root = shlex.quote(str(folder / ".root"))
-    variables, (python, *words) = assets.module_environment(), assets.module_command("practice.node.typed")
+    variables, (python, *words) = assets.module_environment(), assets.module_command("practice.node.nccl_test_command")
     typed = shlex.join([python, *words, str(folder / ".root"), str(place.gpus), str(place.rank)])
     start = f"#!/bin/sh\nexport PYTHONPATH={shlex.quote(variables['PYTHONPATH'])}\nexec {typed}"
     found = {name: _READ.format(root=root, program=f"/bin/{name}") for name in _READERS}
@@ -66,30 +66,30 @@ def programs(folder: Path, place: Place) -> dict[str, str]:
         script=shlex.quote(str(Path(__file__).parent.parent / "data" / "df.awk")),
         table=shlex.quote(str(folder / ".bin" / "df.table")),
     )
-    found["df.table"] = "".join("\t".join(map(str, each)) + "\n" for each in disks(place))
-    found["ibv_devices"] = "#!/bin/sh\n" + "".join(f"echo {shlex.quote(line)}\n" for line in _devices(place))
+    found["df.table"] = "".join("\t".join(map(str, each)) + "\n" for each in list_disks(place))
+    found["ibv_devices"] = "#!/bin/sh\n" + "".join(f"echo {shlex.quote(line)}\n" for line in _pci_devices(place))
     return found
 
 
-def write_root(folder: Path, place: Place) -> None:
+def write_rootfs(folder: Path, place: ProgramContext) -> None:
     """Write the pod's own files below ``folder/.root``, including its mounts."""
     root = folder / ".root"
-    if any(where == "/usr/local/gib" for *_, where in disks(place)):
-        _write(root, _GIB_FILE, _GIB_SCRIPT)
+    if any(where == "/usr/local/gib" for *_, where in list_disks(place)):
+        _write_file(root, _GIB_FILE, _GIB_SCRIPT)
     if place.rank == 0 and place.env.get("HOSTNAME_PREFIX"):
-        _write(root, _HOST_FILE, "".join(f"{name} slots={place.gpus}\n" for name in workers(place)))
+        _write_file(root, _HOST_FILE, "".join(f"{name} slots={place.gpus}\n" for name in worker_host_names(place)))
     for number in range(NICS if place.gpus == NICS else 0):
-        _write(root, f"/sys/class/infiniband/mlx5_{number}/ports/1/state", "4: ACTIVE\n")
-    _write(root, "/proc/mounts", mounts(place))
+        _write_file(root, f"/sys/class/infiniband/mlx5_{number}/ports/1/state", "4: ACTIVE\n")
+    _write_file(root, "/proc/mounts", format_mounts(place))
 
 
-def _write(root: Path, name: str, text: str) -> None:
+def _write_file(root: Path, name: str, text: str) -> None:
     path = root / name.removeprefix("/")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
-def _devices(place: Place) -> Iterator[str]:
+def _pci_devices(place: ProgramContext) -> Iterator[str]:
     yield "    device          \t   node GUID"
     yield "    ------          \t----------------"
     for number in range(NICS if place.gpus == NICS else 0):

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 FROM_RANKS = REFERENCE_RANKS
 """GPUs from which a table is worked out; of fewer there is a recording, and nothing is published."""
 NOTE = "figures worked out from the published ones of A4, nothing was measured"
-SLOW = 0.33  # what a slow network leaves of the bandwidth: two machines stay under the line they have to pass
+SLOW_NETWORK_FACTOR = (
+    0.33  # what a slow network leaves of the bandwidth: two machines stay under the line they have to pass
+)
 _SCATTER, _MOST = 0.008, 0.02  # usual and largest share by which tests, and rows of a test, differ
 _FIRST_PID, _FIRST_BUS = 2100, 4
 
 
-def header(hosts: Sequence[str], gpus: int) -> list[str]:
+def table_header(hosts: Sequence[str], gpus: int) -> list[str]:
     """Return the lines before the table: one process per GPU, ranks in the order of the pods."""
     recorded = [line.replace("nGpus 4", "nGpus 1") for line in all_reduce_header(hosts[0])]
     first = next(at for at, line in enumerate(recorded) if line.startswith("#  Rank"))
@@ -32,24 +34,26 @@ def header(hosts: Sequence[str], gpus: int) -> list[str]:
     return [*recorded[:first], *ranks, *recorded[after:]]
 
 
-def rows(sizes: Sequence[int], ranks: int, chance: random.Random, slow_from: int | None = None) -> list[str]:
+def table_rows(sizes: Sequence[int], ranks: int, chance: random.Random, slow_from: int | None = None) -> list[str]:
     """Return one row per size; from row number ``slow_from`` on the network is slow."""
-    test = _near_one(chance)
-    shares = [test * (SLOW if slow_from is not None and at >= slow_from else 1.0) for at in range(len(sizes))]
-    return [_row(size, ranks, share, chance) for size, share in zip(sizes, shares, strict=True)]
+    test = _random_factor(chance)
+    shares = [
+        test * (SLOW_NETWORK_FACTOR if slow_from is not None and at >= slow_from else 1.0) for at in range(len(sizes))
+    ]
+    return [_table_row(size, ranks, share, chance) for size, share in zip(sizes, shares, strict=True)]
 
 
-def _row(size: int, ranks: int, share: float, chance: random.Random) -> str:
+def _table_row(size: int, ranks: int, share: float, chance: random.Random) -> str:
     count = size // 4
-    halves = "".join(_half(count * 4, ranks, share * _near_one(chance)) for _ in range(2))
+    halves = "".join(_half_row(count * 4, ranks, share * _random_factor(chance)) for _ in range(2))
     return f"{count * 4:12}  {count:12}  {'float':>8}  {'sum':>6}  {-1:6}{halves}"
 
 
-def _half(size: int, ranks: int, share: float) -> str:
+def _half_row(size: int, ranks: int, share: float) -> str:
     factor = 2 * (ranks - 1) / ranks
     microseconds = _microseconds(size, factor) / share
     algbw = size / microseconds / 1000
-    return f"  {_time(microseconds)}  {algbw:6.2f}  {algbw * factor:6.2f}  {0:6}"
+    return f"  {_format_time(microseconds)}  {algbw:6.2f}  {algbw * factor:6.2f}  {0:6}"
 
 
 def _microseconds(size: int, factor: float) -> float:
@@ -62,11 +66,11 @@ def _microseconds(size: int, factor: float) -> float:
     return before - (after - before) * (low - size) / (high - low)
 
 
-def _time(microseconds: float) -> str:
+def _format_time(microseconds: float) -> str:
     """Format a time as nccl-tests does, in seven characters."""
     digits = 2 if microseconds < 10_000 else 1 if microseconds < 100_000 else 0
     return f"{microseconds:7.{digits}f}"
 
 
-def _near_one(chance: random.Random) -> float:
+def _random_factor(chance: random.Random) -> float:
     return 1 + max(-_MOST, min(_MOST, chance.gauss(0, _SCATTER)))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from practice.google.bucket_store import BucketStore
 from practice.google.cloud import CLUSTER, PROJECT, REGION, Fault
 from practice.google.networks import NetworkResources
 from practice.google.pool_work import PoolWork
-from practice.google.vault import BucketStore
-from practice.scene.harm import VARIABLE, asked
+from practice.scene.cluster_faults import VARIABLE, requested_check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,61 +20,61 @@ if TYPE_CHECKING:
 SILENT = "GOOGLE"  # named instead of a check: Google never answers about the cluster
 _SERVICES = {"P11": "storage", "P19": "file", "P22": "lustre", "P30": "cloudbuild", "P31": "artifactregistry"}
 """Checks that go wrong when a service of Google's is not enabled."""
-_RIGHTS = {"P32": "cloudbuild.builds.create", "P35": "container.clusters.create"}
+_PERMISSIONS = {"P32": "cloudbuild.builds.create", "P35": "container.clusters.create"}
 
 
-def _in_error(world: PracticeGoogle) -> None:
-    cluster = world.part(PoolWork).clusters[PROJECT, REGION, CLUSTER]
+def _break_cluster(world: PracticeGoogle) -> None:
+    cluster = world.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER]
     states: Any = type(cluster).Status
     cluster.status = states.ERROR
     cluster.status_message = "The control plane could not be upgraded."
 
 
-def _old(world: PracticeGoogle) -> None:
-    for pool in world.part(PoolWork).clusters[PROJECT, REGION, CLUSTER].node_pools:
+def _age_node_pools(world: PracticeGoogle) -> None:
+    for pool in world.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER].node_pools:
         pool.version = "1.31.6-gke.1064001"
 
 
-def _autopilot(world: PracticeGoogle) -> None:
-    world.part(PoolWork).clusters[PROJECT, REGION, CLUSTER].autopilot.enabled = True
+def _make_autopilot(world: PracticeGoogle) -> None:
+    world.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER].autopilot.enabled = True
 
 
-def _other_machines(world: PracticeGoogle) -> None:
-    for pool in world.part(PoolWork).clusters[PROJECT, REGION, CLUSTER].node_pools:
+def _change_machine_type(world: PracticeGoogle) -> None:
+    for pool in world.service_state(PoolWork).clusters[PROJECT, REGION, CLUSTER].node_pools:
         pool.config.machine_type = pool.config.machine_type.replace("a4-highgpu-8g", "a3-megagpu-8g")
         for chips in pool.config.accelerators:
             chips.accelerator_type = "nvidia-h100-mega-80gb"
 
 
 def _remove_bucket_access(world: PracticeGoogle) -> None:
-    for bucket in world.part(BucketStore).buckets.values():
+    for bucket in world.service_state(BucketStore).buckets.values():
         bucket.bindings.clear()
 
 
-def _no_way_out(world: PracticeGoogle) -> None:
-    world.part(NetworkResources).routers.clear()
+def _remove_nat(world: PracticeGoogle) -> None:
+    world.service_state(NetworkResources).routers.clear()
 
 
-def _silent(world: PracticeGoogle) -> None:
+def _fail_get_cluster(world: PracticeGoogle) -> None:
     world.faults.append(Fault("GetCluster", grpc.StatusCode.INTERNAL, f"asked for by {VARIABLE}", times=10**9))
 
 
-_HARMS: dict[str, Callable[[PracticeGoogle], None]] = {
-    "P01": _in_error,
-    "P02": _old,
-    "P03": _autopilot,
-    "P04": _other_machines,
+_FAULTS: dict[str, Callable[[PracticeGoogle], None]] = {
+    "P01": _break_cluster,
+    "P02": _age_node_pools,
+    "P03": _make_autopilot,
+    "P04": _change_machine_type,
     "P12": _remove_bucket_access,
-    "P26": _no_way_out,
-    SILENT: _silent,
+    "P26": _remove_nat,
+    SILENT: _fail_get_cluster,
 }
 
 
-def harm_google(world: PracticeGoogle) -> None:
+def apply_google_faults(world: PracticeGoogle) -> None:
     """Remove the services, permissions and objects of the named checks."""
     project = world.projects[PROJECT]
-    for name in asked():
+    for name in requested_check_ids():
         project.enabled -= {f"{_SERVICES[name]}.googleapis.com"} if name in _SERVICES else set()
-        project.lacking |= {_RIGHTS[name]} if name in _RIGHTS else set()
-        if name in _HARMS:
-            _HARMS[name](world)
+        project.denied_permissions |= {_PERMISSIONS[name]} if name in _PERMISSIONS else set()
+        if name in _FAULTS:
+            _FAULTS[name](world)

@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
     from practice.api.authn import Account
     from practice.node.registries import Registries
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
     from practice.objects.resources import Resource
     from practice.objects.storage import Storage
 
 VARIABLE = "A4_PRACTICE_HARM"
-TAKEN = "taken"  # the name that belongs to somebody else's job when P34 is named
+TAKEN_NAME = "taken"  # the name that belongs to somebody else's job when P34 is named
 _SYSTEM = "kube-system"
 
 
-def _gone(resource: Resource, namespace: str, name: str) -> Callable[[Storage], None]:
+def _remover(resource: Resource, namespace: str, name: str) -> Callable[[Storage], None]:
     def remove(storage: Storage) -> None:
         storage.remove(resource, namespace, name)
 
     return remove
 
 
-def _nodes(change: Callable[[Object], object], subresource: str = "") -> Callable[[Storage], None]:
+def _gpu_node_changer(change: Callable[[Object], object], subresource: str = "") -> Callable[[Storage], None]:
     def changed(draft: Object) -> None:
         change(draft)
 
@@ -54,34 +54,34 @@ def _nodes(change: Callable[[Object], object], subresource: str = "") -> Callabl
     return harm
 
 
-def _without(label: str) -> Callable[[Storage], None]:
-    return _nodes(lambda node: node["metadata"]["labels"].pop(label, None))
+def _label_remover(label: str) -> Callable[[Storage], None]:
+    return _gpu_node_changer(lambda node: node["metadata"]["labels"].pop(label, None))
 
 
-def _wall(storage: Storage) -> None:
+def _deny_all_traffic(storage: Storage) -> None:
     meta = {"name": "deny-all", "namespace": "default"}
     storage.create(NETWORKPOLICIES, {"metadata": meta, "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}})
 
 
-def _old_kubelet(node: Object) -> None:
+def _set_old_kubelet(node: Object) -> None:
     node["status"]["nodeInfo"]["kubeletVersion"] = "v1.31.6-gke.1064001"
 
 
-def _other_machine(node: Object) -> None:
+def _set_other_machine_type(node: Object) -> None:
     node["metadata"]["labels"] |= {
         "node.kubernetes.io/instance-type": "a3-megagpu-8g",
         "cloud.google.com/gke-accelerator": "nvidia-h100-mega-80gb",
     }
 
 
-def _old_fuse(storage: Storage) -> None:
+def _set_old_fuse_driver(storage: Storage) -> None:
     def change(agent: Object) -> None:
         agent["spec"]["template"]["spec"]["containers"][0]["image"] = "gke.gcr.io/gcs-fuse-csi-driver:v1.15.0-gke.1"
 
     storage.modify(DAEMONSETS, _SYSTEM, "gcsfusecsi-node", change)
 
 
-def _no_quota(storage: Storage) -> None:
+def _remove_quota(storage: Storage) -> None:
     def change(queue: Object) -> None:
         for group in queue["spec"]["resourceGroups"]:
             for resource in (each for flavor in group["flavors"] for each in flavor["resources"]):
@@ -91,7 +91,7 @@ def _no_quota(storage: Storage) -> None:
         storage.modify(CLUSTERQUEUES, "", queue["metadata"]["name"], change)
 
 
-def _no_topology(storage: Storage) -> None:
+def _remove_topology(storage: Storage) -> None:
     def change(flavor: Object) -> None:
         flavor["spec"].pop("topologyName", None)
 
@@ -101,54 +101,56 @@ def _no_topology(storage: Storage) -> None:
         storage.remove(TOPOLOGIES, "", each["metadata"]["name"])
 
 
-def _taken(storage: Storage) -> None:
+def _create_name_conflict(storage: Storage) -> None:
     pods = {"template": {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}}
     job = {"name": "w", "replicas": 1, "template": {"spec": {"suspend": True, **pods}}}
-    meta = {"name": TAKEN, "namespace": "default"}
+    meta = {"name": TAKEN_NAME, "namespace": "default"}
     storage.create(JOBSETS, {"metadata": meta, "spec": {"suspend": True, "replicatedJobs": [job]}})
 
 
-_CLUSTER: dict[str, Callable[[Storage], None]] = {
-    "P02": _nodes(_old_kubelet, "status"),
-    "P04": _nodes(_other_machine),
-    "P05": _without("cloud.google.com/gce-topology-host"),
-    "P06": _nodes(lambda node: node["spec"].update(unschedulable=True)),
-    "P07": _nodes(lambda node: node["spec"]["taints"].append({"key": "team", "value": "b", "effect": "NoSchedule"})),
-    "P08": _gone(DAEMONSETS, _SYSTEM, "gke-metadata-server"),
-    "P09": _gone(CSIDRIVERS, "", "gcsfuse.csi.storage.gke.io"),
-    "P10": _old_fuse,
-    "P13": _gone(DAEMONSETS, "gke-managed-system", "dcgm-exporter"),
-    "P14": _gone(DEPLOYMENTS, "jobset-system", "jobset-controller-manager"),
-    "P15": _gone(DEPLOYMENTS, "kueue-system", "kueue-controller-manager"),
-    "P16": _gone(LOCALQUEUES, "default", "a4"),
-    "P17": _no_quota,
-    "P18": _no_topology,
-    "P21": _gone(CSIDRIVERS, "", "lustre.csi.storage.gke.io"),
-    "P27": _gone(NETWORKS, "", "rdma-3"),
-    "P28": _wall,
-    "P29": _without("cloud.google.com/gke-ephemeral-storage-local-ssd"),
-    "P34": _taken,
-    "P36": _gone(WORKLOADPRIORITYCLASSES, "", "high"),
+_CLUSTER_FAULTS: dict[str, Callable[[Storage], None]] = {
+    "P02": _gpu_node_changer(_set_old_kubelet, "status"),
+    "P04": _gpu_node_changer(_set_other_machine_type),
+    "P05": _label_remover("cloud.google.com/gce-topology-host"),
+    "P06": _gpu_node_changer(lambda node: node["spec"].update(unschedulable=True)),
+    "P07": _gpu_node_changer(
+        lambda node: node["spec"]["taints"].append({"key": "team", "value": "b", "effect": "NoSchedule"})
+    ),
+    "P08": _remover(DAEMONSETS, _SYSTEM, "gke-metadata-server"),
+    "P09": _remover(CSIDRIVERS, "", "gcsfuse.csi.storage.gke.io"),
+    "P10": _set_old_fuse_driver,
+    "P13": _remover(DAEMONSETS, "gke-managed-system", "dcgm-exporter"),
+    "P14": _remover(DEPLOYMENTS, "jobset-system", "jobset-controller-manager"),
+    "P15": _remover(DEPLOYMENTS, "kueue-system", "kueue-controller-manager"),
+    "P16": _remover(LOCALQUEUES, "default", "a4"),
+    "P17": _remove_quota,
+    "P18": _remove_topology,
+    "P21": _remover(CSIDRIVERS, "", "lustre.csi.storage.gke.io"),
+    "P27": _remover(NETWORKS, "", "rdma-3"),
+    "P28": _deny_all_traffic,
+    "P29": _label_remover("cloud.google.com/gke-ephemeral-storage-local-ssd"),
+    "P34": _create_name_conflict,
+    "P36": _remover(WORKLOADPRIORITYCLASSES, "", "high"),
 }
-BY_ITSELF = frozenset({"P20"})
+FAILING_ANYWAY = frozenset({"P20"})
 """Missing from the start: the Filestore CSI driver is an add-on that the practice cluster does not have."""
 
 
-def asked() -> list[str]:
+def requested_check_ids() -> list[str]:
     """Ids of the checks that are to fail, in capitals."""
     return [each.strip().upper() for each in os.environ.get(VARIABLE, "").split(",") if each.strip()]
 
 
-def harm_cluster(storage: Storage, account: Account, registries: Registries) -> None:
+def apply_cluster_faults(storage: Storage, account: Account, registries: Registries) -> None:
     """Remove the objects, permissions and images of the named checks; running jobs continue."""
-    for name in asked():
-        if name in _CLUSTER:
-            _CLUSTER[name](storage)
-    if "P33" in asked():
-        account.lacking.add(("create", "jobsets.jobset.x-k8s.io"))
-    if "P23" in asked():
+    for name in requested_check_ids():
+        if name in _CLUSTER_FAULTS:
+            _CLUSTER_FAULTS[name](storage)
+    if "P33" in requested_check_ids():
+        account.denied.add(("create", "jobsets.jobset.x-k8s.io"))
+    if "P23" in requested_check_ids():
         registries.lost |= PUBLIC.keys() - {GIB}
-    if "P24" in asked():
+    if "P24" in requested_check_ids():
         registries.old = "12.4.1"
-    if "P25" in asked():
+    if "P25" in requested_check_ids():
         registries.lost.add(GIB)

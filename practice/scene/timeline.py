@@ -5,21 +5,21 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from practice.clock import stamp
-from practice.objects.refusal import ApiError
+from practice.clock import format_timestamp
+from practice.objects.api_error import ApiError
 from practice.objects.resources import JOBSETS, NODES, PODS, PROVISIONINGREQUESTS
 from practice.programs.stages import SCRIPT, TRAINS
-from practice.scene.gke import gke
+from practice.scene.gke import gke_objects
 from practice.scene.jobs import Job, build_jobset
 from practice.scene.machines import SYSTEM_POOL, build_node, machines, make_ready
-from practice.scene.queues import SUBBLOCK, SYSTEM_PODS, bare, queues
-from practice.scene.volumes import volumes
+from practice.scene.queues import SUBBLOCK, SYSTEM_PODS, base_objects, queue_objects
+from practice.scene.volumes import volume_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from practice.clock import Clock
-    from practice.objects.refusal import Object
+    from practice.objects.api_error import Object
     from practice.objects.storage import Storage
 
 HISTORY_SECONDS = 8 * 3600.0  # how far back the story begins
@@ -92,25 +92,25 @@ _JOBS: tuple[tuple[float, Job], ...] = (
 )  # fmt: skip
 
 
-def furnish(storage: Storage, *, opening: float, seed: int, faults: bool) -> None:
+def create_seed_objects(storage: Storage, *, opening: float, seed: int, faults: bool) -> None:
     """Create the objects that precede the story: namespaces, queues and nodes, with or without faults."""
-    for resource, obj in (*bare(), *gke(SYSTEM_PODS), *queues(), *volumes()):
-        storage.create(resource, _dated(obj, opening), keep_status=True)
+    for resource, obj in (*base_objects(), *gke_objects(SYSTEM_PODS), *queue_objects(), *volume_objects()):
+        storage.create(resource, _with_creation_time(obj, opening), keep_status=True)
     for machine in machines():
         storage.create(NODES, build_node(machine, opening, seed, faults=faults), keep_status=True)
 
 
-def tell(storage: Storage, clock: Clock, opening: float) -> None:
+def schedule_story(storage: Storage, clock: Clock, opening: float) -> None:
     """Schedule the story: the start of each job, and each failure."""
     for minutes, job in _JOBS:
-        clock.at(opening - minutes * _MINUTE, _starter(storage, job))
-    clock.at(opening - 31 * _MINUTE, lambda: _lose_pod(storage, "team-b", "rag-eval"))
-    clock.after(1, lambda: _start_system(storage))
-    clock.at(opening - 6 * _MINUTE, lambda: _ask_for_machines(storage))
-    clock.at(opening + _READY_AFTER, lambda: _finish_start(storage, clock))
+        clock.call_at(opening - minutes * _MINUTE, _job_starter(storage, job))
+    clock.call_at(opening - 31 * _MINUTE, lambda: _delete_one_pod(storage, "team-b", "rag-eval"))
+    clock.call_later(1, lambda: _start_system(storage))
+    clock.call_at(opening - 6 * _MINUTE, lambda: _ask_for_machines(storage))
+    clock.call_at(opening + _READY_AFTER, lambda: _finish_start(storage, clock))
 
 
-def _starter(storage: Storage, job: Job) -> Callable[[], None]:
+def _job_starter(storage: Storage, job: Job) -> Callable[[], None]:
     def start() -> None:
         storage.create(JOBSETS, build_jobset(job))
 
@@ -148,7 +148,7 @@ def _finish_start(storage: Storage, clock: Clock) -> None:
             )
 
 
-def _lose_pod(storage: Storage, namespace: str, jobset: str) -> None:
+def _delete_one_pod(storage: Storage, namespace: str, jobset: str) -> None:
     """Delete a pod as if its spot node had been preempted; its Job replaces it."""
     for pod in storage.list(PODS, namespace):
         if pod["metadata"]["labels"].get("jobset.sigs.k8s.io/jobset-name") == jobset:
@@ -156,5 +156,5 @@ def _lose_pod(storage: Storage, namespace: str, jobset: str) -> None:
                 storage.delete(PODS, namespace, pod["metadata"]["name"])
 
 
-def _dated(obj: Object, opening: float) -> Object:
-    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": stamp(opening - 41 * 86400)}}
+def _with_creation_time(obj: Object, opening: float) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": format_timestamp(opening - 41 * 86400)}}

@@ -40,7 +40,7 @@ class ApiError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FieldCause:
     """One invalid field: path, message, and reason (FieldValueInvalid ...)."""
 
     field: str
@@ -72,7 +72,7 @@ def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
     return ApiError(409, "Conflict", text, _details(resource, name))
 
 
-def invalid(resource: Resource, name: str, causes: list[Cause]) -> ApiError:
+def invalid(resource: Resource, name: str, causes: list[FieldCause]) -> ApiError:
     """422 with all causes joined in one message."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     sentences = [f"{cause.field}: {cause.message}" for cause in causes]

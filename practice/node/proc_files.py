@@ -9,17 +9,17 @@ import shutil
 from typing import TYPE_CHECKING
 
 from practice.node.counters import write_counters
-from practice.node.disks import mounts
+from practice.node.disks import format_mounts
 from practice.programs import ddp, megatron
-from practice.programs.faults import pace, slow_rank
-from practice.programs.mishaps import HUNG
-from practice.programs.nccl import BOUNDS, FACTOR, alone
-from practice.programs.stacks import is_megatron, launched_by, program
+from practice.programs.failure_modes import HUNG_FACT
+from practice.programs.faults import slow_rank, step_seconds
+from practice.programs.nccl import BOUNDS, FACTOR, is_single_process
+from practice.programs.stacks import is_megatron, program_command, torchrun_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from practice.programs.script import Place
+    from practice.programs.steps import ProgramContext
 
 FIRST_PID = 1201  # process of the pod's first rank; the others follow
 LAUNCHER = 1100
@@ -57,7 +57,7 @@ Errors
 Warnings
 ========
 """
-_BEHIND = """
+_RAS_MISMATCH = """
 #0-0 (c454a3c31c8de38c) MISMATCH
   Communicator ranks have different AllReduce operation counts
   {most} ranks have launched up to operation {last}
@@ -65,27 +65,27 @@ _BEHIND = """
 """
 
 
-def variables(folder: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     return {"A4_PROC": str(folder / ".proc"), "A4_RDMA": str(folder / ".rdma")}
 
 
-def stuck_gpu(place: Place) -> int:
+def stuck_gpu(place: ProgramContext) -> int:
     """Return the local rank that hangs: the second, so that its neighbours differ from it."""
     return min(1, place.gpus - 1)
 
 
-def write_innards(folder: Path, place: Place, doing: str) -> None:
+def write_proc_files(folder: Path, place: ProgramContext, doing: str) -> None:
     """Write these files for what the pod is doing: idle, test, train, nccl or data."""
     _write_rdma(folder / ".rdma")
     proc = folder / ".proc"
     shutil.rmtree(proc, ignore_errors=True)
     _write_process(proc, 1, 0, ["bash", "/a4/launchers/run.sh"], {}, "S", "do_wait", 1)
-    (proc / "mounts").write_text(mounts(place))
+    (proc / "mounts").write_text(format_mounts(place))
     (proc / "uptime").write_text(f"{_UP}.00 1000000.00\n")
     if doing == "test":
-        _write_test(proc, place)
+        _write_test_processes(proc, place)
     elif doing != "idle":
-        _write_process(proc, LAUNCHER, 1, launched_by(place), {}, "S", "hrtimer_nanosleep", 4)
+        _write_process(proc, LAUNCHER, 1, torchrun_command(place), {}, "S", "hrtimer_nanosleep", 4)
         for local in range(place.gpus):
             stuck = doing == "data" and local == stuck_gpu(place)
             env = {
@@ -94,46 +94,46 @@ def write_innards(folder: Path, place: Place, doing: str) -> None:
                 "MASTER_PORT": place.env.get("MASTER_PORT", _PORT),
             }  # fmt: skip
             state, sleeps = ("S", "do_sys_poll") if stuck else ("R", "")
-            _write_process(proc, FIRST_PID + local, LAUNCHER, program(place), env, state, sleeps, 143)
+            _write_process(proc, FIRST_PID + local, LAUNCHER, program_command(place), env, state, sleeps, 143)
     write_ras(folder, place, doing)
 
 
-def write_ras(folder: Path, place: Place, doing: str) -> None:
+def write_ras(folder: Path, place: ProgramContext, doing: str) -> None:
     """Write NCCL's RAS status for what the pod is doing."""
-    (folder / ".bin" / "ras").write_text(_status(place, doing))
-    (folder / ".bin" / "ras_counts").write_text(_counts(place, doing))
+    (folder / ".bin" / "ras").write_text(_ras_status(place, doing))
+    (folder / ".bin" / "ras_counts").write_text(_ras_arguments(place, doing))
 
 
-def ranks_of(place: Place, doing: str) -> int:
+def rank_count(place: ProgramContext, doing: str) -> int:
     """Return how many processes of the pod are ranks while it does `doing`."""
-    return 1 if doing == "test" and alone(place) else place.gpus
+    return 1 if doing == "test" and is_single_process(place) else place.gpus
 
 
-def starter(place: Place) -> str:
+def mpi_program(place: ProgramContext) -> str:
     """Return the MPI program that starts the pod's ranks."""
     return "orted" if place.rank else "mpirun"
 
 
-def test_words(place: Place) -> list[str]:
+def test_command(place: ProgramContext) -> list[str]:
     """Return the command line of a rank of the test."""
-    program = f"/third_party/nccl-tests/build/{TEST}" if alone(place) else f"./build/{TEST}"
-    return [program, *_settings(place), "-g", str(place.gpus if alone(place) else 1)]
+    program = f"/third_party/nccl-tests/build/{TEST}" if is_single_process(place) else f"./build/{TEST}"
+    return [program, *_test_options(place), "-g", str(place.gpus if is_single_process(place) else 1)]
 
 
-def _settings(place: Place) -> list[str]:
+def _test_options(place: ProgramContext) -> list[str]:
     named = (*zip(("-b", "-e"), BOUNDS, strict=True), ("-f", FACTOR))
     return [part for flag, (name, usual) in named for part in (flag, place.env.get(name, usual))]
 
 
-def _write_test(proc: Path, place: Place) -> None:
+def _write_test_processes(proc: Path, place: ProgramContext) -> None:
     """Write the processes of an NCCL test: busy ranks and their MPI launchers."""
-    if not alone(place):
-        argv = [starter(place), *(["--allow-run-as-root", "bash"] if not place.rank else ["-mca", "ess", "env"])]
+    if not is_single_process(place):
+        argv = [mpi_program(place), *(["--allow-run-as-root", "bash"] if not place.rank else ["-mca", "ess", "env"])]
         _write_process(proc, LAUNCHER, 1, argv, {}, "S", "do_sys_poll", 3)
-    for local in range(ranks_of(place, "test")):
+    for local in range(rank_count(place, "test")):
         rank = {"OMPI_COMM_WORLD_RANK": place.rank * place.gpus + local, "OMPI_COMM_WORLD_LOCAL_RANK": local}
-        env = {} if alone(place) else {name: str(value) for name, value in rank.items()}
-        _write_process(proc, FIRST_PID + local, LAUNCHER, test_words(place), env, "R", "", 11)
+        env = {} if is_single_process(place) else {name: str(value) for name, value in rank.items()}
+        _write_process(proc, FIRST_PID + local, LAUNCHER, test_command(place), env, "R", "", 11)
 
 
 def _write_process(
@@ -165,24 +165,29 @@ def _write_rdma(folder: Path) -> None:
     write_counters(folder)
 
 
-def _counts(place: Place, doing: str) -> str:
+def _ras_arguments(place: ProgramContext, doing: str) -> str:
     """Return what ncclras.awk has to know, as its arguments."""
-    here, culprit = ranks_of(place, doing), place.room.facts.get(HUNG)
+    here, culprit = rank_count(place, doing), place.room.facts.get(HUNG_FACT)
     late, share = slow_rank(place) or ("", 0)
     usual = megatron.STEP_SECONDS if is_megatron(place) else ddp.STEP_SECONDS
     told = {
-        "nodes": 1 if alone(place) else place.nodes, "gpus": place.gpus, "each": place.gpus // here,
-        "first": FIRST_PID, "launches": _LAUNCHES, "period": _TEST_PERIOD if doing == "test" else pace(place, usual),
+        "nodes": 1 if is_single_process(place) else place.nodes, "gpus": place.gpus, "each": place.gpus // here,
+        "first": FIRST_PID, "launches": _LAUNCHES,
+        "period": _TEST_PERIOD if doing == "test" else step_seconds(place, usual),
         "late": late, "share": share, "stuck": "" if culprit is None else culprit * place.gpus + stuck_gpu(place),
     }  # fmt: skip
     return " ".join(f"-v {name}={value}" for name, value in told.items())
 
 
-def _status(place: Place, doing: str) -> str:
+def _ras_status(place: ProgramContext, doing: str) -> str:
     """Return what `ncclras -v` prints; empty while no NCCL runs."""
     if doing == "idle":
         return ""
-    nodes, here, culprit = 1 if alone(place) else place.nodes, ranks_of(place, doing), place.room.facts.get(HUNG)
+    nodes, here, culprit = (
+        1 if is_single_process(place) else place.nodes,
+        rank_count(place, doing),
+        place.room.facts.get(HUNG_FACT),
+    )
     world = nodes * place.gpus
     text = _RAS.format(
         nodes=nodes, gpus=place.gpus, here=here, each=place.gpus // here, processes=nodes * here, world=world,
@@ -191,7 +196,7 @@ def _status(place: Place, doing: str) -> str:
     if culprit is None:
         return text
     local = stuck_gpu(place)
-    return text + _BEHIND.format(
+    return text + _RAS_MISMATCH.format(
         most=world - 1, last=4117, before=4116, rank=culprit * place.gpus + local, gpu=local, pid=FIRST_PID + local,
         node=f"10.0.0.{culprit + 1}",
     )  # fmt: skip

@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from practice.node.counters import counter_scripts, nvlink_case
-from practice.node.dressing import programs, write_root
-from practice.node.innards import FIRST_PID, ranks_of, starter, stuck_gpu, test_words, write_innards, write_ras
+from practice.node.proc_files import (
+    FIRST_PID,
+    mpi_program,
+    rank_count,
+    stuck_gpu,
+    test_command,
+    write_proc_files,
+    write_ras,
+)
+from practice.node.rootfs import rootfs_programs, write_rootfs
 from practice.programs import stacks
-from practice.programs.mishaps import HUNG, SICK
-from practice.programs.nccl import alone
+from practice.programs.failure_modes import HUNG_FACT, SICK_FACT
+from practice.programs.nccl import is_single_process
 from practice.programs.stages import own_script_trains
 
 if TYPE_CHECKING:
-    from practice.programs.recipes import Steps
-    from practice.programs.script import Place
+    from practice.programs.recipes import LauncherSteps
+    from practice.programs.steps import ProgramContext
 
 _DATA = Path(__file__).parent.parent / "data"
 _SMI = """#!/bin/sh
@@ -103,35 +111,35 @@ exec sed "s/@PID@/$pid/g" {stacks}"$doing.txt"
 _TRAINING = frozenset({"train", "train-json"})
 
 
-def doing_of(place: Place) -> str:
+def activity_of(place: ProgramContext) -> str:
     """Return what the pod's program is doing: idle, test, train, nccl or data (the last two hang)."""
     known = place.room.facts.get("steps", {})
     steps = known.get(place.rank)
-    if _tests(known.get(place.rank if alone(place) else 0)):
+    if _is_running_tests(known.get(place.rank if is_single_process(place) else 0)):
         return "test"
-    if steps is None or not (steps.open in _TRAINING or (steps.open == "script" and own_script_trains(place))):
+    if steps is None or not (steps.current in _TRAINING or (steps.current == "script" and own_script_trains(place))):
         return "idle"
-    culprit = place.room.facts.get(HUNG)
+    culprit = place.room.facts.get(HUNG_FACT)
     return "train" if culprit is None else "data" if culprit == place.rank else "nccl"
 
 
-def _tests(steps: Steps | None) -> bool:
+def _is_running_tests(steps: LauncherSteps | None) -> bool:
     """Return whether the first pod's steps show that nccl-tests are running."""
-    return steps is not None and steps.open == "all-reduce"
+    return steps is not None and steps.current == "all-reduce"
 
 
-def sick_gpu(place: Place) -> int | None:
+def faulty_gpu(place: ProgramContext) -> int | None:
     """Return the local rank whose GPU has a fault: the fourth, if there are as many."""
-    return min(3, place.gpus - 1) if f"{SICK} {place.rank}" in place.room.facts else None
+    return min(3, place.gpus - 1) if f"{SICK_FACT} {place.rank}" in place.room.facts else None
 
 
-def write_state(folder: Path, place: Place) -> None:
+def write_activity(folder: Path, place: ProgramContext) -> None:
     """Write for the imitations what the pod's program is doing, and which GPU has a fault."""
-    doing, sick = doing_of(place), sick_gpu(place)
+    doing, sick = activity_of(place), faulty_gpu(place)
     (folder / ".bin" / "sick").write_text("" if sick is None else str(sick))
     known = folder / ".bin" / "doing"
     if not known.exists() or known.read_text() != doing:
-        write_innards(folder, place, doing)
+        write_proc_files(folder, place, doing)
         known.write_text(doing)
     elif doing == "test":
         write_ras(folder, place, doing)  # which may hang by this time
@@ -169,7 +177,7 @@ echo '[127.0.0.1]:2222 {key}'
 """
 
 
-def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
+def write_fake_binaries(folder: Path, place: ProgramContext, host_key: str = "") -> None:
     """Write the imitations into ``folder/.bin``, which comes first in the pod's PATH.
 
     In the pod one is root, whose home is ``folder``, and its SSH server shows ``host_key`` ("type base64").
@@ -179,8 +187,8 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
     state, sick = (shlex.quote(str(bin_folder / name)) for name in ("doing", "sick"))
     last = FIRST_PID + place.gpus
     for doing in ("train", "nccl", "data"):
-        dump = (_DATA / f"pyspy_{doing}.txt").read_text().replace("@COMMAND@", " ".join(stacks.program(place)))
-        below = "\n    ".join(stacks.frames(place, doing))
+        dump = (_DATA / f"pyspy_{doing}.txt").read_text().replace("@COMMAND@", " ".join(stacks.program_command(place)))
+        below = "\n    ".join(stacks.stack_frames(place, doing))
         (bin_folder / f"pyspy_{doing}.txt").write_text(dump.replace("@FRAMES@", f"    {below}"))
     dumps, flame = shlex.quote(str(bin_folder / "pyspy_")), shlex.quote(str(_DATA / "pyspy"))
     stuck = FIRST_PID + stuck_gpu(place)
@@ -196,8 +204,8 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
             stuck=stuck_gpu(place),
             rank=place.rank,
             first=FIRST_PID,
-            uuids=",".join(uuid_of(node, gpu) for gpu in range(place.gpus)),
-            test=shlex.quote(test_words(place)[0]),
+            uuids=",".join(gpu_uuid(node, gpu) for gpu in range(place.gpus)),
+            test=shlex.quote(test_command(place)[0]),
         ),
         "ncclras": _RAS.format(
             ras=shlex.quote(str(bin_folder / "ras")),
@@ -208,11 +216,11 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
         "ps": _PS.format(
             state=state,
             last=last,
-            torchrun=" ".join(stacks.launched_by(place)),
-            training=" ".join(stacks.program(place)),
-            last_test=FIRST_PID + ranks_of(place, "test"),
-            starter=":" if alone(place) else f'echo "root        1100  0.3  0.1 {starter(place)}"',
-            test=" ".join(test_words(place)),
+            torchrun=" ".join(stacks.torchrun_command(place)),
+            training=" ".join(stacks.program_command(place)),
+            last_test=FIRST_PID + rank_count(place, "test"),
+            starter=":" if is_single_process(place) else f'echo "root        1100  0.3  0.1 {mpi_program(place)}"',
+            test=" ".join(test_command(place)),
         ),
         "pgrep": _PGREP.format(ps=shlex.quote(str(bin_folder / "ps"))),
         "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=dumps, flame=flame),
@@ -220,17 +228,17 @@ def write_standins(folder: Path, place: Place, host_key: str = "") -> None:
         "getent": _GETENT.format(folder=shlex.quote(str(folder))),
         "ssh-keyscan": _KEYSCAN.format(key=host_key),
         "hostname": f"#!/bin/sh\necho {shlex.quote(place.env.get('HOSTNAME', ''))}\n",
-        **programs(folder, place),
+        **rootfs_programs(folder, place),
         **counter_scripts(state, place.gpus, place.nodes),
     }
     for name, text in scripts.items():
         path = bin_folder / name
         path.write_text(text)
         path.chmod(0o755)
-    write_root(folder, place)
+    write_rootfs(folder, place)
 
 
-def uuid_of(node: str, gpu: int) -> str:
+def gpu_uuid(node: str, gpu: int) -> str:
     """Return the driver's UUID for a GPU of a node."""
     mark = hashlib.sha256(f"{node} {gpu}".encode()).hexdigest()
     return f"GPU-{mark[:8]}-{mark[8:12]}-{mark[12:16]}-{mark[16:20]}-{mark[20:32]}"

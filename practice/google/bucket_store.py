@@ -46,7 +46,7 @@ class BucketState:
     location: str
     location_type: str
     created: float
-    things: dict[str, BucketObject] = field(default_factory=dict)
+    objects: dict[str, BucketObject] = field(default_factory=dict)
     bindings: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # role and members
 
 
@@ -73,7 +73,7 @@ class BucketStore:
                 ),
             )
         }
-        self._furnish()
+        self._add_seed_data()
 
     def add(self, made: BucketState) -> None:
         """Add a new bucket, also for nodes."""
@@ -83,12 +83,12 @@ class BucketStore:
     def put(self, bucket: str, name: str, content: bytes, kind: str = "", moment: float | None = None) -> BucketObject:
         now = self.world.clock.now() if moment is None else moment
         made = BucketObject(
-            content, kind or "application/octet-stream", 1_700_000_000_000_000 + self.world.number(), now
+            content, kind or "application/octet-stream", 1_700_000_000_000_000 + self.world.next_number(), now
         )
-        self.buckets[bucket].things[name] = made
+        self.buckets[bucket].objects[name] = made
         return made
 
-    def _furnish(self) -> None:
+    def _add_seed_data(self) -> None:
         chance = random.Random(25)
         now = self.world.opening
         checkpoints = f"{_OUTPUT}/checkpoint/{RUN}"

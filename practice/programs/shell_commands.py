@@ -6,24 +6,24 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from practice.programs.script import Exit, Say, Wait
+from practice.programs.steps import Exit, Pause, PrintLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from practice.programs.script import Place, Step
+    from practice.programs.steps import ProgramContext, Step
 
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 _FOREVER = 10.0**8
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def installer(place: Place) -> Iterator[Step]:
-    yield Say("practice cluster: nothing is copied; the real container installs the gIB NCCL plug-in here")
-    yield Wait(1.2)
+def run_installer(place: ProgramContext) -> Iterator[Step]:
+    yield PrintLine("practice cluster: nothing is copied; the real container installs the gIB NCCL plug-in here")
+    yield Pause(1.2)
 
 
-def command(place: Place) -> Iterator[Step]:
+def run_command(place: ProgramContext) -> Iterator[Step]:
     """Yield the steps of a command line of a few simple commands."""
     words = place.argv
     if len(words) >= 3 and words[0] in _SHELLS and words[1].startswith("-") and "c" in words[1]:
@@ -33,33 +33,35 @@ def command(place: Place) -> Iterator[Step]:
         commands = [words]
     for one in commands:
         if one:
-            yield from _do(one, place)
+            yield from _run_simple_command(one, place)
 
 
-def _do(words: list[str], place: Place) -> Iterator[Step]:
+def _run_simple_command(words: list[str], place: ProgramContext) -> Iterator[Step]:
     name = words[0].rpartition("/")[2]
     if name == "exec":
-        yield from _do(words[1:] or ["true"], place)
+        yield from _run_simple_command(words[1:] or ["true"], place)
     elif name == "echo":
-        yield Say(" ".join(_value(word, place) for word in words[1:]))
+        yield PrintLine(" ".join(_expand_word(word, place) for word in words[1:]))
     elif name == "sleep":
-        yield Wait(_seconds(words[1] if len(words) > 1 else "0"))
+        yield Pause(_parse_seconds(words[1] if len(words) > 1 else "0"))
     elif name in ("exit", "false"):
         yield Exit(int(words[1]) if len(words) > 1 else int(name == "false"))
     elif name in ("true", ":", "set", "trap", "export"):
         return
     elif name == "hostname":
-        yield Say(place.env.get("HOSTNAME", ""))
+        yield PrintLine(place.env.get("HOSTNAME", ""))
     else:
-        yield Say(f"practice cluster: this command is not run here, the container only waits: {shlex.join(words)}")
-        yield Wait(_FOREVER)
+        yield PrintLine(
+            f"practice cluster: this command is not run here, the container only waits: {shlex.join(words)}"
+        )
+        yield Pause(_FOREVER)
 
 
-def _value(word: str, place: Place) -> str:
+def _expand_word(word: str, place: ProgramContext) -> str:
     return re.sub(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?", lambda match: place.env.get(match[1], ""), word)
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     if text in ("infinity", "inf"):
         return _FOREVER
     unit = text[-1:]

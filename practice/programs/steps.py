@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class PrintLine:
     """Print one line."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Pause:
     """Pause while doing something silent."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Meet:
+class WaitForFact:
     """Wait until a pod of the same job has posted this fact."""
 
     fact: str
@@ -39,10 +39,10 @@ class Exit:
     reason: str = ""
 
 
-Step = Say | Wait | Meet | Exit
+Step = PrintLine | Pause | WaitForFact | Exit
 
 
-class Room:
+class SharedFacts:
     """Facts that the pods of one attempt of a job share."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Room:
         for call in self._waiting.pop(fact, []):
             call()
 
-    def when(self, fact: str, call: Callable[[], None]) -> None:
+    def call_when(self, fact: str, call: Callable[[], None]) -> None:
         """Call the function once the fact is known."""
         if fact in self.facts:
             call()
@@ -64,13 +64,13 @@ class Room:
 
 
 @dataclass
-class Place:
+class ProgramContext:
     """The context of a program: environment, pod, other pods, and time."""
 
     argv: list[str]
     env: dict[str, str]
     pod: dict[str, Any]
-    room: Room
+    room: SharedFacts
     random: random.Random
     now: Callable[[], float]
     attempt: int = 0  # how often the container was restarted in place
@@ -89,4 +89,4 @@ class Place:
         return int(self.env.get("GPUS_PER_NODE") or 8)
 
 
-Program = Callable[[Place], Iterator[Step]]
+Program = Callable[[ProgramContext], Iterator[Step]]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE = 3.0
+REMOVAL_TIMEOUT = 3.0
 """Seconds that programs which were told to end may go on writing: a shell that is hung up writes its history."""
 
 
-def remove(folder: Path, patience: float = PATIENCE) -> bool:
+def remove_folder(folder: Path, timeout: float = REMOVAL_TIMEOUT) -> bool:
     """Remove a folder with its contents; returns whether it is gone. Blocking."""
     pause = Event()
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while folder.exists():
         shutil.rmtree(folder, ignore_errors=True)  # somebody may write between the listing and the removal
         if time.monotonic() > deadline:

@@ -1,0 +1,96 @@
+"""Failures of trainings: what each pod prints, which ranks wait, and which exit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from practice.programs.faults import parse_faults
+from practice.programs.stacks import stack_frames
+from practice.programs.steps import Exit, Pause, PrintLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from practice.programs.faults import Fault
+    from practice.programs.steps import ProgramContext, Step
+
+HUNG_FACT = "hung"
+"""The fact in which the pods of a job know that they hang: the number of the pod that the others wait for."""
+SICK_FACT = "a GPU has a fault: pod"
+"""The fact, with the number of the pod behind it, by which a pod knows that one of its GPUs has a fault."""
+_FOREVER = 10.0**8
+_KINDS = ("oom", "fail", "hang", "timeout", "xid")
+_WATCHDOG_SECONDS = 600.0
+_KILLED = 137
+
+
+def failing_steps(place: ProgramContext) -> tuple[int, ...]:
+    """Return the steps at which a training stops in any pod."""
+    return tuple(sorted(fault.step for fault in parse_faults(place) if _ends_training(place, fault)))
+
+
+def fail_at_step(place: ProgramContext, number: int) -> Iterator[Step]:
+    """Yield the failure of this pod at this step: usually nothing; else it exits or waits for ever."""
+    for fault in parse_faults(place):
+        if fault.step != number or not _ends_training(place, fault):
+            continue
+        mine = _is_in_pod(place, fault)
+        if fault.kind == "xid":
+            if mine:
+                place.room.post(f"{SICK_FACT} {place.rank}")
+        elif fault.kind == "oom":
+            yield Exit(_KILLED, "OOMKilled") if mine else Pause(_FOREVER)
+        elif fault.kind == "fail":
+            yield from _print_cuda_error(place, number) if mine else iter((Pause(_FOREVER),))
+        else:
+            yield from _hang_until_timeout(place, fault, number, mine=mine)
+
+
+def _ends_training(place: ProgramContext, fault: Fault) -> bool:
+    # A container that was killed for its memory and started again in the same pod has it behind itself.
+    return fault.kind in _KINDS and not (fault.kind == "oom" and place.attempt)
+
+
+def _is_in_pod(place: ProgramContext, fault: Fault) -> bool:
+    if fault.rank is None:
+        return fault.kind == "oom" or place.rank == place.nodes - 1
+    return fault.rank == place.rank
+
+
+def _print_cuda_error(place: ProgramContext, number: int) -> Iterator[Step]:
+    rank = place.rank * place.gpus
+    yield PrintLine(f"[rank{rank}]: Traceback (most recent call last):")
+    for frame in reversed(stack_frames(place, "train")):
+        function, _, where = frame.rstrip(")").partition(" (")
+        file, _, line = where.partition(":")
+        yield PrintLine(f'[rank{rank}]:   File "{file}", line {line}, in {function}')
+    yield PrintLine(f"[rank{rank}]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered")
+    name = place.env.get("HOSTNAME", "")
+    yield PrintLine(
+        f"E{_format_clock(place)} 1100 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1)"
+    )
+    yield PrintLine(f"  host      : {name}")
+    yield PrintLine(f"  rank      : {rank} (local_rank: 0), at step {number}")
+    yield Exit(1)
+
+
+def _hang_until_timeout(place: ProgramContext, fault: Fault, number: int, *, mine: bool) -> Iterator[Step]:
+    culprit = place.nodes - 1 if fault.rank is None else fault.rank
+    place.room.post(HUNG_FACT, culprit)
+    if mine or fault.kind == "hang":
+        yield Pause(_FOREVER)
+    yield Pause(_WATCHDOG_SECONDS)
+    rank, milliseconds = place.rank * place.gpus, int(_WATCHDOG_SECONDS * 1000)
+    yield PrintLine(
+        f"[rank{rank}]:[E{_format_clock(place)} ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught"
+        " collective operation"
+        f" timeout: WorkNCCL(SeqNum={number * 97}, OpType=ALLREDUCE, NumelIn=67108864, NumelOut=67108864,"
+        f" Timeout(ms)={milliseconds}) ran for {milliseconds + 31} milliseconds before timing out."
+    )
+    yield Exit(1)
+
+
+def _format_clock(place: ProgramContext) -> str:
+    """Return the time as glog writes it: 1121 12:08:33.051."""
+    return datetime.fromtimestamp(place.now(), UTC).strftime("%m%d %H:%M:%S.%f")[:-3]
