@@ -85,6 +85,9 @@ NCCL_TUNER_CONFIG_PATH: /usr/local/gib/configs/{{ .Values.network.nccl.tuner }}
 {{- with include "a4.ownNccl" . }}
 A4_NCCL_OWN: {{ . | quote }}
 {{- end }}
+{{- if .Values.diagnosis }}
+{{ include "a4.diagnosisEnv" . }}
+{{- end }}
 A4_SSH: {{ ternary "required" "optional" (has .Values.recipe.id (list "nccl-all-reduce" "connectivity" "interactive")) }}
 {{- include "a4.recipeEnv" . }}
 {{- end -}}
