@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ LONGEST = 200
 OPEN = "open_page('alarms')"  # what the key of all alarms does
 LOW = 30  # lines of a terminal below which a message is told as shortly as it can be
 _AWAY = "esc closes this"
+_MORE = re.compile(r" and (\d+) more$")
 SHOWN = 10  # seconds that an alarm is shown
 FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before is found again
 
@@ -137,7 +139,7 @@ def _send(app: ConsoleApp, outbox: Outbox, alarms: list[Alarm]) -> None:
 
 
 def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
-    """Show alarms as a toast, or in the status line of a log, which a toast would cover."""
+    """Show alarms as toasts, on a low terminal as one, or in the status line of a log, which a toast would cover."""
     key = _key_of_alarms(app)
     more = f"; {key} lists all alarms" if key else ""
     told = [
@@ -147,18 +149,22 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
     # A stall that has been inspected since is told in place of what was said of it before.
     app.close_alarms({title for (title, _), each in zip(told, alarms, strict=True) if each.kind is AlarmKind.STALL})
     in_corner = app.alarms_in_corner()
-    if not told and not in_corner:
-        return
     below = next((view for view in app.screen.query(LogView) if view.tells), None)
-    if below is None:
+    if not told and (not in_corner or below is None):
+        return
+    if below is None and app.size.height >= LOW:
         for title, words in told:
             app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN)
+        return
+    app.close_alarms()
+    again = [(each.title, each.message.partition("\n")[0].removesuffix(f"  {_AWAY}")) for each in in_corner]
+    others = len(again + told) - 1 + sum(int(found[1]) for title, _ in again if (found := _MORE.search(title)))
+    title, words = (again + told)[0]
+    title, words = _MORE.sub("", title), words.partition("\n")[0]
+    if below is None:  # one box for all: what is under several is being read, or typed into
+        title += f" and {others} more" if others else ""
+        app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN)
     else:
-        app.close_alarms()
-        again = [(each.title, each.message.partition("\n")[0].removesuffix(f"  {_AWAY}")) for each in in_corner]
-        told = again + told
-        title, words = told[0][0], told[0][1].partition("\n")[0]
-        others = len(told) - 1
         full = f"{title}: {words} (and {others} more)" if others else f"{title}: {words}"
         short = title.replace(":", "") + (f" +{others}" if others else "") + (f" ({key})" if key else "")
         below.tell_alarm(Told(full, short), SHOWN)

@@ -88,10 +88,10 @@ NODE_POOLS: tuple[Column[PoolStatus], ...] = (
     Column("READY", lambda row: f"{row.ready}/{row.nodes if row.target is None else row.target}", width=7,
            right=True, sort=lambda row: row.ready, down=True),
     Column("LIMITS", lambda row: row.limits, width=9, right=True, drop=3, sort=lambda row: row.pool.most, down=True),
-    Column("PROVISIONING", lambda row: row.how, least=4, most=30, drop=4, sort=True),
+    Column("PROVISIONING", lambda row: row.how, least=11, most=30, drop=4, sort=True),
     Column("PLACEMENT", lambda row: row.pool.placement.lower(), width=9, drop=7, ink="dim"),
     Column("VERSION", lambda row: row.pool.version, most=20, drop=6, sort=True, ink="dim"),
-    Column("STATE", _pool_state, fill=True, least=20, sort=lambda row: row.state),
+    Column("STATE", _pool_state, fill=True, least=34, sort=lambda row: row.state),
 )  # fmt: skip
 
 

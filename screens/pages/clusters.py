@@ -119,7 +119,10 @@ class ClustersScreen(AskingScreen):
             rows[each.project, each.location, each.name] = ClusterRow(each.project, each, here=mine)
         for project, error in found.unread:
             rows[project, "", ""] = ClusterRow(project, error=error)
+        first = not self.table.shown or self.table.cursor == self.table.shown[0]
         self.table.show_rows(dict(sorted(rows.items(), key=lambda pair: not pair[1].here)))
+        if first and self.table.shown:  # what comes in front of it is meanwhile where the cursor belongs
+            self.table.move_to(self.table.shown[0])
         words = f"{count(len(found.clusters), 'cluster')} in {count(len({k[0] for k in rows}), 'project')}"
         runs = [Span(words, "strong")]
         if found.unread:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
@@ -19,8 +19,9 @@ from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
 from console.scheduling.quota_accounts import queue_account
 from screens import wording
-from screens.alarm_notices import line_of
+from screens.alarm_notices import has_changed, line_of
 from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
+from screens.columns.jobs import JobLine
 from screens.columns.queues import (
     LOCAL_QUEUES,
     QUEUES,
@@ -118,6 +119,14 @@ class QueuesScreen(PanedScreen):
                         self.show_fleet(self.app.fleet)
             await asyncio.sleep(GLANCE_EVERY)
 
+    _jobs: Sequence[JobLine] = ()
+    """Of the workloads that run: what is known of them may change without a new snapshot."""
+
+    def tick(self) -> None:
+        super().tick()
+        if any(has_changed(self.app, line) for line in self._jobs):
+            self.show_fleet(self.app.fleet)
+
     def show_fleet(self, fleet: Fleet) -> None:
         lines = [queue_line(queue, fleet) for _, queue in sorted(fleet.cluster_queues.items())]
         self.cluster_queues.show_rows({(line.queue.name,): line for line in lines}, fleet.links.get("clusterqueues"))
@@ -126,7 +135,9 @@ class QueuesScreen(PanedScreen):
         if narrowed:
             local = {key: queue for key, queue in local.items() if queue.namespace == narrowed}
         self.local_queues.show_rows(local, fleet.links.get("localqueues"))
-        every = list(self._lines(fleet))
+        jobs: list[JobLine] = []
+        every = list(self._lines(fleet, jobs))
+        self._jobs = jobs
         rows: dict[RowKey, WorkloadLine] = {
             line.workload.key: line for line in every if narrowed in {"", line.workload.namespace}
         }
@@ -150,14 +161,17 @@ class QueuesScreen(PanedScreen):
         waits = waiting_lines(row.why, width, self.app.whose, start_known=bool(row.start and row.start.at))
         return [[Span(name_of(row.workload), "strong")], *folded_runs(said, width), [], *starts, *waits]
 
-    def _lines(self, fleet: Fleet) -> Iterable[WorkloadLine]:
-        """Yield the workloads that wait or hold quota; deactivated ones do neither."""
+    def _lines(self, fleet: Fleet, jobs: list[JobLine]) -> Iterable[WorkloadLine]:
+        """Yield the workloads that wait or hold quota, and store the jobs of these; deactivated ones do neither."""
         starts = self.session.measures.starts if self.app.connected else None
         for line in workload_lines(fleet, None, self.app.whose, starts):
             if line.workload.state is not WorkloadState.DEACTIVATED and self._wanted(line.workload, line.queue):
                 jobset = fleet.jobset_by_uid.get(line.workload.owner_uid)
-                health = line_of(self.app, jobset, fleet).health if jobset and not line.position else None
-                yield replace(line, health=health)
+                if jobset is None or line.position:
+                    yield line
+                else:
+                    jobs.append(line_of(self.app, jobset, fleet))
+                    yield replace(line, health=jobs[-1].health)
 
     def _wanted(self, workload: Workload, cluster_queue: str) -> bool:
         if self.only is None:

@@ -14,11 +14,13 @@ from screens.app import ConsoleApp
 from screens.dialogs.question import Confirm, Prompt
 from screens.pages.clusters import ClustersScreen
 from tests.fakes import FakeSession
+from tests.fakes_google import FakeCloud
 from tests.screens.press import screen_text, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
+    import pytest
     from textual.pilot import Pilot
 
     from console.session import Session
@@ -87,6 +89,26 @@ async def test_the_cluster_one_is_in_comes_first_and_places_are_whole_on_a_narro
         assert "y…" not in text, "what has no room is left out"
         await pilot.press("down")
         await until(pilot, lambda: "Retry budget exhausted" in screen_text(app))
+
+
+async def test_the_cursor_stays_on_the_first_row_while_clusters_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, far = cluster("zebra"), cluster("apple")
+
+    async def growing(cloud: FakeCloud, projects: object = ()) -> AsyncGenerator[Clusters, None]:
+        yield Clusters((far,))
+        yield Clusters((far, here))
+
+    monkeypatch.setattr(FakeCloud, "growing", growing)
+    async with clusters(settings=Settings(context=here.context)) as (app, pilot, _):
+        await until(pilot, lambda: "2 clusters" in screen_text(app) and "asking on" not in screen_text(app))
+        screen = app.screen
+        assert isinstance(screen, ClustersScreen)
+        assert screen.table.row is not None
+        assert screen.table.row.cluster is here
+        await pilot.press("down")
+        screen._show()
+        assert screen.table.row is not None
+        assert screen.table.row.cluster is far
 
 
 async def test_enter_goes_into_a_cluster() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from msgspec import structs
@@ -9,6 +10,7 @@ from msgspec import structs
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
+from console.metrics.alarm_rules import AlarmKind
 from console.metrics.job_progress import JobProgress
 from console.scheduling.quota_accounts import QuotaAccount
 from screens.columns.column import as_json
@@ -84,6 +86,16 @@ async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: 
         monkeypatch.setattr("screens.columns.queues.time.time", lambda: later)
         app.tick()
         await until(pilot, lambda: screen_text(app).count("3d0h") == 2)
+
+
+async def test_an_alarm_stands_in_a_row_as_soon_as_in_the_pane() -> None:
+    async with console(FakeSession(queue_scene()), size=(125, 35)) as (app, pilot, session):
+        await pilot.press("2")
+        await until(pilot, lambda: isinstance(app.screen, QueuesScreen) and "dpo-b" in screen_text(app))
+        assert "diverged" not in screen_text(app)
+        session.alarms.sound("default", "llama", AlarmKind.NAN, "loss is NaN since step 118")
+        app.tick()
+        await until(pilot, lambda: "▲ diverged" in text_of(cast("QueuesScreen", app.screen).workloads))
 
 
 def test_the_figures_of_a_row_add_up() -> None:

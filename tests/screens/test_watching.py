@@ -29,6 +29,7 @@ from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, toasts, until
 from tests.screens.scene import scene
+from tests.screens.test_launch import session_of, to_form
 from tests.screens.test_runs import run
 
 if TYPE_CHECKING:
@@ -345,6 +346,19 @@ async def test_on_a_low_terminal_an_alarm_covers_two_lines() -> None:
         (toast,) = app._notifications
         assert "\n" not in toast.message
         assert app.screen.has_class("-low-terminal")
+
+
+async def test_on_a_low_terminal_many_alarms_are_one_box_of_two_lines() -> None:
+    session = session_of()
+    async with console(session, size=(80, 24)) as (app, pilot, _):
+        await to_form(app, pilot)
+        for job, more in (("llama-70b", ""), ("nccl-0412", " and 1 more"), ("dpo-[b]", " and 2 more")):
+            session.alarms.sound("default", job, AlarmKind.NAN, "no loss printed at 118")
+            app.tick()
+            titles = [f"▲ llama-70b: nan{more}"]
+            await until(pilot, lambda titles=titles: [each.title for each in app._notifications] == titles)  # type: ignore[misc]
+        (box,) = app._notifications
+        assert "\n" not in box.message, "what fields are above it stay in sight"
 
 
 async def test_the_page_of_alarms_says_that_limits_are_real_seconds() -> None:
