@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROLLOUTS = 200
 FEWEST = 20  # rollouts that a window stands on
 BUDGET = 1.5  # seconds of one core
-AIMED_AT = 250  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
+AIMED_AT = 320  # rollouts that the budget has to be enough for: where there is much to do, they look less far ahead
 WARM_UP = 0.05  # of the budget, to learn which requests fail at which usage before a rollout is timed
 SHARE = 0.8  # of the rollouts within a window
 PROGRESS_SPREAD = 0.1  # of the logarithm of the time left, where progress tells of it
