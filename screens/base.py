@@ -23,7 +23,7 @@ from console.errors import ConsoleError
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
-from screens.widgets.bars import READING, HintLine, KeyBar, KeyHint, Title, TitleBar
+from screens.widgets.bars import READING, Hides, HintLine, KeyBar, KeyHint, Title, TitleBar
 from screens.widgets.base import Abstract
 from screens.widgets.line import OfSnapshot
 from screens.widgets.table.row_painter import Notice
@@ -121,6 +121,8 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     ]  # fmt: skip
     CHANGES_CLUSTER: ClassVar[frozenset[str]] = frozenset()
     """Actions that change the cluster: in read-only mode they are gone from keys, key line and palette."""
+    SHOWS: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Actions that show and hide something -> the page's class meanwhile, and the words of the key line."""
     KINDS: ClassVar[tuple[str, ...]] = ()  # kinds this screen stands on: its freshness is theirs
     OPENS: ClassVar[str] = ""  # name of the page that a row of a table opens, about that row
 
@@ -322,8 +324,9 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         for active in self.active_bindings.values():
             binding = active.binding
             if binding.show and binding.description and active.enabled and binding.action not in seen:
-                hint = KeyHint(self.app.get_key_display(binding), binding.description, binding.action,
-                               last=active.node is self.app)  # fmt: skip
+                hidden = active.node.hides() if isinstance(active.node, Hides) else {}
+                verb = hidden.get(binding.action, binding.description)
+                hint = KeyHint(self.app.get_key_display(binding), verb, binding.action, last=active.node is self.app)
                 reading = READING.index(binding.id) - len(READING) if binding.id in READING else 0
                 seen[binding.action] = (reading or order.get(active.node, 0), hint)
         ranked = sorted(seen.values(), key=lambda pair: pair[0])
@@ -351,6 +354,10 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         if action in self.CHANGES_CLUSTER and self.app.settings.read_only:
             return False
         return bool(not self.is_mounted or self.offers().get(action, True))
+
+    def hides(self) -> dict[str, str]:
+        """As `Hides` says: by default what a class of the page shows."""
+        return {action: verb for action, (shown, verb) in self.SHOWS.items() if self.has_class(shown)}
 
     def offers(self) -> dict[str, object]:
         """Actions that are not always available -> whether they are now."""

@@ -107,6 +107,9 @@ class TrainingTab(JobTab):
 
     # what can be done with it
 
+    def hides(self) -> dict[str, str]:
+        return {"earlier": "Hide earlier"} if self.is_mounted and self.panel.earlier else {}
+
     def offers(self) -> dict[str, object]:
         return dict.fromkeys(("earlier", "save"), self.panel.track is not None)
 
@@ -121,6 +124,7 @@ class TrainingTab(JobTab):
             if not panel.earlier:
                 self.notify("No earlier run of this recipe has a log that is kept.")
         panel.redraw()
+        self.refresh_bindings()
 
     @work(group="actions")
     async def action_save(self) -> None:

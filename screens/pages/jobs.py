@@ -65,6 +65,7 @@ class JobsScreen(PanedScreen):
     OPENS = "job"
     CHANGES_CLUSTER = frozenset({"stop", "shell", "launch"})
     SUBJECT = PanedScreen.SUBJECT | {"job"}
+    SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="jobs.log", tooltip="Its log, live: the pod of its alarm or of its iterations"),
         Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in pod 0"),
@@ -186,6 +187,7 @@ class JobsScreen(PanedScreen):
 
     def action_why(self) -> None:
         show_whole(self, self.reason)
+        self.refresh_bindings()
 
     def action_release(self) -> None:
         if self.table.row is not None:

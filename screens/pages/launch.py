@@ -303,6 +303,10 @@ class LaunchScreen(LiveScreen):
         """Show or hide the advanced fields; typed text stays."""
         self.take_recipe()
         self.form.set_advanced(not self.form.model.advanced)
+        self.refresh_bindings()
+
+    def hides(self) -> dict[str, str]:
+        return {"advanced": "Hide advanced"} if self.is_mounted and self.form.model.advanced else {}
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
         field = self.form.model.by_path.get(self.form.here)

@@ -76,6 +76,7 @@ class PreflightScreen(LiveScreen):
     """
     KINDS = ("nodes", "pods", "localqueues", "clusterqueues")
     CHANGES_CLUSTER = frozenset({"fix"})
+    SHOWS: ClassVar = {"looks": ("-looks", "Hide requests")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "again", "Check again", id="preflight.again", tooltip="Repeat this check, or the marked ones"),
         Binding("R", "all_again", "All again", key_display="R", id="preflight.all", tooltip="Repeat all checks"),
@@ -128,6 +129,7 @@ class PreflightScreen(LiveScreen):
 
     def action_looks(self) -> None:
         self.toggle_class("-looks")
+        self.refresh_bindings()
 
     def action_copy(self) -> None:
         if self.table.row and self.table.row.command:

@@ -83,6 +83,7 @@ class QueuesScreen(PanedScreen):
 
     CSS_PATH = "queues.tcss"
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
+    SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "why", "Why", id="queues.why", tooltip="The whole reason, if it is cut; again: as before"),
         ONLY_MINE,
@@ -239,6 +240,7 @@ class QueuesScreen(PanedScreen):
 
     def action_why(self) -> None:
         show_whole(self, self.reason)
+        self.refresh_bindings()
 
     def action_manifest(self) -> None:
         table = self.focused if isinstance(self.focused, ResourceTable) else self.workloads

@@ -207,6 +207,7 @@ class RunScreen(LiveScreen):
     """
     KINDS = ("jobsets", "pods")
     CHANGES_CLUSTER = frozenset({"again"})
+    SHOWS: ClassVar = {"log": ("-log", "Hide log")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "again", "Launch again", id="run.again", tooltip="Open the launch form with these values"),
         Binding("d", "compare", "Compare with …", id="run.compare", tooltip="Pick the run to compare this one with"),
@@ -359,6 +360,7 @@ class RunScreen(LiveScreen):
 
     def action_log(self) -> None:
         self.toggle_class("-log")
+        self.refresh_bindings()
         self.set_focus(self.log_view.lines if self.has_class("-log") else self.values)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

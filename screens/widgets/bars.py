@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 from rich.cells import cell_len
@@ -163,6 +163,14 @@ class KeyHint(NamedTuple):
     verb: str
     action: str
     last: bool = False  # stands at the right end and stays when the others no longer fit
+
+
+@runtime_checkable
+class Hides(Protocol):
+    """What has keys that show something, and again hide it."""
+
+    def hides(self) -> Mapping[str, str]:
+        """Actions that would hide now what they have shown -> what the key line says of them."""
 
 
 class KeyBar(Inked):

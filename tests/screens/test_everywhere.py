@@ -125,3 +125,29 @@ def test_a_terminal_that_cannot_be_drawn_on_is_told_what_can_be_done(
         monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
     assert main(["--demo"]) == 2
     assert "TERM is dumb. `a4 --plain`" in capsys.readouterr().err
+
+
+async def test_a_key_that_shows_something_says_hide_while_it_is_shown() -> None:
+    session = FakeSession(queue_scene())
+    session.say("llama-workload-0-0-x7k0", "iteration 1", "iteration 2")
+    async with console(session, size=(140, 24)) as (app, pilot, _):
+
+        def keys() -> str:
+            return "".join(text_of(bar) for bar in app.screen.query(KeyBar))
+
+        await pilot.press("5")
+        await until(pilot, lambda: "All fields" in keys())
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: "Hide advanced" in keys())
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: "Hide" not in keys())
+        app.open_page("job", "default", "llama", "log")
+        await until(pilot, lambda: "T Times" in keys())
+        await pilot.press("T")
+        await until(pilot, lambda: "T Hide times" in keys())
+        await pilot.press("T")
+        await until(pilot, lambda: "T Times" in keys())
+        app.open_page("preflight")
+        await until(pilot, lambda: "l What was asked" in keys())
+        await pilot.press("l")
+        await until(pilot, lambda: "l Hide requests" in keys())

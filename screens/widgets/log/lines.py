@@ -377,7 +377,12 @@ class LogLines(ScrollView, Inked, can_focus=True):
             self._jump(top)
             self._fold()
 
-    watch_times = watch_wrap
+    def watch_times(self) -> None:
+        self.watch_wrap()
+        self.refresh_bindings()
+
+    def hides(self) -> dict[str, str]:
+        return {"toggle('times')": "Hide times"} if self.times else {}
 
     def watch_short(self) -> None:
         self._page, self._widest = (0, []), 0
