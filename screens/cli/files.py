@@ -20,7 +20,7 @@ from screens import wording
 from screens.cli.arguments import Command, Commands, Options, confirmed, container_option, flag, json_flag, option, word
 from screens.cli.ask import confirm
 from screens.cli.connect import open_session
-from screens.cli.output import print_json, print_line, print_result, unguarded, warn
+from screens.cli.output import print_entries, print_json, print_line, print_result, unguarded, warn
 from screens.cli.ranks import KINDS, chosen_ranks, container_of, pod_index_json, rank_named, running_pod, where
 from screens.wording import one_line, size
 
@@ -193,10 +193,12 @@ async def list_folder(place: RemotePath, options: Options, container: str) -> in
         place_and_items = {"place": told.pop("path"), "items": told.pop("entries")}
         print_json({"kind": "files", **pod_index_json(rank), **place_and_items, **told})
         return int(bool(found.complaints))
+    rows = []
     for each in found.entries:
         size = wording.size(each.size) if each.kind is EntryKind.FILE else ""
         end = {EntryKind.FOLDER: "/", EntryKind.LINK: f" → {each.target}"}.get(each.kind, "")
-        print_line(f"{size:>10}  {wording.since(each.modified):>7}  {wording.one_line(each.path + end)}")
+        rows.append((size, wording.since(each.modified), wording.one_line(each.path + end)))
+    print_entries(rows)
     if found.total is not None and found.free is not None:
         print_line(f"{found.path}: {wording.size(found.free)} free of {wording.size(found.total)}")
     for words in found.complaints:

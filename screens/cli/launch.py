@@ -74,6 +74,8 @@ async def launch(options: LaunchOptions) -> int:
     """Launch a recipe or preview it; `--wait` follows it to its end."""
     kinds = FIT_KINDS if options.dry_run else (*LOOK_KINDS, *WAIT_KINDS) if options.wait else LOOK_KINDS
     async with open_session(options, kinds, listed=False) as session:
+        if not (options.show_helm or options.against is not None or options.dry_run):
+            session.watch.connection_for_change(f"launch {options.name or options.recipe or options.like or 'a job'}")
         profile = options.profile or ("" if options.no_profile else None)
         plan = await make_plan(session, options, like=options.like, profile=profile)
         if problems := session.launch.problems(plan):

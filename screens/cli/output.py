@@ -116,7 +116,7 @@ _REWORDED = (
 
 
 _HELP_COLORS = (
-    (re.compile(r"(?m)^usage:|^[a-z][a-z ]*:$"), "\x1b[1m\\g<0>\x1b[0m"),
+    (re.compile(r"(?m)^usage:|^[a-zA-Z][\w ]*:$"), "\x1b[1m\\g<0>\x1b[0m"),
     (re.compile(r"(?<![\w./`-])--?[a-zA-Z][\w-]*"), "\x1b[36m\\g<0>\x1b[0m"),
     (re.compile(r"(?m)^( {2,4})([a-zA-Z][^\s\x1b]*)(?=  |$)"), "\\1\x1b[36m\\2\x1b[0m"),
 )
@@ -237,6 +237,14 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Seq
     for line in table_lines(titles, rows, right):
         sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def print_entries(entries: Sequence[tuple[str, str, str]]) -> None:
+    """Print size, age and name of the entries of a folder; what none of them has takes no room."""
+    widths = [max((len(each[at]) for each in entries), default=0) for at in (0, 1)]
+    for *known, name in entries:
+        cells = [cell.rjust(width) for cell, width in zip(known, widths, strict=True) if width]
+        print_line("  ".join([*cells, name]))
 
 
 def write_text(place: str, text: str) -> None:

@@ -33,6 +33,7 @@ from console.metrics.training.reader import RunReader
 from console.metrics.training.steps import PackedSteps, Step
 from screens.cli.arguments import STEP_KEYS, TEST_KEYS, Command, Commands, Options, flag, json_flag, word
 from screens.cli.output import print_error, print_line, warn
+from screens.wording import count
 
 _AT_ONCE = 2000
 """Steps or rows that are made into text at once."""
@@ -352,7 +353,7 @@ class ReadingPrinter:
             print_line(each)
         if not reading.has_results:
             print_line(
-                "Neither a table of nccl-tests, steps of a training run, scores, stacks nor a failure were found."
+                "Nothing was found: no table of nccl-tests, no steps of training, no scores, stacks or failures."
             )
 
     def _whole(self, test: NcclTest) -> None:
@@ -448,10 +449,11 @@ def _shape(said: tuple[bool, ...]) -> tuple[str, Callable[[Step], Any]]:
 
 def _run_end(run: RunReader) -> str:
     last = run.steps[-1] if run.steps else None
-    said = f"{run.format}: {len(run.steps)} steps, {len(run.rewinds)} restarts, {run.steps.nans} with nan"
+    steps, restarts = count(len(run.steps), "step"), count(len(run.rewinds), "restart")
+    said = f"{run.format}: {steps}, {restarts}, {run.steps.nans:,} with NaN"
     if run.finished or last is None or last.step is None or last.total is None or last.step >= last.total:
         return said
-    return f"{said}, ended at step {last.step} of {last.total}"
+    return f"{said}, ended at step {last.step:,} of {last.total:,}"
 
 
 class ReadOptions(Options):

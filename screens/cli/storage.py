@@ -17,7 +17,7 @@ from screens.cli.arguments import Command, Commands, Options, container_option, 
 from screens.cli.connect import google_of, open_session
 from screens.cli.files import bars, list_folder
 from screens.cli.images import project_of, projects_option
-from screens.cli.output import print_json, print_line, print_listing, print_result, warn
+from screens.cli.output import print_entries, print_json, print_line, print_listing, print_result, warn
 from screens.cli.ranks import KINDS
 from screens.columns.google import PLACES, of_bucket, of_filestore, of_lustre
 
@@ -48,10 +48,12 @@ async def list_place(options: LsOptions) -> int:
         told = {"kind": "objects", "place": str(found.place), "note": found.note, "more": found.more}
         print_json({**told, "items": items})
         return 0
+    rows = []
     for each in found.objects:
         size = "" if each.is_folder else wording.size(each.bytes)
         mark = "  ← the last complete checkpoint" if each.latest else ""
-        print_line(f"{size:>10}  {wording.since(each.updated):>7}  {wording.one_line(each.title)}{mark}")
+        rows.append((size, wording.since(each.updated), wording.one_line(each.title) + mark))
+    print_entries(rows)
     if found.more:
         warn("There is more than this: name a folder in it.")
     if found.note:

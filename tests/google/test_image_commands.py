@@ -135,6 +135,8 @@ async def test_buckets_their_folders_and_what_is_brought(tmp_path: Path, capsys:
         assert (found["region"], found["items"][0]["match"]) == ("us-central1", "same region")
         assert await run("ls", f"gs://{BUCKET}", "--json") == 0
         assert [each["name"] for each in said(capsys)["items"]] == ["datasets/", "logs/"]
+        assert await run("ls", f"gs://{BUCKET}") == 0
+        assert capsys.readouterr().out == "datasets/\nlogs/\n", "no room for what folders do not have"
         assert await run("checkpoints", f"gs://{BUCKET}/logs", "--json") == 1
         found = said(capsys)
         states = [(each["step"], each["state"]) for each in found["items"]]

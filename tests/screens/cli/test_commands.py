@@ -220,7 +220,7 @@ def test_why_begins_with_how_a_job_is_now(a4: Commands) -> None:
     code, said, _ = a4.run("why", "rag-eval", "-n", "team-b")
     lines = said.splitlines()
     assert code == 5
-    assert re.match("rag-eval is stalled: no step for .* after step 289, usually one takes 1.7 ms.", lines[0])
+    assert re.match("rag-eval is stalled: no step for .* after step 289, usually one takes 4 s.", lines[0])
     assert lines[1].startswith("a4 -n team-b hang rag-eval shows which rank the others wait for; a4 -n team-b stop ")
     assert re.search(r" frees \d+ GPUs \(launched by \w+, not by you\)\.$", lines[1])
     assert lines[2] == "What ended badly before that:"
@@ -267,6 +267,7 @@ def test_a_dry_run_prints_manifests_and_makes_nothing(a4: Commands) -> None:
     [
         (("launch", "nccl-all-reduce", "--set", "gpus=12"), 2, "12"),
         (("launch", "no-such-recipe"), 1, "There is no recipe no-such-recipe. There are: nccl-all-reduce"),
+        (("launch", "no-such-recipe", "--read-only"), 3, "the console is in read-only mode"),
         (("values", "no-such-recipe"), 1, "There is no recipe no-such-recipe."),
         (("whatif", "--lose", "no-such-node"), 1, "There is no node, pool or host no-such-node."),
         (("whatif", "--submit", "no-such-queue:8"), 1, "there is no queue no-such-queue."),

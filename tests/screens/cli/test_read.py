@@ -99,7 +99,7 @@ def test_a_test_that_failed_before_its_first_row_has_no_empty_table(
 def test_a_log_without_either_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_bytes(bytes(range(256)) * 100)
     assert main(["read", str(tmp_path / "log")]) == 0
-    assert "Neither" in capsys.readouterr().out
+    assert "Nothing was found" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
@@ -129,7 +129,7 @@ def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.C
     told.end(reading)
     assert capsys.readouterr().out.splitlines() == [
         "-  loss 5.817  grad norm 2.009  lr 4.78e-05",  # of step 10 by its epoch, and the bar after it never came
-        "hf: 2 steps, 0 restarts, 0 with nan",
+        "hf: 2 steps, 0 restarts, 0 with NaN",
     ]
 
 
@@ -167,6 +167,18 @@ def test_a_pipe_is_read_while_it_is_written() -> None:
         process.stdin.close()
         assert "3 steps" in process.stdout.read().decode()
         assert process.wait(30) == 0
+
+
+def test_what_was_read_is_counted_in_plain_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    log.write_text("".join(f"step {number}/1200 loss 2.5\n" for number in range(1, 1101)))
+    assert main(["read", str(log)]) == 0
+    assert capsys.readouterr().out.endswith(": 1,100 steps, 0 restarts, 0 with NaN, ended at step 1,100 of 1,200\n")
+    log.write_text("hello\n")
+    assert main(["read", str(log)]) == 0
+    assert capsys.readouterr().out == (
+        "Nothing was found: no table of nccl-tests, no steps of training, no scores, stacks or failures.\n"
+    )
 
 
 def test_a_file_is_read_without_an_event_loop_or_its_30_ms() -> None:

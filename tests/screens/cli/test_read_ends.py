@@ -160,7 +160,7 @@ def test_a_line_without_an_end_is_ended_in_words(
     path = written(b"step 1 loss 2.5\n" + b"x" * (5 << 20), tmp_path)
     assert main(["read", path]) == 2
     said = capsys.readouterr()
-    assert "key-value: 1 steps" in said.out
+    assert "key-value: 1 step," in said.out
     assert said.err == f"a4: {path} is not a log: 3 MiB without a line break. What was read before that is shown.\n"
 
 
@@ -273,7 +273,7 @@ def test_a_pipe_whose_writer_takes_its_time(
     writer.join(10)
     said = capsys.readouterr()
     assert "No data from" in said.err
-    assert "key-value: 1 steps" in said.out
+    assert "key-value: 1 step," in said.out
 
 
 @pytest.mark.parametrize("when", ["parse", "run"])
