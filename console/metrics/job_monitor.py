@@ -80,7 +80,7 @@ def sample_job(
         step=last.step if last else None,
         step_time=track.times[-1] if track and len(track) else 0.0,
         steps=len(track) if track else 0,
-        pace=track.pace() if track else None,
+        pace=track.step_interval() if track else None,
         trained=bool(track and track.finished),
         rhythm=track.cadence() if track else None,
         blamed=f"{INSPECTED}{report.short.rstrip('.')}" if report is not None and report.alarming else "",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from practice.programs.steps import ProgramContext, Step
 
-_RECORDED = "practice cluster: these lines are as recorded on NVIDIA H200; the numbers of ranks are this job's"
+_RECORDED = "practice cluster: these lines are as recorded on NVIDIA H200; ranks and times of steps are this job's"
 
 STEP_SECONDS = 1.5
 
@@ -48,7 +48,7 @@ def iteration_count(place: ProgramContext) -> int:
 
 
 def replay_training(place: ProgramContext) -> Iterator[Step]:
-    """Replay a recorded training, a step every second or two; every pod prints, under its first rank's label."""
+    """Replay the losses of a recorded training, a step every second or two; every pod prints, labelled by rank."""
     yield PrintLine(_RECORDED)
     recorded, total = _recorded_steps(), iteration_count(place)
     seconds = step_seconds(place, STEP_SECONDS)
@@ -57,4 +57,5 @@ def replay_training(place: ProgramContext) -> Iterator[Step]:
         yield Pause(seconds)
         yield from fail_at_step(place, number)
         line = recorded[min(number, len(recorded)) - 1]
-        yield PrintLine(label + re.sub(r"step \d+/\d+", f"step {number}/{total}", line))
+        line = re.sub(r"step \d+/\d+", f"step {number}/{total}", line)
+        yield PrintLine(label + re.sub(r"step_time \S+", f"step_time {seconds:.4f}s", line))
