@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -22,72 +22,90 @@ from screens.cli.arguments import (
 )
 from screens.cli.output import Parser, print_line
 
-HELP = {
-    "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
-    "nodes": "nodes: pool, place in the network, GPUs, faults, maintenance",
-    "queues": "ClusterQueues and LocalQueues: quota, used, borrowed, lent, pending",
-    "workloads": "Kueue workloads in queue order: position, and why each one waits",
-    "jobs": "JobSets: state, pods, restarts, GPUs, and why one does not run",
-    "pods": "pods: phase, reason, node, index, restarts",
-    "recipes": "what can be launched",
-    "values": "every value of a recipe at its default, explained: a file for launch -f",
-    "launch": "launch a recipe",
-    "stop": "stop jobs: uninstall their releases, or delete their JobSets",
-    "history": "the history of launched runs and their outcome",
-    "profiles": "named sets of default values for every form; needs no cluster",
-    "releases": "releases of the chart, or the revisions of one",
-    "upgrade": "change the values of a release, as far as its objects can be changed",
-    "rollback": "roll back to an earlier revision of a release",
-    "logs": "the log of one pod of a job (pod 0 unless named), or of all",
-    "exec": "run a command in one pod of a job, or in many; a4 exits with its code",
-    "shell": "a shell in a pod, in tmux where the image has it; a4 exits with its code",
-    "cp": "copy files and folders from or to pods of a job",
-    "rm": "delete a file or folder of a pod; asks first",
-    "facts": "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a pod",
-    "ssh": "ssh to a pod by name, set up on the way",
-    "code": "open a pod in VS Code or another editor of this machine",
-    "doctor": "each step from your token to an editor in a pod, its time, and what fixes it",
-    "forward": "ports of this machine that lead to a pod of a job, and follow it when it is replaced",
-    "tunnels": "tunnels that are open, whoever opened them: list and stop them; profiles",
-    "proxy": "standard input and output lead to a port of a pod, for ssh's ProxyCommand",
-    "hang": "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA",
-    "slow": "for which rank of a job the others wait, and for what share of each step, as NCCL tells",
-    "wait": "wait for a state or metric of a job; an alarm, a failure or a timeout ends the wait too",
-    "alarms": "alarms of running jobs: stalls, nan, low bandwidth, failures, …",
-    "gpus": "GPUs of all pods of a job: utilization, memory, power, temperature, clock, ECC; the worst first",
-    "nccl": "the NCCL tests of a job: bandwidth, verdict, beside the reference and your own past",
-    "nccl-quick": "a short NCCL test inside a pod that runs, over its own GPUs",
-    "training": "how far the training of a job is: loss, speed, time left, what happened",
-    "checkpoints": "saved states of a run: which are complete, and what would be lost if it ended now",
-    "read": "the contents of a log: NCCL tests, steps of training, failures; needs no cluster",
-    "forecast": "when waiting jobs would start, by the progress of what runs",
-    "whatif": "who would start or be preempted if something were changed; changes nothing",
-    "simulate": "a plan of queues, machines and jobs on a virtual clock: waits, utilization; needs no cluster",
-    "why": "what failed first in a job, or why it does not run",
-    "view": "a log file in the log view, of any size: search, filters, levels; needs no cluster",
-    "clusters": "clusters of Google's that the login may see; connect to one",
-    "nodepools": "node pools as Google has them, beside the nodes: target sizes, limits, repairs",
-    "operations": "running and recent operations of Google on the cluster: upgrades, repairs, resizes",
-    "resize": "another size of a node pool, or other limits of its autoscaling",
-    "report": "report the host of a node as faulty, so that Google replaces it",
-    "images": "images in the registries of the project, and what can be built",
-    "build": "build an image with Cloud Build",
-    "builds": "builds of the project, or one of them",
-    "build-log": "what a build has printed",
-    "build-cancel": "end a build that is under way",
-    "buckets": "buckets of the project, those that lie by the cluster first",
-    "ls": "what is in a folder of a bucket or of a pod; of a bucket: the last complete checkpoint marked",
-    "get": "bring an object or a folder out of a bucket, checked by crc32c",
-    "store-logs": "put what all pods of a job have printed into a bucket",
-    "lustre": "Lustre instances of the project; with a name, the values that mount it",
-    "filestore": "Filestore shares of the project; with a name, the values that mount it",
-    "preflight": "what a launch needs of cluster and project, checked; fixes some of it",
-    "config": "your settings: what is in force and from where, what is wrong in the file; needs no cluster",
-    "completion": "the script by which a shell completes a4's words; needs no cluster",
-    "practice": "serve the practice cluster until Ctrl-C and print its KUBECONFIG",
-    "tour": "drive the console through its main job on the practice cluster and keep a screenshot of every screen",
+GROUPS = {
+    "what is there and who waits": {
+        "pools": "node pools: machines, provisioning, nodes ready, GPUs used and free, faults",
+        "nodes": "nodes: pool, place in the network, GPUs, faults, maintenance",
+        "queues": "ClusterQueues and LocalQueues: quota, used, borrowed, lent, pending",
+        "workloads": "Kueue workloads in queue order: position, and why each one waits",
+        "jobs": "JobSets: state, pods, restarts, GPUs, and why one does not run",
+        "pods": "pods: phase, reason, node, index, restarts",
+        "forecast": "when waiting jobs would start, by the progress of what runs",
+        "whatif": "who would start or be preempted if something were changed; changes nothing",
+        "simulate": "a plan of queues, machines and jobs on a virtual clock: waits, utilization; needs no cluster",
+    },
+    "launch and stop": {
+        "recipes": "what can be launched",
+        "values": "every value of a recipe at its default, explained: a file for launch -f",
+        "preflight": "what a launch needs of cluster and project, checked; fixes some of it",
+        "launch": "launch a recipe",
+        "stop": "stop jobs: uninstall their releases, or delete their JobSets",
+        "history": "the history of launched runs and their outcome",
+        "profiles": "named sets of default values for every form; needs no cluster",
+        "releases": "releases of the chart, or the revisions of one",
+        "upgrade": "change the values of a release, as far as its objects can be changed",
+        "rollback": "roll back to an earlier revision of a release",
+    },
+    "follow a job": {
+        "logs": "the log of one pod of a job (pod 0 unless named), or of all",
+        "wait": "wait for a state or metric of a job; an alarm, a failure or a timeout ends the wait too",
+        "alarms": "alarms of running jobs: stalls, nan, low bandwidth, failures, …",
+        "training": "how far the training of a job is: loss, speed, time left, what happened",
+        "nccl": "the NCCL tests of a job: bandwidth, verdict, beside the reference and your own past",
+        "nccl-quick": "a short NCCL test inside a pod that runs, over its own GPUs",
+        "gpus": "GPUs of all pods of a job: utilization, memory, power, temperature, clock, ECC; the worst first",
+        "checkpoints": "saved states of a run: which are complete, and what would be lost if it ended now",
+        "store-logs": "put what all pods of a job have printed into a bucket",
+    },
+    "find what is wrong": {
+        "why": "what failed first in a job, or why it does not run",
+        "hang": "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA",
+        "slow": "for which rank of a job the others wait, and for what share of each step, as NCCL tells",
+        "facts": "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a pod",
+    },
+    "work in pods": {
+        "exec": "run a command in one pod of a job, or in many; a4 exits with its code",
+        "shell": "a shell in a pod, in tmux where the image has it; a4 exits with its code",
+        "ssh": "ssh to a pod by name, set up on the way",
+        "code": "open a pod in VS Code or another editor of this machine",
+        "doctor": "each step from your token to an editor in a pod, its time, and what fixes it",
+        "cp": "copy files and folders from or to pods of a job",
+        "ls": "what is in a folder of a bucket or of a pod; of a bucket: the last complete checkpoint marked",
+        "rm": "delete a file or folder of a pod; asks first",
+        "forward": "ports of this machine that lead to a pod of a job, and follow it when it is replaced",
+        "tunnels": "tunnels that are open, whoever opened them: list and stop them; profiles",
+        "proxy": "standard input and output lead to a port of a pod, for ssh's ProxyCommand",
+    },
+    "logs as files": {
+        "read": "the contents of a log: NCCL tests, steps of training, failures; needs no cluster",
+        "view": "a log file in the log view, of any size: search, filters, levels; needs no cluster",
+    },
+    "Google Cloud": {
+        "clusters": "clusters of Google's that the login may see; connect to one",
+        "nodepools": "node pools as Google has them, beside the nodes: target sizes, limits, repairs",
+        "operations": "running and recent operations of Google on the cluster: upgrades, repairs, resizes",
+        "resize": "another size of a node pool, or other limits of its autoscaling",
+        "report": "report the host of a node as faulty, so that Google replaces it",
+        "images": "images in the registries of the project, and what can be built",
+        "build": "build an image with Cloud Build",
+        "builds": "builds of the project, or one of them",
+        "build-log": "what a build has printed",
+        "build-cancel": "end a build that is under way",
+        "buckets": "buckets of the project, those that lie by the cluster first",
+        "get": "bring an object or a folder out of a bucket, checked by crc32c",
+        "lustre": "Lustre instances of the project; with a name, the values that mount it",
+        "filestore": "Filestore shares of the project; with a name, the values that mount it",
+    },
+    "a4 itself": {
+        "config": "your settings: what is in force and from where, what is wrong in the file; needs no cluster",
+        "completion": "the script by which a shell completes a4's words; needs no cluster",
+        "practice": "serve the practice cluster until Ctrl-C and print its KUBECONFIG",
+        "tour": "drive the console through its main job on the practice cluster and keep a screenshot of every screen",
+    },
 }
 """Every command, in the order of `a4 --help`, and what it is for."""
+
+HELP = {name: what for group in GROUPS.values() for name, what in group.items()}
 
 
 def command_of(name: str) -> Command[Any]:
@@ -195,25 +213,41 @@ class CommandParser:
         return self.parser.parse_known_args(args, namespace)
 
 
+class _Grouped(argparse.HelpFormatter):
+    """Lists the commands in their groups, not below the argument that they are."""
+
+    def _iter_indented_subactions(self, action: argparse.Action) -> Iterator[argparse.Action]:  # type: ignore[override]
+        return iter(())
+
+
 def whole_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="a4",
+        formatter_class=_Grouped,
         argument_default=argparse.SUPPRESS,
         description="The console for training on A4 machines. Without a command it opens; a command does one thing.",
         epilog=ALL_EXIT_CODES,
     )
     add_arguments(parser, ConsoleOptions)
     commands = parser.add_subparsers(  # type: ignore[type-var]  # argparse calls nothing else of it
-        prog="a4", dest="command", metavar="COMMAND", title="commands", parser_class=CommandParser
+        prog="a4",
+        dest="command",
+        metavar="COMMAND",
+        help="one of these; a4 COMMAND --help says more",
+        title="commands",
+        parser_class=CommandParser,
     )
     parser.set_defaults(command="")
     parser.add_argument(
         "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="which a4 this is, and its commit"
     )
-    for name, what in HELP.items():
-        described = f"{what[0].upper()}{what[1:]}."
-        made = commands.add_parser(name, help=what, description=described, argument_default=argparse.SUPPRESS)
-        made.command = name
+    for title, group in GROUPS.items():
+        listed = parser.add_argument_group(title)
+        for name, what in group.items():
+            described = f"{what[0].upper()}{what[1:]}."
+            made = commands.add_parser(name, help=what, description=described, argument_default=argparse.SUPPRESS)
+            made.command = name
+            listed._group_actions.append(commands._choices_actions[-1])
     return parser
 
 

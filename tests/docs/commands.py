@@ -28,7 +28,6 @@ def commands_page() -> str:
     parser = command_line.whole_parser()
     named = commands(parser)
     everywhere = {option for action in parser._actions for option in action.option_strings}
-    links = ((f"[{code('a4 ' + name)}](#a4-{name})", text(_help(parser, name))) for name in named)
     parts = [
         HEAD,
         "## Options of every command",
@@ -36,7 +35,7 @@ def commands_page() -> str:
         "## Exit codes and errors",
         _sentences(ALL_EXIT_CODES),
         "## All commands",
-        table(("command", "what it does"), links),
+        *(part for title, group in command_line.GROUPS.items() for part in (f"### {title}", _links(group))),
         *(_section(name, each, everywhere) for name, each in named.items()),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -51,9 +50,11 @@ def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
     return {name: each.parser for name, each in _subparsers(parser).choices.items()}
 
 
-def _help(parser: argparse.ArgumentParser, name: str) -> str:
-    told = next(each for each in _subparsers(parser)._choices_actions if each.dest == name)
-    return told.help or ""
+def _links(group: dict[str, str]) -> str:
+    return table(
+        ("command", "what it does"),
+        ((f"[{code('a4 ' + name)}](#a4-{name})", text(what)) for name, what in group.items()),
+    )
 
 
 def _section(name: str, parser: argparse.ArgumentParser, everywhere: set[str]) -> str:

@@ -46,7 +46,7 @@ def test_help_is_in_colours_and_says_the_same(words: tuple[str, ...]) -> None:
 
 
 def test_commands_are_in_colour() -> None:
-    assert b"    \x1b[36mpools\x1b[0m  " in on_terminal("--help")
+    assert b"\n  \x1b[36mpools\x1b[0m  " in on_terminal("--help")
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])

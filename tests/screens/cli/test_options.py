@@ -16,7 +16,7 @@ from console.metrics.nccl.results import NcclTest
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
 from screens.cli.arguments import Options
-from screens.cli.command_line import HELP, ConsoleOptions, command_of, whole_parser
+from screens.cli.command_line import GROUPS, HELP, ConsoleOptions, command_of, whole_parser
 from screens.cli.lists import LISTS, layout_of
 from tests.screens.cli.commands import loaded, parse
 
@@ -88,6 +88,13 @@ def test_no_option_of_any_command_is_understood_by_its_beginning() -> None:
     assert set(commands.choices) == set(HELP)
     parsers = (parser, *(each.parser for each in commands.choices.values()))
     assert not [each.prog for each in parsers if each.allow_abbrev]
+
+
+def test_the_help_lists_every_command_once_in_groups() -> None:
+    _, *groups = whole_parser().format_help().partition("\ncommands:\n")[2].split("\n\n")
+    listed = {group.partition(":\n")[0]: re.findall(r"^  ([a-z]\S*)", group, re.M) for group in groups}
+    listed.pop(next(title for title in listed if title.startswith("exit codes")))
+    assert listed == {title: list(group) for title, group in GROUPS.items()}
 
 
 @pytest.mark.parametrize(
