@@ -30,7 +30,7 @@ from screens.base import ALL_NAMESPACES, LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.key_order import KeyOrderedApp
-from screens.palette import ActiveBindings, Palette, Places
+from screens.palette import WHAT, ActiveBindings, Palette, Places
 from screens.widgets.bars import FirstHints
 from screens.widgets.line import DARK, LIGHT
 from screens.wording import JobColors, whose
@@ -63,16 +63,8 @@ def page(module: str, name: str) -> Callable[..., Screen[Any]]:
     return made
 
 
-MORE = {
-    "alarms": "the last alarms of all jobs that are watched",
-    "preflight": "what a launch needs of cluster and project, checked together",
-    "images": "image builds as they run, and what the registries hold",
-    "storage": "buckets and file systems around the cluster",
-    "clusters": "Google's clusters that the login may see",
-    "nodepools": "node pools as Google has them, and running operations",
-    "leftovers": "what deleted releases left in the cluster",
-}
-"""Pages that are no tab, and what is on them."""
+MORE = ("alarms", "preflight", "images", "storage", "clusters", "nodepools", "leftovers")
+"""Pages that are no tab."""
 PAGES: dict[str, Callable[..., Screen[Any]]] = {
     name: page(PAGE_MODULES.get(name, name), name.title().replace("_", "")) for name in PAGE_NAMES
 }
@@ -81,7 +73,8 @@ PAGE_KEYS = (
             tooltip="The last alarms of all jobs that are watched"),
     Binding("P", "open_page('preflight')", "Preflight", show=False, key_display="P", id="app.preflight",
             tooltip="What a launch needs of cluster and project, checked together"),
-    Binding("ctrl+g", "open_page('clusters')", "Google's clusters", show=False, id="app.clusters"),
+    Binding("ctrl+g", "open_page('clusters')", "Google's clusters", show=False, id="app.clusters",
+            tooltip="Google's clusters that the login may see"),
     Binding("I", "open_page('images')", "Images and builds", show=False, key_display="I", id="app.images",
             tooltip="Image builds as they run, and what the registries hold"),
     Binding("B", "open_page('storage')", "Buckets and storage", show=False, key_display="B", id="app.storage",
@@ -119,11 +112,15 @@ class ConsoleApp(KeyOrderedApp):
         Binding("question_mark", "help", "Help", key_display="?", id="app.help", tooltip="All keys that work here"),
         Binding("colon", "command_palette", "Commands", key_display=":", id="app.commands",
                 tooltip="Find a command by name"),
-        Binding("t", "theme", "Light or dark", show=False, id="app.theme"),
-        Binding("C", "pick('context')", "Switch context", show=False, key_display="C", id="app.context"),
+        Binding("t", "theme", "Light or dark", show=False, id="app.theme",
+                tooltip="The other colours of the whole console"),
+        Binding("C", "pick('context')", "Switch context", show=False, key_display="C", id="app.context",
+                tooltip="Another cluster of the kubeconfig"),
         *PAGE_KEYS,
-        Binding("N", "pick('namespace')", "Switch namespace", show=False, key_display="N", id="app.namespace"),
-        Binding("ctrl+r", "reconnect", "Reconnect", show=False, id="app.reconnect"),
+        Binding("N", "pick('namespace')", "Switch namespace", show=False, key_display="N", id="app.namespace",
+                tooltip="Lists of one namespace, or of all"),
+        Binding("ctrl+r", "reconnect", "Reconnect", show=False, id="app.reconnect",
+                tooltip="Connect to the cluster anew"),
         Binding("q", "quit", "Quit", show=False, id="app.quit", tooltip="Leave the console; jobs go on"),
     ]  # fmt: skip
 
@@ -374,7 +371,7 @@ class ConsoleApp(KeyOrderedApp):
     @work(group="actions")
     async def action_more(self) -> None:
         """Choose one of the pages without a tab."""
-        choices = [Choice(name, what, present=False) for name, what in MORE.items()]
+        choices = [Choice(name, WHAT[name], present=False) for name in MORE]
         if name := await self.push_screen_wait(Pick("Which page?", choices)):
             self.action_open_page(name)
 

@@ -94,6 +94,25 @@ PAGES = {
     "namespace": ("namespace", "namespaces", "ns"),
 }
 """What is opened by which words; the shortest are those of k9s."""
+WHAT = {
+    "fleet": "pools and their hosts: GPUs in use and free, faults, maintenance",
+    "queues": "quota, who holds it, and who waits for what",
+    "jobs": "jobs that run, wait or have ended, and why",
+    "pods": "pods of all jobs, and what keeps them from running",
+    "launch": "a form for each recipe, checked as you type",
+    "runs": "what was launched from this machine, and how it ended",
+    "tunnels": "ports of this machine that lead to pods",
+    "context": "another cluster of the kubeconfig",
+    "namespace": "lists of one namespace, or of all",
+    "alarms": "the last alarms of all jobs that are watched",
+    "preflight": "what a launch needs of cluster and project, checked together",
+    "images": "image builds as they run, and what the registries hold",
+    "storage": "buckets and file systems around the cluster",
+    "clusters": "Google's clusters that the login may see",
+    "nodepools": "node pools as Google has them, and running operations",
+    "leftovers": "what deleted releases left in the cluster",
+}
+"""What is on each page."""
 NARROWED = ("queues", "jobs", "pods")  # pages whose name may be followed by a namespace
 MOST = 8  # objects of one kind that are offered
 LOOKED_AT = 500  # names of one kind that are weighed; those come first that contain what was typed
@@ -118,7 +137,7 @@ class Places(NameProvider):
 
     async def discover(self) -> Hits:
         for page, (name, *_) in PAGES.items():
-            yield DiscoveryHit(f"Go to {name}", partial(self._open, page), help="page")
+            yield DiscoveryHit(f"Go to {name}", partial(self._open, page), help=WHAT[page])
 
     async def search(self, query: str) -> Hits:
         for page, names in PAGES.items():
@@ -128,7 +147,7 @@ class Places(NameProvider):
             if any(name.startswith(word) for name in names):
                 where = f" in {namespaces[0]}" if namespaces else ""
                 score = 1000.0 if word in names else 2.0 * len(word)
-                yield Hit(score, f"Go to {names[0]}{where}", partial(self._open, page, *namespaces), help="page")
+                yield Hit(score, f"Go to {names[0]}{where}", partial(self._open, page, *namespaces), help=WHAT[page])
         for kind, weight, keys, opened in self._objects():
             named = ((key, offsets(query, key[-1])) for key in _likely(query, keys))
             scored = [(match_score(query, key[-1], found), key, found) for key, found in named if found]
