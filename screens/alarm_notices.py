@@ -122,7 +122,7 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     _send(app, bell.outbox, new)
     for alarm in begun:  # the terminal cannot replace what it was sent, as a toast is replaced
         if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
-            notify_terminal(app, f"{alarm.job}: {alarm.kind}", format_alarm(alarm, app.session.watch))
+            notify_terminal(app, f"{alarm.job}: {alarm.kind.label}", format_alarm(alarm, app.session.watch))
 
 
 def _send(app: ConsoleApp, outbox: Outbox, alarms: list[Alarm]) -> None:
@@ -131,7 +131,7 @@ def _send(app: ConsoleApp, outbox: Outbox, alarms: list[Alarm]) -> None:
         return
     for each in alarms:
         where = f"{app.session.context}, namespace {each.namespace}"
-        outbox.add_message(f"{each.job}: {each.kind}", f"{format_alarm(each, app.session.watch)} ({where})")
+        outbox.add_message(f"{each.job}: {each.kind.label}", f"{format_alarm(each, app.session.watch)} ({where})")
     if not outbox.sending:
         outbox.sending = True
         tell = partial(app.notify, title="Alarms are not sent", severity="warning", timeout=SHOWN)
@@ -143,7 +143,7 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
     key = _key_of_alarms(app)
     more = f"; {key} lists all alarms" if key else ""
     told = [
-        (f"{GLYPH} {each.job}: {each.kind}", f"{each.text}\n{next_step(each, app.session.watch)}{more}")
+        (f"{GLYPH} {each.job}: {each.kind.label}", f"{each.text}\n{next_step(each, app.session.watch)}{more}")
         for each in alarms
     ]
     # A stall that has been inspected since is told in place of what was said of it before.

@@ -305,7 +305,7 @@ def alarm_words(alarm: Alarm, run: RunRecord) -> str:
         lasted = f", {alarm.ended_text}, after {duration(alarm.over - alarm.since)}"
     else:
         lasted = ", still in the end" if alarm.kind.is_lasting and not run.open else ""
-    return f"{clock(alarm.since)} {alarm.kind}: {alarm.text}{lasted}"
+    return f"{clock(alarm.since)} {alarm.kind.label}: {alarm.text}{lasted}"
 
 
 def quotation(why: Why, told: str, otherwise: str = "") -> str:

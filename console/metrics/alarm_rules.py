@@ -36,6 +36,10 @@ class AlarmKind(StrEnum):
         return cls.STALL if value == "silent" else None  # as it is called in runs that were remembered earlier
 
     @property
+    def label(self) -> str:
+        return "NaN" if self is AlarmKind.NAN else self
+
+    @property
     def is_lasting(self) -> bool:
         """Whether the alarm ends with its cause; other kinds are single events."""
         return self in (AlarmKind.STALL, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)

@@ -34,7 +34,7 @@ def alarm_json(session: Session, alarm: Alarm) -> dict[str, object]:
 
 
 def alarm_line(alarm: Alarm, watch: WatchedCluster) -> str:
-    return f"{alarm.job}: {alarm.kind}: {format_alarm(alarm, watch)}"
+    return f"{alarm.job}: {alarm.kind.label}: {format_alarm(alarm, watch)}"
 
 
 async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None:
@@ -44,7 +44,7 @@ async def print_alarms(session: Session, name: str, watched: JobMonitor) -> None
         over = watched.trouble is not None or watched.complete
         for alarm in watched.watch.alarms[told:]:
             if alarm.kind is not AlarmKind.FAILED:
-                warn(f"{name}: {GLYPH} {alarm.kind}: {format_alarm(alarm, session.watch)}")
+                warn(f"{name}: {GLYPH} {alarm.kind.label}: {format_alarm(alarm, session.watch)}")
         told = len(watched.watch.alarms)
         if over:
             if watched.trouble is not None:

@@ -161,7 +161,7 @@ async def _wait_until(
         if reached:
             return REACHED, f"{options.job}: {reached}"
         if alarm is not None:
-            return ALARM, f"{options.job}: {alarm.kind} alarm: {format_alarm(alarm, session.watch).rstrip('.')}"
+            return ALARM, f"{options.job}: {alarm.kind.label} alarm: {format_alarm(alarm, session.watch).rstrip('.')}"
         over = _over(options.job, jobset, last is not None, watched, wanted)
         if over is not None:
             return over

@@ -484,7 +484,7 @@ ALARMS: tuple[Column[Alarm], ...] = (
     Column("", lambda alarm: Span(GLYPH, "bad") if alarm.is_active else Span("○", "dim"), only=PAGE, width=1),
     Column("JOB", lambda alarm: Span(alarm.job, "strong" if alarm.is_active else "dim"), least=8, most=32, cut="middle",
            sort=lambda alarm: alarm.job),
-    Column("ALARM", lambda alarm: alarm.kind, width=8, sort=True),
+    Column("ALARM", lambda alarm: alarm.kind.label, width=8, sort=True),
     Column("WHAT", lambda alarm: alarm.text + (f" ({alarm.ended_text})" if alarm.over else ""), fill=True, least=20),
     Column("NAMESPACE", lambda alarm: alarm.namespace, least=9, most=16, drop=2, ink="dim"),
 )  # fmt: skip

@@ -32,7 +32,7 @@ class AlarmTable(ResourceTable[Alarm]):
 
     def row_text(self, row: Alarm) -> str:
         owner = cast("ConsoleApp", self.app).owner_words(row.namespace, row.job)
-        return f"{row.namespace} {row.job} {row.kind} {row.words} {owner}"
+        return f"{row.namespace} {row.job} {row.kind.label} {row.words} {owner}"
 
 
 class AlarmsScreen(LiveScreen):
@@ -86,7 +86,7 @@ class AlarmsScreen(LiveScreen):
         whole.runs = () if alarm is None else (
             Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
             Span(f"{alarm.job} ", "strong"),
-            Span(f"{alarm.kind}: {format_alarm(alarm, self.session.watch)}"),
+            Span(f"{alarm.kind.label}: {format_alarm(alarm, self.session.watch)}"),
         )  # fmt: skip
 
     @on(AlarmTable.Opened)

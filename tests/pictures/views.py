@@ -84,7 +84,7 @@ VIEWS = (
     View("yaml", ("object_yaml", "Pod", *LLAMA)),
     View("facts", ("container_facts", *LLAMA), of_here=True),
     View("doctor", ("doctor", "default", "llama-70b", "0"), of_here=True),
-    View("alarms", ("alarms",), words="nan"),
+    View("alarms", ("alarms",), words="NaN"),
     View("preflight", ("preflight",), words="27 ok"),
     View("images", ("images",), words="25.06-py3"),
     View("storage", ("storage",), words="practice-archive-eu"),

@@ -295,7 +295,7 @@ async def test_alarms_are_sent_to_the_addresses_and_what_fails_is_told_once() ->
             assert toasts(app).count("Alarms are not sent") == 1
             assert "nonsense://… (number 2): apprise knows no such address" in toasts(app)
             assert "secret-7" not in toasts(app)
-    assert [body["title"] for *_, body in got] == ["nccl-0412: stall", "llama-70b: nan"]
+    assert [body["title"] for *_, body in got] == ["nccl-0412: stall", "llama-70b: NaN"]
     assert "no step for 76 s" in got[0][2]["message"]
 
 

@@ -275,7 +275,7 @@ async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:
         session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
         session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "no new iteration")
         app.tick()
-        said = "▲ llama-70b: nan: no loss printed at 118 (and 1 more)"
+        said = "▲ llama-70b: NaN: no loss printed at 118 (and 1 more)"
         await until(pilot, lambda: said in text_of(foot))
         assert not app._notifications
         assert foot.has_class("-alarm")
@@ -285,7 +285,7 @@ async def test_an_alarm_covers_no_line_of_the_log_that_is_in_front() -> None:
         await until(pilot, lambda: "no loss printed at 119" in toasts(app))
         await pilot.press("l")
         app.tick()
-        await until(pilot, lambda: "▲ llama-70b: nan: no loss printed at 119" in text_of(foot))
+        await until(pilot, lambda: "▲ llama-70b: NaN: no loss printed at 119" in text_of(foot))
         assert not app._notifications
         screen.query_one(LogView)._end_answer()
         await until(pilot, lambda: not foot.has_class("-alarm") and "▲" not in text_of(foot))
@@ -332,8 +332,8 @@ async def test_a_stall_that_was_inspected_since_is_told_once(monkeypatch: pytest
         session.alarms.latest[:] = [replace(alarm, more="inspected: Rank 1 is in the data loader")]
         app.tick()
         await until(pilot, lambda: "Rank 1 is in the data loader" in toasts(app))
-        assert [each.title for each in app._notifications] == ["▲ llama-70b: nan", "▲ nccl-0412: stall"]
-        assert sorted(sent) == ["llama-70b: nan", "nccl-0412: stall"], "a terminal shows each of them for itself"
+        assert [each.title for each in app._notifications] == ["▲ llama-70b: NaN", "▲ nccl-0412: stall"]
+        assert sorted(sent) == ["llama-70b: NaN", "nccl-0412: stall"], "a terminal shows each of them for itself"
 
 
 async def test_on_a_low_terminal_an_alarm_covers_two_lines() -> None:

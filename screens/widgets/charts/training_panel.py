@@ -91,8 +91,8 @@ def marks_words(marks: Sequence[RunEvent]) -> list[Span]:
     for kind in kinds[:TOLD]:
         every = [mark for mark in marks if mark.kind is kind]
         letter, ink = SIGNS[kind]
-        plural = kind if kind is RunEventKind.NAN else f"{kind}s"
-        what = f"{len(every)} {plural}, the last" if len(every) > 1 else kind
+        one, several = ("NaN", "NaN") if kind is RunEventKind.NAN else (kind, f"{kind}s")
+        what = f"{len(every)} {several}, the last" if len(every) > 1 else one
         words = f" {what}: {every[-1].words}  "
         runs += [Span(letter, ink), Span(words, "" if kind is not RunEventKind.CHECKPOINT else "dim")]
     return runs

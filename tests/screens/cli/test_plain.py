@@ -106,7 +106,7 @@ async def test_it_follows_the_cluster_in_a_pipe_and_ends_with_ctrl_c(a4: Command
     try:
         seen = ""
         async with asyncio.timeout(120):
-            while "alarm dpo-a3b: nan: loss is NaN since step 118" not in seen:
+            while "alarm dpo-a3b: NaN: loss is NaN since step 118" not in seen:
                 seen += (line := (await running.stdout.readline()).decode())
                 assert line, seen
             assert "job eval-32 (you, 32 GPUs): pending: needs 32 GPUs" in seen

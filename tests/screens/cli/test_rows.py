@@ -220,7 +220,7 @@ async def test_a_wait_for_the_end_tells_each_alarm_once(fleet: Fleet, capsys: py
     session.show(jobsets={runs.key: done})
     assert await end == 5
     said += capsys.readouterr().err
-    assert said.count(f"{runs.name}: ▲ nan: loss is NaN since step 20 (last good 10.58 at 19). a4 training") == 1
+    assert said.count(f"{runs.name}: ▲ NaN: loss is NaN since step 20 (last good 10.58 at 19). a4 training") == 1
     assert said.count(f"{runs.name}: ▲ gpu: Xid 79.") == 1
 
 

@@ -166,7 +166,7 @@ def test_a_step_of_the_log_of_before_is_not_the_step_of_now(a4: Commands) -> Non
         (("llama-70b", "--until", "step=10", "--until", "loss<0"), 0, "step=10 reached"),
         (("ddp-smoke-3",), 0, "ddp-smoke-3: done."),
         (("sft-a3b",), 1, "sft-a3b failed before done was reached"),
-        (("dpo-a3b", "--without", "gpu,behind"), 5, "nan alarm: loss is NaN since step 118"),
+        (("dpo-a3b", "--without", "gpu,behind"), 5, "NaN alarm: loss is NaN since step 118"),
         (
             ("llama-70b", "--until", "loss<0", "--timeout", "1", "--ignore-alarms"),
             6,
