@@ -168,6 +168,10 @@ class StepCadence(Struct, frozen=True):
     between: float = 0.0  # usually from one line that tells of a step to the next
     pause: float = 0.0  # the longest between two such lines, but for the start, restarts, and singular ones (ONCE)
 
+    def usual(self, printed: float | None) -> float:
+        """Seconds that a step usually takes: as is printed, or from one to the next where that is longer."""
+        return max(self.pace, printed or 0.0)
+
     def late_after(self, limits: Thresholds) -> float:
         """Seconds after the last step after which the next one counts as late."""
         return max(limits.late, limits.late_steps * self.pace, _LATE_LINES * self.between, _LATE_PAUSES * self.pause)

@@ -44,7 +44,7 @@ class JobSample:
     step_time: float = 0.0  # when it was printed, where that was before anybody listened; else 0.0
     steps: int = 0  # how many there have been
     rhythm: StepCadence | None = None  # how regularly they come; None while there are too few
-    pace: float | None = None  # seconds from one to the next
+    pace: float | None = None  # seconds that one usually takes
     blamed: str = ""  # the rank that the others wait for, in words, if somebody looked
     blamed_at: float = 0.0  # when that was
     trained: bool = False  # the program said that training is over

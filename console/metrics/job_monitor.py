@@ -64,6 +64,7 @@ def sample_job(
     every = ranks(jobset, fleet) if jobset else ()
     track = measures.track
     last = track.last if track else None
+    rhythm = track.cadence() if track else None
     failed = first_failure(jobset, fleet) if jobset else None
     marks = track.list_events() if track else []
     where = track.position() if track else RunPosition()
@@ -80,9 +81,9 @@ def sample_job(
         step=last.step if last else None,
         step_time=track.times[-1] if track and len(track) else 0.0,
         steps=len(track) if track else 0,
-        pace=track.step_interval() if track else None,
+        pace=rhythm.usual(track.pace()) if track and rhythm else None,
         trained=bool(track and track.finished),
-        rhythm=track.cadence() if track else None,
+        rhythm=rhythm,
         blamed=f"{INSPECTED}{report.short.rstrip('.')}" if report is not None and report.alarming else "",
         blamed_at=report.at if report is not None else 0.0,
         nan="" if measures.needs_nan_search else where.nan_words,

@@ -67,7 +67,7 @@ class JobProgress(Struct, frozen=True):
             return ""
         quiet = self.at - self.stepped
         late = quiet > self.rhythm.late_after(config_in_force().config.alarms)
-        return format_late_step(quiet, self.step, self.pace or self.step_time) if late else ""
+        return format_late_step(quiet, self.step, self.rhythm.usual(self.step_time)) if late else ""
 
     @property
     def stalled(self) -> bool:

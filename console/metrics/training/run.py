@@ -442,7 +442,7 @@ class TrainingRun:
         quiet = now - self.times[-1]
         if quiet <= rhythm.late_after(limits or config_in_force().config.alarms):
             return ""
-        return format_late_step(quiet, self.last.step if self.last else None, self.step_interval())
+        return format_late_step(quiet, self.last.step if self.last else None, rhythm.usual(self.pace()))
 
     def position(self) -> RunPosition:
         """The last step, and the last valid loss with its step."""

@@ -282,6 +282,14 @@ def test_a_regular_pause_is_not_late_and_a_single_long_one_is_no_rule() -> None:
     assert made.eta(now + 380) is None
 
 
+def test_a_step_usually_takes_the_time_to_the_next_where_its_program_prints_less() -> None:
+    made, growing = TrainingRun("key-value"), list[Step]()
+    for at, step in enumerate(steps(30)):
+        growing.append(step._replace(step_time_s=0.0017))
+        made.sync(growing, 1000.0 + 4 * at)
+    assert made.late_text(1000.0 + 4 * 29 + 600).endswith("usually one takes 4 s")
+
+
 def test_a_start_and_a_restart_are_no_pauses() -> None:
     made, growing, now = TrainingRun("megatron"), list[Step](), 1000.0
     for step in steps(30):
