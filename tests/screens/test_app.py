@@ -370,6 +370,10 @@ async def test_the_palette_offers_what_contains_the_words_and_each_page_once() -
         assert "Pods" not in await offered(app, "pods")
         assert await offered(app, "alarms") == ["Go to alarms"]
         assert (await offered(app, "llama"))[0] == "llama-70b", "the job before its pods"
+        told = [hit.help async for hit in Places(app.screen).discover()]
+        assert "quota, who holds it, and who waits for what" in told
+        assert None not in told
+        assert "page" not in told
 
 
 async def test_a_colon_before_the_words_in_the_palette_is_left_out() -> None:
