@@ -286,7 +286,7 @@ def test_a_step_usually_takes_the_time_to_the_next_where_its_program_prints_less
     made, growing = TrainingRun("key-value"), list[Step]()
     for at, step in enumerate(steps(30)):
         growing.append(step._replace(step_time_s=0.0017))
-        made.sync(growing, 1000.0 + 4 * at)
+        made.sync_steps(growing, 1000.0 + 4 * at)
     assert made.late_text(1000.0 + 4 * 29 + 600).endswith("usually one takes 4 s")
 
 
