@@ -28,7 +28,7 @@ class FakeNodePools:
         self._session = session
         self._real = NodePools(cast("Any", session), cast("Any", None))
 
-    seen: PoolsSnapshot | None = None
+    last_snapshot: PoolsSnapshot | None = None
 
     async def look(self) -> PoolsSnapshot:
         return cast("PoolsSnapshot", self._session._did("pools", default=NONE))

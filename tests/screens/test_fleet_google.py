@@ -56,7 +56,7 @@ async def test_a_key_shows_pools_without_machines_and_why_they_have_none() -> No
 
 async def test_what_another_screen_has_asked_is_shown_at_once() -> None:
     made = session()
-    made.google.node_pools.seen = told()
+    made.google.node_pools.last_snapshot = told()
     async with console(made, size=(150, 30)) as (app, pilot, _):
         await until(pilot, lambda: "a4-zero" in screen_text(app))
 
