@@ -35,7 +35,7 @@ class Log:
 
     def __init__(self, cluster: Cluster, pod: Pod) -> None:
         self._cluster, self._pod = cluster, pod
-        self.open, self.lags = b"", pod.name in cluster.flooded
+        self.open, self.is_lagging = b"", pod.name in cluster.flooded
 
     async def batches(self) -> AsyncGenerator[list[tuple[float, bytes]], None]:
         cluster, name = self._cluster, self._pod.name
