@@ -46,7 +46,7 @@ class KnownRuns:
     def __init__(self, *known: RunRecord) -> None:
         self._known = known
 
-    async def _following(self) -> tuple[RunRecord, ...]:
+    async def _open_runs(self) -> tuple[RunRecord, ...]:
         return self._known
 
 
