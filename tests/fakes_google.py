@@ -30,20 +30,20 @@ class FakeNodePools:
 
     last_snapshot: PoolsSnapshot | None = None
 
-    async def look(self) -> PoolsSnapshot:
+    async def read_snapshot(self) -> PoolsSnapshot:
         return cast("PoolsSnapshot", self._session._did("pools", default=NONE))
 
-    async def follow(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
+    async def follow_snapshots(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
         try:
-            yield await self.look()
+            yield await self.read_snapshot()
         except ConsoleError as error:
             yield error
         await asyncio.Event().wait()
 
-    def again(self, picture: PoolsSnapshot) -> PoolsSnapshot:
+    def with_current_nodes(self, picture: PoolsSnapshot) -> PoolsSnapshot:
         return self._real.with_current_nodes(picture)
 
-    def why_not_report(self, node: Node) -> str:
+    def why_not_reportable(self, node: Node) -> str:
         return self._real.why_not_reportable(node)
 
     async def resize(self, pool: str, nodes: int) -> GkeOperation:
@@ -52,7 +52,7 @@ class FakeNodePools:
     async def scale_between(self, pool: str, least: int, most: int) -> GkeOperation:
         return cast("GkeOperation", self._session._did("scale_between", pool, least, most))
 
-    async def report(self, node: str, fault: str) -> None:
+    async def report_fault(self, node: str, fault: str) -> None:
         self._session._did("report", node, fault)
 
 
