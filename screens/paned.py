@@ -15,8 +15,9 @@ from screens.base import LiveScreen
 from screens.widgets.pane import Lines, Pane
 from screens.widgets.table.table import ResourceTable
 
-RIGHT, BELOW = 130, 40
+RIGHT, BELOW = 130, 30
 """Columns and lines of a terminal from which on the pane is right of the list, or below it."""
+LOW = 12  # lines of a pane below its list; more where the rows leave them
 SIZES = ("usual", "large", "off")
 
 
@@ -31,7 +32,7 @@ class PanedScreen(LiveScreen):
         &.-right #split { layout: horizontal; }
         &.-right #pane { display: block; width: 42%; border-left: solid $ink-faint; }
         &.-right.-large #pane { width: 62%; }
-        &.-below #pane { display: block; height: 16; border-top: solid $ink-faint; }
+        &.-below #pane { display: block; height: 12; border-top: solid $ink-faint; }
         &.-below.-large #pane { height: 60%; }
     }
     """
@@ -61,6 +62,16 @@ class PanedScreen(LiveScreen):
 
     def tick(self) -> None:
         super().tick()
+        self.renew_pane()
+
+    def renew_pane(self) -> None:
+        """Draw the pane again; below a list it gets the lines that the rows leave."""
+        if self.has_class("-below") and not self.has_class("-large"):
+            parts = self.query_one("#list").children
+            rows = sum(len(part.shown) + 1 if isinstance(part, ResourceTable) else 1 for part in parts if part.display)
+            self.pane.styles.height = max(LOW, self.query_one("#split").size.height - rows)
+        else:
+            self.pane.styles.height = None
         self.pane.renew()
 
     def on_mount(self) -> None:
@@ -78,12 +89,13 @@ class PanedScreen(LiveScreen):
         for each in ("-right", "-below"):
             self.set_class(each == place and size != "off", each)
         self.set_class(size == "large", "-large")
+        self.renew_pane()
 
     def action_pane(self) -> None:
         """Switch to the next pane size, for every page."""
         self.app.pane_size = SIZES[(SIZES.index(self.app.pane_size) + 1) % len(SIZES)]
         self._place_pane(self.size.width, self.size.height)
-        self.call_after_refresh(self.pane.renew)
+        self.call_after_refresh(self.renew_pane)
 
     def _other_row(self) -> None:
         if self.is_mounted:

@@ -6,7 +6,6 @@ import asyncio
 from contextlib import suppress
 from typing import ClassVar
 
-from msgspec.structs import replace
 from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -43,12 +42,6 @@ class JobTable(ResourceTable[JobLine]):
     NOUN = "job"
     EMPTY = Notice("No jobs.", "n launches one.")
     COLUMNS = JOBS.columns
-
-    def on_resize(self) -> None:
-        beside = self.size.width < self.app.size.width // 2 + self.app.size.width // 4
-        least = 20 if beside else max(20, self.size.width // 4 + 7)  # the pane beside has the whole sentence
-        self.set_columns([replace(each, least=least) if each.fill else each for each in self.COLUMNS])
-        super().on_resize()
 
     def row_text(self, row: JobLine) -> str:
         jobset = row.jobset
@@ -103,7 +96,7 @@ class JobsScreen(PanedScreen):
             self.table.move_to(self.app.launched)
             self.app.launched = None
         self._tell_reason()
-        self.pane.renew()
+        self.renew_pane()
 
     def on_mount(self) -> None:
         self._glance()

@@ -256,7 +256,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         rows = [node_row(host(node, fleet), fleet, self.app.job_ink, measured.get(node.name)) for node in nodes]
         self.table.show_rows({(row.node.name,): row for row in rows}, fleet.links.get("nodes"))
         self.summary.runs = self._about(pool) if pool else ()
-        self.pane.renew()
+        self.renew_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         row, fleet = self.table.row, self.app.fleet

@@ -145,7 +145,7 @@ class QueuesScreen(PanedScreen):
         self.workloads.show_rows(rows, fleet.links.get("workloads"))
         self._tell_queue(rows.values(), sum(line.position > 0 for line in every if line.workload.key not in rows))
         self._tell_reason()
-        self.pane.renew()
+        self.renew_pane()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         """The job of the selected workload; for other kinds than JobSet why it waits."""

@@ -116,7 +116,7 @@ class RunsScreen(PanedScreen):
         note = self.session.launch.runs.note if self.app.connected else ""
         warning = (Span(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()
         row = self.table.row
-        self.pane.renew()
+        self.renew_pane()
         self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
 
     def action_again(self) -> None:

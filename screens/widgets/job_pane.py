@@ -13,6 +13,7 @@ from console.metrics.alarm_rules import GLYPH
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
 from console.metrics.nccl.history import MeasuredTest
+from console.metrics.training.formats.megatron import shorten_iteration_line
 from console.metrics.training.series import METRICS
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.why_answer import Why
@@ -264,11 +265,11 @@ def _cost(job: JobLine, now: float) -> Lines:
 
 
 def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:
-    """The last log lines of the pod that prints the steps, newest at the bottom and wrapped: the loss is at its end."""
+    """The last log lines of the pod that prints the steps, those shortened; the newest is wrapped at the bottom."""
     texts = measures.last_lines(12) if measures is not None and room > 2 else []
     if not texts:
         return []
-    *before, newest = [redact(text) for text in texts]
+    *before, newest = [shorten_iteration_line(text) or redact(text) for text in texts]
     folded = wrap(newest, width)[: room - 2]
     before = before[max(0, len(before) - (room - 2 - len(folded))) :]
     return [[], [Span("last lines", "head")], *([Span(text, "dim")] for text in (*before, *folded))]
