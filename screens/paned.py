@@ -15,9 +15,9 @@ from screens.base import LiveScreen
 from screens.widgets.pane import Lines, Pane
 from screens.widgets.table.table import ResourceTable
 
-RIGHT, BELOW = 130, 30
-"""Columns and lines of a terminal from which on the pane is right of the list, or below it."""
-LOW = 12  # lines of a pane below its list; more where the rows leave them
+RIGHT = 130  # columns of a terminal from which on the pane is right of the list
+LOW, LEAST = 12, 8
+"""Lines of a pane below a list that is longer than the page, and the least that rows leave to it if all of them fit."""
 SIZES = ("usual", "large", "off")
 
 
@@ -36,6 +36,7 @@ class PanedScreen(LiveScreen):
         &.-below.-large #pane { height: 60%; }
     }
     """
+    BELOW: ClassVar[int] = 30  # lines of a terminal from which on the pane is below the list
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("z", "pane", "Pane", show=False, id="pane.size",
                 tooltip="The pane of the row under the cursor: usual, large, off"),
@@ -85,7 +86,7 @@ class PanedScreen(LiveScreen):
 
     def _place_pane(self, width: int, height: int) -> None:
         size = self.app.pane_size
-        place = "-right" if width >= RIGHT else "-below" if height >= BELOW or size == "large" else ""
+        place = "-right" if width >= RIGHT else "-below" if height >= self.BELOW or size == "large" else ""
         for each in ("-right", "-below"):
             self.set_class(each == place and size != "off", each)
         self.set_class(size == "large", "-large")

@@ -84,6 +84,7 @@ class QueuesScreen(PanedScreen):
     CSS_PATH = "queues.tcss"
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
     SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
+    BELOW = 40  # three lists stand above it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "why", "Why", id="queues.why", tooltip="The whole reason, if it is cut; again: as before"),
         ONLY_MINE,

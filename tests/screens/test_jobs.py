@@ -79,7 +79,7 @@ async def to_job(app: ConsoleApp, pilot: Any, name: str, tab: str = "pods") -> J
 
 
 async def test_jobs_say_state_ranks_and_what_matters_most() -> None:
-    async with console(FakeSession(queue_scene()), size=(160, 35)) as (app, pilot, _):
+    async with console(FakeSession(queue_scene()), size=(190, 35)) as (app, pilot, _):
         screen = await to_jobs(app, pilot)
         await pilot.press("z", "z")  # without its pane the list has room for all columns
         await until(pilot, lambda: not screen.pane.size.width and "ATTEMPT" in screen_text(app))
