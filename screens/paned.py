@@ -70,7 +70,8 @@ class PanedScreen(LiveScreen):
         if self.has_class("-below") and not self.has_class("-large"):
             parts = self.query_one("#list").children
             rows = sum(len(part.shown) + 1 if isinstance(part, ResourceTable) else 1 for part in parts if part.display)
-            self.pane.styles.height = max(LOW, self.query_one("#split").size.height - rows)
+            left = self.query_one("#split").size.height - max(rows, LEAST)
+            self.pane.styles.height = left if left >= LEAST else LOW
         else:
             self.pane.styles.height = None
         self.pane.renew()

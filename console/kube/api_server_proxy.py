@@ -61,6 +61,8 @@ class ApiServerProxy:
                 there_writer.transport.abort()
         except (OSError, EOFError, asyncio.LimitOverrunError):
             """Who asked has gone, or speaks no HTTP."""
+        except asyncio.CancelledError:
+            """The proxy ends; until Python 3.12 a server prints the traceback of a cancelled connection."""
         finally:
             writer.close()
 
