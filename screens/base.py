@@ -181,7 +181,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         if hints is None or hint is None or self.query(HintLine):
             return
         bindings = [each.binding for each in self.active_bindings.values() if each.enabled]
-        keys = {each.id: self.app.get_key_display(each) for each in bindings if each.id}
+        keys = {each.id: self.app.get_key_display(each) for each in reversed(bindings) if each.id}  # the first of each
         if text := hints.take(hint, keys):
             self.mount(HintLine(text, markup=False), before=self.query_one(KeyBar))
             self.run_worker(hints.save, thread=True, group="hints")

@@ -136,7 +136,7 @@ class FakeSession:
         self.watch = self
         self.launch = FakeLaunching(self)
         self.tunnels = FakeTunnels(self)
-        self.alarms, self.gpus, self.xray = FakeAlarms(), FakeGpus(), FakeXray(self)
+        self.alarms, self.gpus, self.hang_probe = FakeAlarms(), FakeGpus(), FakeXray(self)
         self.alarms_enabled = True
         self.google = FakeGoogle(self)
         self.preflight = FakePreflight(self)
@@ -239,7 +239,7 @@ class FakeSession:
 
     # what there is to choose from
 
-    async def choices(self, namespace: str = "") -> Any:
+    async def read_choices(self, namespace: str = "") -> Any:
         return self._did("choices", namespace, default={})
 
     # streams
@@ -328,7 +328,7 @@ class FakeSession:
         return FakeCopies(self)
 
     @property
-    def inside(self) -> FakeInside:
+    def container_exec(self) -> FakeInside:
         return FakeInside(self)
 
     @asynccontextmanager
@@ -336,7 +336,7 @@ class FakeSession:
         yield int(self._did("forward", namespace, pod, remote_port, local_port, default=local_port or 40000))
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
-        return self.xray.slow_reports.get(key)
+        return self.hang_probe.slow_reports.get(key)
 
     @cached_property
     def measures(self) -> MeasureService:
@@ -370,7 +370,7 @@ class FakeCopies:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
 
-    def of(
+    def for_container(
         self, namespace: str, pod: str, *, container: str = "", where: str = "", way: Any = None
     ) -> FakeContainerCopies:
         return FakeContainerCopies(self._session, namespace, pod, container)
@@ -384,7 +384,7 @@ class FakeContainerCopies:
     async def fetch(self, source: str, target: str, *, progress: Callable[[Any], None] = lambda _: None) -> Any:
         return await self._copied("fetch", progress, *self._place, source, target, self._container)
 
-    async def listed(self, path: str) -> Any:
+    async def list_folder(self, path: str) -> Any:
         return self._session._did("folders", *self._place, self._container, path)[path]
 
     async def delete(self, path: str) -> None:
@@ -425,7 +425,7 @@ class FakeInside:
             await asyncio.sleep(0)
         return tuple(found)
 
-    async def quick_nccl(
+    async def run_quick_nccl_test(
         self, pod: Any, test: Any, *, heard: Callable[[int, bytes], None], grown: Callable[[Any], None],
         container: str = "", limit: float = 60,
     ) -> None:  # fmt: skip
@@ -438,7 +438,7 @@ class FakeInside:
                 grown(found)
             await asyncio.sleep(0)
 
-    async def facts(
+    async def read_facts(
         self, pod: Any, *, rank: int | None = None, container: str = "",
         answered: Callable[[Any], None] = lambda _: None,
     ) -> Any:  # fmt: skip

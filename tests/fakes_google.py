@@ -65,16 +65,16 @@ class FakeCloud:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
 
-    async def growing(self, projects: Any = ()) -> AsyncGenerator[Clusters, None]:
+    async def follow_clusters(self, projects: Any = ()) -> AsyncGenerator[Clusters, None]:
         yield cast("Clusters", self._session._did("clusters", default=NONE))
 
     async def enable_service(self, project: str, service: str) -> None:
         self._session._did("enable_service", project, service)
 
-    async def enter(self, cluster: GkeCluster, way: str = "") -> None:
+    async def switch_to_cluster(self, cluster: GkeCluster, way: str = "") -> None:
         self._session._did("enter", cluster.path)
 
-    def usual_kubeconfig(self) -> Path:
+    def default_kubeconfig(self) -> Path:
         return Path("/home/me/.kube/config")
 
     async def write_kubeconfig(self, cluster: GkeCluster, path: Path, way: str = "") -> tuple[Path, bool]:
@@ -90,5 +90,5 @@ class FakeGoogle:
         self.node_pools = FakeNodePools(session)
         self.cloud = FakeCloud(session)
 
-    async def offer(self, kind: str) -> Any:
+    async def field_choices(self, kind: str) -> Any:
         return self._session._did("google_offer", kind, default=FieldChoices(kind))

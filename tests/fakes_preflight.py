@@ -22,10 +22,10 @@ class FakePreflight:
         self.found: dict[str, Check] = {}
         self.held: asyncio.Event | None = None
 
-    def wish(self, plan: Any = None, **more: Any) -> Any:
+    def launch_needs(self, plan: Any = None, **more: Any) -> Any:
         return plan
 
-    def begun(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
+    def pending_checks(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
         return tuple(
             Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix)
             for each in CHECKS
@@ -44,7 +44,7 @@ class FakePreflight:
     async def before_launch(self, plan: Any) -> tuple[Check, ...]:
         return tuple([check async for check in self.run(plan)])
 
-    async def settled(self, wish: Any, id_: str) -> Check:
+    async def recheck_after_repair(self, wish: Any, id_: str) -> Check:
         (check,) = [check async for check in self.run(wish, (id_,))]
         return check
 

@@ -34,29 +34,29 @@ class FakeRuns:
     async def past(self, server: str) -> list[PastRun]:
         return []
 
-    async def all(self, recipe: str = "") -> tuple[RunRecord, ...]:
+    async def list_runs(self, recipe: str = "") -> tuple[RunRecord, ...]:
         return tuple(run for run in self.runs if not recipe or run.recipe == recipe)
 
-    async def find(self, word: str) -> RunRecord | None:
+    async def find_run(self, word: str) -> RunRecord | None:
         return find_run(self.runs, word)
 
-    async def last_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
+    async def last_launch_values(self, recipe: str) -> tuple[str, Mapping[str, Value]] | None:
         return next(((run.name, run.values) for run in self.runs if run.recipe == recipe), None)
 
-    async def forget(self, numbers: Iterable[int]) -> int:
+    async def delete_runs(self, numbers: Iterable[int]) -> int:
         wanted = set(numbers)
         self._session._did("forget", tuple(sorted(wanted)))
         before = len(self.runs)
         self.runs = [run for run in self.runs if run.number not in wanted]
         return before - len(self.runs)
 
-    async def changed(self, plan: LaunchPlan) -> None:
+    async def record_upgrade(self, plan: LaunchPlan) -> None:
         self._session._did("changed", plan)
 
-    async def note_training(self, namespace: str, name: str, where: RunPosition) -> None:
+    async def record_training(self, namespace: str, name: str, where: RunPosition) -> None:
         self._session._did("note_training", namespace, name, where)
 
-    async def note_tests(self, namespace: str, name: str, tests: Any) -> None:
+    async def record_tests(self, namespace: str, name: str, tests: Any) -> None:
         self._session._did("note_tests", namespace, name, tests)
 
 
@@ -68,17 +68,17 @@ class FakeStopping:
         self.left: list[Leftover] = []
         self.hidden: tuple[str, ...] = ()
 
-    async def plan(self, namespace: str, name: str) -> StopPlan:
+    async def plan_stop(self, namespace: str, name: str) -> StopPlan:
         plan = plan_from_snapshot(self._session.fleet.jobsets[namespace, name], self._session.fleet)
         answer = self._session._did("stop_plan", namespace, name, default=plan)
         assert isinstance(answer, StopPlan)
         return answer
 
-    async def leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
+    async def list_leftovers(self, namespace: str = "") -> tuple[tuple[Leftover, ...], tuple[str, ...]]:
         self._session._did("leftovers", namespace)
         return tuple(self.left), self.hidden
 
-    async def remove(self, leftover: Leftover) -> None:
+    async def remove_leftover(self, leftover: Leftover) -> None:
         self._session._did("remove", leftover)
         self.left.remove(leftover)
 
@@ -90,7 +90,7 @@ class FakeReleases:
         self._session = session
         self.revisions = 2
 
-    async def plan(self, namespace: str, name: str) -> LaunchPlan:
+    async def plan_of_release(self, namespace: str, name: str) -> LaunchPlan:
         plan = LaunchPlan("nccl-all-reduce", name, namespace, {})
         answer = self._session._did("release_plan", namespace, name, default=plan)
         assert isinstance(answer, LaunchPlan)
@@ -102,19 +102,19 @@ class FakeReleases:
         assert isinstance(answer, LaunchPlan)
         return answer
 
-    async def history(self, namespace: str, name: str) -> tuple[Release, ...]:
+    async def read_history(self, namespace: str, name: str) -> tuple[Release, ...]:
         return tuple(Release(namespace, name, "nccl-all-reduce", number, "deployed" if number == self.revisions else
                              "superseded", "2026-11-21T15:40:00Z", "a4-0.1.0")
                      for number in range(1, self.revisions + 1))  # fmt: skip
 
-    async def try_rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
+    async def dry_run_rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
         return self._change("try_rollback", namespace, name, revision)
 
     async def rollback(self, namespace: str, name: str, revision: int) -> ReleaseChange:
         self.revisions += 1
         return self._change("rollback", namespace, name, revision)
 
-    async def try_upgrade(self, plan: LaunchPlan) -> ReleaseChange:
+    async def dry_run_upgrade(self, plan: LaunchPlan) -> ReleaseChange:
         return self._change("try_upgrade", plan)
 
     async def upgrade(self, plan: LaunchPlan) -> ReleaseChange:
@@ -144,10 +144,10 @@ class FakeProfiles:
     async def values(self, name: str, recipe: str) -> dict[str, Value]:
         return self.kept[name]
 
-    async def variables(self, name: str = "") -> dict[str, str]:
+    async def place_variables(self, name: str = "") -> dict[str, str]:
         return {}
 
-    async def default(self) -> str:
+    async def default_name(self) -> str:
         return self.chosen
 
 
@@ -157,7 +157,7 @@ class FakeLaunching:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
         self.runs = FakeRuns(session)
-        self.stopping = FakeStopping(session)
+        self.job_stopper = FakeStopping(session)
         self.releases = FakeReleases(session)
         self.profiles = FakeProfiles()
 
@@ -183,7 +183,7 @@ class FakeLaunching:
         return self._session._did("set_values", recipe, tuple(settings), default={})
 
     @cached_property
-    def drafting(self) -> Any:
+    def plan_texts(self) -> Any:
         """Texts of the real chart's recipes; what is rendered is what `answers` say."""
         from console.launch.install import ChartCatalog
         from console.launch.plan_texts import PlanTexts
@@ -199,7 +199,7 @@ class FakeLaunching:
     async def install(self, plan: Any) -> str:
         return str(self._session._did("launch", plan, default="job"))
 
-    async def refused_at_start(self, namespace: str, name: str) -> Any:
+    async def wait_for_refusal(self, namespace: str, name: str) -> Any:
         return self._session._did("refused_at_start", namespace, name)
 
     async def stop(self, namespace: str, name: str, only: Collection[str] | None = None) -> StopReport:

@@ -24,7 +24,9 @@ class FakeTunnels:
         self.tunnels: list[Tunnel] = []
         self.saved: list[Profile] = []
 
-    async def open(self, address: RankAddress, ports: Sequence[str], *, keep: bool = False) -> tuple[Tunnel, list[str]]:
+    async def open_tunnel(
+        self, address: RankAddress, ports: Sequence[str], *, keep: bool = False
+    ) -> tuple[Tunnel, list[str]]:
         self._session._did("open_tunnel", address, tuple(ports), keep)
         pairs = [PortPair.parse(each) for each in ports]
         made = Tunnel(
@@ -35,17 +37,17 @@ class FakeTunnels:
         self.tunnels.append(made)
         return made, []
 
-    async def listed(self) -> tuple[Tunnel, ...]:
+    async def list_tunnels(self) -> tuple[Tunnel, ...]:
         return tuple(self.tunnels)
 
-    async def stop(self, name: str) -> Tunnel:
+    async def stop_tunnel(self, name: str) -> Tunnel:
         self._session._did("stop_tunnel", name)
         was = next(each for each in self.tunnels if each.name == name)
         self.tunnels.remove(was)
         return was
 
-    async def profiles(self) -> tuple[Profile, ...]:
+    async def list_profiles(self) -> tuple[Profile, ...]:
         return tuple(self.saved)
 
-    async def save(self, profile: Profile) -> None:
+    async def save_profile(self, profile: Profile) -> None:
         self.saved.append(profile)

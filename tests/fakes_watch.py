@@ -43,7 +43,7 @@ class FakeAlarms:
         self.kept: set[tuple[str, str]] = set()
         self.coverage = Coverage()
         self.namespace: str | None = None
-        self.latest: list[Alarm] = []
+        self.latest_alarms: list[Alarm] = []
         self.refused = self.unread = ""
         self.watched: dict[tuple[str, str], JobMonitor] = {}
         self.late_steps: dict[tuple[str, str], str] = {}
@@ -53,7 +53,7 @@ class FakeAlarms:
 
     def sound(self, namespace: str, job: str, kind: AlarmKind, words: str, *, over: float = 0.0) -> Alarm:
         alarm = Alarm(kind, words, time.time(), namespace, job, over)
-        self.latest.insert(0, alarm)
+        self.latest_alarms.insert(0, alarm)
         self._news.append(alarm)
         return alarm
 
@@ -63,13 +63,15 @@ class FakeAlarms:
     def watch_namespace(self, namespace: str = "", *, always: bool = False) -> None:
         self.namespace = namespace
 
-    def of(self, namespace: str, name: str) -> tuple[Alarm, ...]:
-        return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name) and each.is_active)
+    def active_alarms(self, namespace: str, name: str) -> tuple[Alarm, ...]:
+        return tuple(
+            each for each in self.latest_alarms if (each.namespace, each.job) == (namespace, name) and each.is_active
+        )
 
     def history_of(self, namespace: str, name: str, since: float = 0.0) -> tuple[Alarm, ...]:
-        return tuple(each for each in self.latest if (each.namespace, each.job) == (namespace, name))
+        return tuple(each for each in self.latest_alarms if (each.namespace, each.job) == (namespace, name))
 
-    def late(self, namespace: str, name: str) -> str:
+    def late_text(self, namespace: str, name: str) -> str:
         return self.late_steps.get((namespace, name), "")
 
     def verdict(self, namespace: str, name: str) -> str:
@@ -79,14 +81,16 @@ class FakeAlarms:
         return (namespace, name) in self.late_steps
 
     @asynccontextmanager
-    async def job(self, namespace: str, name: str) -> AsyncIterator[JobMonitor]:
+    async def open_monitor(self, namespace: str, name: str) -> AsyncIterator[JobMonitor]:
         yield self.watched.setdefault(
             (namespace, name),
             monitor((namespace, name)),
         )
 
     async def check_job(self, namespace: str, name: str, seconds: float) -> AlarmReport:
-        return AlarmReport(self.of(namespace, name), self.late(namespace, name), self.refused, unread=self.unread)
+        return AlarmReport(
+            self.active_alarms(namespace, name), self.late_text(namespace, name), self.refused, unread=self.unread
+        )
 
     def take_new(self) -> list[Alarm]:
         news, self._news = self._news, []
@@ -103,7 +107,7 @@ class FakeGpus:
     def exporter_of(self, namespace: str, name: str) -> str:
         return self.exporter
 
-    async def watch(self, namespace: str, name: str, *, source: Source = "") -> AsyncGenerator[GpuBoard, None]:
+    async def follow_boards(self, namespace: str, name: str, *, source: Source = "") -> AsyncGenerator[GpuBoard, None]:
         self.readers, self.source = self.readers + 1, source
         try:
             yield self.board
@@ -123,12 +127,12 @@ class FakeXray:
         self.reports: dict[tuple[str, str], HangReport] = {}
         self.slow_reports: dict[tuple[str, str], SlowReport] = {}
 
-    async def slow(self, namespace: str, name: str, seconds: float) -> SlowReport:
+    async def find_slow_ranks(self, namespace: str, name: str, seconds: float) -> SlowReport:
         self._session._did("slow", namespace, name)
         self.slow_reports[namespace, name] = self.slow_report
         return self.slow_report
 
-    async def job(
+    async def inspect_job(
         self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
     ) -> HangReport:
         find_job(self._session.fleet, namespace, name)
@@ -136,14 +140,14 @@ class FakeXray:
         answered(1, 1)
         return self.report
 
-    async def install(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
+    async def install_py_spy(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
         return self._session._did("install", tuple(pods), default=dict.fromkeys(pods, "")) or {}
 
-    async def record(
+    async def record_profile(
         self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, place: Path
     ) -> int:
         self._session._did("record", process.rank, seconds, str(place))
         return 7
 
-    async def facts(self, namespace: str, name: str, process: TracedProcess, what: str) -> Any:
+    async def read_process_fact(self, namespace: str, name: str, process: TracedProcess, what: str) -> Any:
         return self._session._did("process_facts", process.rank, what, default=f"{what} of it")

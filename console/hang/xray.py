@@ -187,9 +187,7 @@ RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it f
 SLOW_STEPS, SLOW_LEAST, SLOW_MOST = 12, 10.0, 60.0
 """Steps for which NCCL is asked who is late, and seconds at least and at most."""
 MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may say of its processes
-MIN_BYTES_PER_SECOND = (
-    6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
-)
+FLOW_SECONDS = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
 MAX_TOGETHER = 64 << 20  # bytes that all pods of a job may say
 MAX_RECORDED = 64 << 20  # bytes of a recording
 _PROBE = Path(__file__).with_name("probe.py")
@@ -325,9 +323,7 @@ class HangProbe:
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
-                said = await self._run_and_collect(
-                    rank.pod, argv, script, seconds + PROBE_TIMEOUT, flow=MIN_BYTES_PER_SECOND
-                )
+                said = await self._run_and_collect(rank.pod, argv, script, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
                 read = await asyncio.to_thread(parse_polls, said)
             except ProgramFailed as error:
                 raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
@@ -367,7 +363,7 @@ class HangProbe:
         assert rank.pod is not None
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
-        return await self._run_and_collect(rank.pod, argv, probe, PROBE_TIMEOUT, flow=MIN_BYTES_PER_SECOND)
+        return await self._run_and_collect(rank.pod, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
 
     async def _run_and_collect(
         self,

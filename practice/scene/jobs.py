@@ -123,6 +123,7 @@ def _nccl_env(*, small: bool) -> dict[str, str]:
     """Return the chart's default NCCL variables."""
     gib = "/usr/local/gib"
     values = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0,eth1", "NCCL_PLUGIN_PATH": f"{gib}/lib64"}
+    values["NCCL_RAS_ENABLE"] = "1"
     if small:
         return {**values, "NCCL_NET": "Socket"}
     tuner = f"{gib}/configs/tuner_config_a4.txtpb"

@@ -33,7 +33,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def found(site: Path) -> str:
-    code = "from console import assets; print(assets.chart(), assets.launchers())"
+    code = "from console import assets; print(assets.chart_folder(), assets.launchers_folder())"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=site,
@@ -72,6 +72,6 @@ def test_a_checkout_tells_its_commit() -> None:
 def test_a_wheel_tells_what_it_was_built_from(installed: Path, built: str) -> None:
     if built:
         (installed / "console" / "_data" / "commit").write_text(f"{built}\n")
-    code = "from console import assets; print(assets.release())"
+    code = "from console import assets; print(assets.release_name())"
     done = subprocess.run([sys.executable, "-c", code], cwd=installed, capture_output=True, text=True, check=True)
     assert done.stdout.strip().partition(" ")[2] == (f"(commit {built})" if built else "")

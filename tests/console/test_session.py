@@ -459,7 +459,7 @@ async def test_a_part_that_cannot_be_closed_keeps_no_other_open(
             monkeypatch.setattr(type(part), "close", close(type(part).__name__, error))
         with pytest.raises(OSError, match="disk full"):
             await session.close()
-        assert closed == ["Alarms", "Logs", "Launching"]
+        assert closed == ["AlarmService", "LogService", "LaunchService"]
         with pytest.raises(Unreachable, match="closed"):
             _ = session.watch.current_connection
         monkeypatch.undo()

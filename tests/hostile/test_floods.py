@@ -109,8 +109,8 @@ async def test_what_is_wrong_with_a_job_is_answered_soon_and_says_what_was_not_r
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for seconds elsewhere."""
-    for name in ("hang.xray", "metrics.gpu_reader"):
-        monkeypatch.setattr(f"console.{name}.FLOW", 0.2)
+    monkeypatch.setattr("console.hang.xray.FLOW_SECONDS", 0.2)
+    monkeypatch.setattr("console.metrics.gpu_reader.FLOW", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.FLOW_SECONDS", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.LIST_TIMEOUT", 0.5)
     monkeypatch.setitem(cast("Any", executing.limit_output).__wrapped__.__kwdefaults__, "flow", 0.2)

@@ -45,7 +45,7 @@ class FakeAttach:
         self.started: list[Editor] = []
         self.steps: list[Step] = []
 
-    async def plan(self, namespace: str, job: str, rank: int, *, wait: float) -> SshPlan:
+    async def plan_setup(self, namespace: str, job: str, rank: int, *, wait: float) -> SshPlan:
         if isinstance(self.answer, HostKeyChanged):
             raise self.answer
         return replace(self.answer, namespace=namespace, job=job, rank=rank)
@@ -56,10 +56,10 @@ class FakeAttach:
         return SshHost(plan.namespace, plan.job, plan.rank, plan.host, "root", "/workspace", ("ssh", plan.host),
                        ("SHA256:host",), notes)  # fmt: skip
 
-    async def editors(self, host: SshHost) -> tuple[Editor, ...]:
+    async def list_editors(self, host: SshHost) -> tuple[Editor, ...]:
         return self.offered
 
-    async def start(self, editor: Editor) -> None:
+    async def start_editor(self, editor: Editor) -> None:
         self.started.append(editor)
 
     async def diagnose(self, namespace: str, job: str, rank: int) -> AsyncIterator[Step]:

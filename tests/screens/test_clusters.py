@@ -98,7 +98,7 @@ async def test_the_cursor_stays_on_the_first_row_while_clusters_come(monkeypatch
         yield Clusters((far,))
         yield Clusters((far, here))
 
-    monkeypatch.setattr(FakeCloud, "growing", growing)
+    monkeypatch.setattr(FakeCloud, "follow_clusters", growing)
     async with clusters(settings=Settings(context=here.context)) as (app, pilot, _):
         await until(pilot, lambda: "2 clusters" in screen_text(app) and "asking on" not in screen_text(app))
         screen = app.screen

@@ -414,7 +414,7 @@ async def test_the_views_turn_and_say_what_differs() -> None:
         return render(plan)
 
     session.launch.render = answer  # type: ignore[method-assign]
-    session.launch.runs.last_values = Remembered().last_values  # type: ignore[method-assign]
+    session.launch.runs.last_launch_values = Remembered().last_values  # type: ignore[method-assign]
     async with console(session, size=(150, 40)) as (app, pilot, _):
         screen = await to_form(app, pilot)
         await pilot.press("down", "backspace", "backspace", "8", "f4")

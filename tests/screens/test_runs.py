@@ -202,7 +202,7 @@ LEFT = [
 
 async def test_leftovers_are_removed_one_by_one() -> None:
     session = session_of()
-    session.launch.stopping.left, session.launch.stopping.hidden = list(LEFT), ("Secret",)
+    session.launch.job_stopper.left, session.launch.job_stopper.hidden = list(LEFT), ("Secret",)
     async with console(session) as (app, pilot, _):
         await to_runs(app, pilot)
         await pilot.press("L")

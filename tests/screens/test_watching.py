@@ -92,7 +92,7 @@ def report(*, py_spy: str = "/usr/bin/py-spy") -> HangReport:
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
 async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
     async with console(size=size) as (app, pilot, session):
-        session.xray.report = report()
+        session.hang_probe.report = report()
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
         assert "No problem found" not in screen_text(app)
@@ -116,7 +116,7 @@ async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_t
     async with console(size=(160, 45)) as (app, pilot, session):
         session.alarms.late_steps[key] = "no step for 40 s after step 9"
         session.alarms.verdicts[key] = found
-        session.xray.reports[key] = report()
+        session.hang_probe.reports[key] = report()
         await pilot.press("3")
         await until(pilot, lambda: "Rank 9 (pod 1, GPU 1) is in the" in screen_text(app))
         await open_tab(app, pilot, "r")
@@ -142,7 +142,7 @@ def nccl_test() -> HangReport:
 async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
     late = RasReport("2.28.9", odd=(RasRank(9, 4116, "AllReduce", stays=True),), most=4117)
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.xray.report = replace(nccl_test(), ras=late)
+        session.hang_probe.report = replace(nccl_test(), ras=late)
         screen = await open_tab(app, pilot, "H")
         await until(
             pilot, lambda: "✗ Rank 9 (pod 1, GPU 1) stays behind in NCCL while 15 others run" in screen_text(app)
@@ -156,7 +156,7 @@ async def test_the_rank_of_an_nccl_test_that_stays_behind_is_red() -> None:
 
 async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.xray.report = nccl_test()
+        session.hang_probe.report = nccl_test()
         screen = await open_tab(app, pilot, "H")
         await until(pilot, lambda: "● An NCCL test, no training: 16 all_reduce_perf processes" in screen_text(app))
         tab = cast("HangTab", screen.here)
@@ -173,9 +173,11 @@ async def test_the_x_ray_of_an_nccl_test_says_so_and_is_not_red() -> None:
 async def test_the_slow_rank_is_named_in_the_tab_and_in_the_pane() -> None:
     late = LateRank(9, "10.0.0.2", 1202, 1, 0.07, 0.06, 0.08, slow=True, cause="host", pod_index=1, node="n1")
     async with console(size=(160, 50)) as (app, pilot, session):
-        session.xray.report = report()
-        session.xray.slow_report = SlowReport("nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=time.time())
-        asked = session.xray.slow_report.at
+        session.hang_probe.report = report()
+        session.hang_probe.slow_report = SlowReport(
+            "nccl-0412", "2.28.9", "json", 16, 900, 10.0, 90, (late,), at=time.time()
+        )
+        asked = session.hang_probe.slow_report.at
         screen = await open_tab(app, pilot, "H")
         await pilot.press("M")
         words = "rank 9 (pod 1, GPU 1): the others wait up to 8 % of each step for it."
@@ -195,7 +197,7 @@ async def test_slow_ranks_are_not_asked_for_in_read_only_mode() -> None:
 
 async def test_py_spy_is_installed_with_consent_only() -> None:
     async with console() as (app, pilot, session):
-        session.xray.report = report(py_spy="")
+        session.hang_probe.report = report(py_spy="")
         await open_tab(app, pilot, "H")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "py-spy is missing in 2 of 2 pods" in screen_text(app)
@@ -204,7 +206,7 @@ async def test_py_spy_is_installed_with_consent_only() -> None:
         assert session.called("install") == []
         await pilot.press("I")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        session.xray.report = report()
+        session.hang_probe.report = report()
         await pilot.press("y")
         await until(pilot, lambda: session.called("install") == [(("p0", "p1"),)])
         await until(pilot, lambda: len(session.called("xray")) == 2)
@@ -329,7 +331,7 @@ async def test_a_stall_that_was_inspected_since_is_told_once(monkeypatch: pytest
         session.alarms.sound("default", "llama-70b", AlarmKind.NAN, "no loss printed at 118")
         app.tick()
         await until(pilot, lambda: len(app._notifications) == 2)
-        session.alarms.latest[:] = [replace(alarm, more="inspected: Rank 1 is in the data loader")]
+        session.alarms.latest_alarms[:] = [replace(alarm, more="inspected: Rank 1 is in the data loader")]
         app.tick()
         await until(pilot, lambda: "Rank 1 is in the data loader" in toasts(app))
         assert [each.title for each in app._notifications] == ["▲ llama-70b: NaN", "▲ nccl-0412: stall"]
@@ -355,7 +357,7 @@ async def test_on_a_low_terminal_many_alarms_are_one_box_of_two_lines() -> None:
         for job, more in (("llama-70b", ""), ("nccl-0412", " and 1 more"), ("dpo-[b]", " and 2 more")):
             session.alarms.sound("default", job, AlarmKind.NAN, "no loss printed at 118")
             app.tick()
-            titles = [f"▲ llama-70b: nan{more}"]
+            titles = [f"▲ llama-70b: NaN{more}"]
             await until(pilot, lambda titles=titles: [each.title for each in app._notifications] == titles)  # type: ignore[misc]
         (box,) = app._notifications
         assert "\n" not in box.message, "what fields are above it stay in sight"
@@ -382,7 +384,7 @@ async def test_the_page_of_alarms_says_which_jobs_are_watched() -> None:
 async def test_read_only_offers_nothing_that_changes_pods() -> None:
     settings = Settings(read_only=True)
     session = FakeSession(scene(), settings=settings)
-    session.xray.report = report(py_spy="")
+    session.hang_probe.report = report(py_spy="")
     async with console(session, settings=settings) as (app, pilot, _):
         screen = await open_tab(app, pilot, "H")
         await until(pilot, lambda: session.called("xray"))

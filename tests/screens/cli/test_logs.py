@@ -228,7 +228,7 @@ async def followed_by_consensus(
 
     monkeypatch.setattr("sys.stdout", SimpleNamespace(write=write, flush=lambda: None))
     log = SimpleNamespace(
-        gaps=(), lines=lambda _: lines(), ranks=2, coverage=Coverage(total=2, live=2 - waiting, waiting=waiting)
+        gaps=(), iter_lines=lambda _: lines(), ranks=2, coverage=Coverage(total=2, live=2 - waiting, waiting=waiting)
     )
     options = parse(["logs", "llama", "--all", "-f", "--consensus"])
     task = asyncio.create_task(logs.print_all(cast("JobLog", log), options, logs.LineSelection(options)))

@@ -136,7 +136,7 @@ def test_a_step_whose_bar_lags_is_told_once_its_number_is_known(capsys: pytest.C
 def test_a_step_that_was_told_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
     told, steps = ReadingPrinter(), [Step(number, 9, loss=float(number)) for number in range(1, 5)]
     for known, unsettled in ((0, True), (1, False), (2, True), (2, False), (3, False), (3, True), (4, False)):
-        run = SimpleNamespace(format="hf", steps=Steps(steps[:known]), rewinds=(), unsettled=unsettled)
+        run = SimpleNamespace(format="hf", steps=Steps(steps[:known]), rewinds=(), is_number_uncertain=unsettled)
         told.more(cast("LogResults", SimpleNamespace(growing_tests=(), training=(run,))))
     assert capsys.readouterr().out.splitlines() == ["training: hf", *(f"{at}/9  loss {at}" for at in range(1, 5))]
 

@@ -140,7 +140,7 @@ def test_a_running_job_shows_its_bar_curve_pods_and_last_lines() -> None:
 def test_in_a_low_pane_the_curve_goes_before_the_last_lines_and_the_newest_is_folded() -> None:
     fleet = queue_scene()
     glance = JobProgress(step=40, total=100, loss=0.25, step_time=3.0, pace=3.0)
-    newest = "[2026-09-05] iteration 40/ 100 | consumed samples: 40 | learning rate: 3.0E-04 | lm loss: 2.5E-01 |"
+    newest = "[2026-09-05] saved checkpoint 40 of 100 | consumed samples: 40 | to /gcs/some/bucket/checkpoints |"
     job = JobLine(fleet.jobsets["default", running(fleet)], fleet, glance, owner="mira")
     measures = measured(50, "it 38/100 loss 0.27", newest)
     for height in (12, 15, 20, 30):
