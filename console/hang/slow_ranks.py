@@ -20,6 +20,7 @@ import msgspec
 
 from console.errors import Unreadable
 from console.kube.objects.meta import UNREADABLE
+from console.scheduling.ranks import Rank
 
 MIN_POLLS = 100
 MIN_STEPS = 8  # times that operations were launched, and a rank was late
@@ -30,6 +31,9 @@ BLOCKS, STUDENT = 20, 2.093
 """The polls are cut into that many blocks, whose means scatter; and Student's factor of 95 % for them."""
 NORMAL = 1.96
 MOST_FLAGS = 20_000_000  # of processes and polls together: those of 10,000 ranks in 2,000 polls
+
+SLOW_STEPS, SLOW_LEAST, SLOW_MOST = 12, 10.0, 60.0
+"""Steps for which NCCL is asked who is late, and seconds at least and at most."""
 
 LateProcesses = dict[int, dict[int, set[int]]]
 """By the number of a process and of a poll: the communicators in which it was late."""
@@ -331,3 +335,17 @@ def add_locations(report: SlowReport, place: Callable[[LateRank], tuple[int | No
         pod_index, node = place(each)
         late.append(replace(each, pod_index=pod_index, node=node))
     return replace(report, late=tuple(late))
+
+
+def seconds_to_ask(step: float | None) -> float:
+    """How long NCCL is asked who is late, by how long a step takes, if that is known."""
+    return min(SLOW_MOST, max(SLOW_LEAST, SLOW_STEPS * (step or 0.0)))
+
+
+def locate_late_rank(late: LateRank, every: Sequence[Rank]) -> tuple[int | None, str]:
+    """Index and node of the pod in which a late rank is: by its address, else as its number tells."""
+    gpus = {rank.gpus for rank in every}
+    found = [rank for rank in every if rank.pod is not None and rank.pod.ip == late.host]
+    if len(found) != 1 and late.rank is not None and len(gpus) == 1 and gpus != {0}:
+        found = [rank for rank in every if rank.number == late.rank // min(gpus)]
+    return (found[0].number, found[0].node) if len(found) == 1 else (None, "")

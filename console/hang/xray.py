@@ -1,7 +1,4 @@
-"""Runs the hang probe in all pods of a job, a few at a time, and copies py-spy into pods without it.
-
-It is over 500 lines: what the probe answers, how it is sent to a pod and how answers become a report change together.
-"""
+"""Runs the hang probe in all pods of a job, a few at a time, and copies py-spy into pods without it."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refu
 from console.hang.flight_recorder import RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
-from console.hang.slow_ranks import LateRank, SlowReport, add_locations, find_slow_ranks, parse_polls
+from console.hang.slow_ranks import SlowReport, add_locations, find_slow_ranks, locate_late_rank, parse_polls
 from console.hang.stack_location import NO_STACK, locate_compiled, locate_process
 from console.kube.find_job import find_job
 from console.kube.objects.meta import UNREADABLE
@@ -184,8 +181,6 @@ PROBE_TIMEOUT = 90.0  # seconds after which a pod is given up
 INSTALL_LIMIT = 300.0  # seconds for `pip install py-spy`
 RAS_TRIES = 3  # pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
-SLOW_STEPS, SLOW_LEAST, SLOW_MOST = 12, 10.0, 60.0
-"""Steps for which NCCL is asked who is late, and seconds at least and at most."""
 MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may say of its processes
 FLOW_SECONDS = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
 MAX_TOGETHER = 64 << 20  # bytes that all pods of a job may say
@@ -225,11 +220,6 @@ _FILES = {
     "strace": 'command -v strace >/dev/null || { echo "strace is not in this image" >&2; exit 44; }; '
               'timeout 10 strace -f -tt -p "$2" 2>&1; :',
 }  # fmt: skip
-
-
-def seconds_to_ask(step: float | None) -> float:
-    """How long NCCL is asked who is late, by how long a step takes, if that is known."""
-    return min(SLOW_MOST, max(SLOW_LEAST, SLOW_STEPS * (step or 0.0)))
 
 
 class HangProbe:
@@ -330,7 +320,7 @@ class HangProbe:
             if read.polls:
                 break
         report = add_locations(
-            await asyncio.to_thread(find_slow_ranks, read), lambda late: _locate_late_rank(late, every)
+            await asyncio.to_thread(find_slow_ranks, read), lambda late: locate_late_rank(late, every)
         )
         report = replace(report, job=name, at=time.time())
         self.slow_reports[namespace, name] = report
@@ -473,15 +463,6 @@ class HangProbe:
             pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", PROBE_TIMEOUT
         )
         return said.decode(errors="replace")
-
-
-def _locate_late_rank(late: LateRank, every: Sequence[Rank]) -> tuple[int | None, str]:
-    """Index and node of the pod in which a late rank is: by its address, else as its number tells."""
-    gpus = {rank.gpus for rank in every}
-    found = [rank for rank in every if rank.pod is not None and rank.pod.ip == late.host]
-    if len(found) != 1 and late.rank is not None and len(gpus) == 1 and gpus != {0}:
-        found = [rank for rank in every if rank.number == late.rank // min(gpus)]
-    return (found[0].number, found[0].node) if len(found) == 1 else (None, "")
 
 
 _NO_PROCESS = "There is no process for it any more."

@@ -14,8 +14,7 @@ from console.errors import NotFound, NotThere
 from console.hang.bundle import write_bundle
 from console.hang.report import HangReport, PodTrace, TracedProcess
 from console.hang.report_lines import format_member_lines, format_pod_lines
-from console.hang.slow_ranks import SlowReport
-from console.hang.xray import seconds_to_ask
+from console.hang.slow_ranks import SlowReport, seconds_to_ask
 from console.kube.find_job import find_job
 from console.scheduling.ranks import format_processes
 from screens.cli.arguments import Command, Commands, Options, count, flag, json_flag, option, seconds_of_an_hour, word

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from console.errors import ConsoleError
 from console.hang.report import HangGroup, HangReport, TracedProcess
 from console.hang.report_lines import MAX_STACKS, format_member_lines, format_pod_lines
-from console.hang.xray import seconds_to_ask
+from console.hang.slow_ranks import seconds_to_ask
 from console.kube.snapshot import Fleet
 from console.scheduling.ranks import format_processes, format_ranges
 from screens import wording
