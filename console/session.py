@@ -251,7 +251,7 @@ class Session:
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         """What NCCL last told of slow ranks of a job, in this session."""
-        return self.hang_probe.slow_reports.get(key) if "xray" in vars(self) else None
+        return self.hang_probe.slow_reports.get(key) if "hang_probe" in vars(self) else None
 
     def _last_xray(self, key: tuple[str, str]) -> HangReport | None:
-        return self.hang_probe.reports.get(key) if "xray" in vars(self) else None
+        return self.hang_probe.reports.get(key) if "hang_probe" in vars(self) else None

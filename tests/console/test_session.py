@@ -13,6 +13,8 @@ import pytest
 from aiohttp import web
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, NotLoggedIn, Unreachable
+from console.hang.report import HangReport
+from console.hang.slow_ranks import SlowReport
 from console.kube.snapshot import WatchState
 from console.kube.store import FIELDS
 from console.session import Session
@@ -83,6 +85,16 @@ async def test_nothing_runs_unasked_in_a_job_of_others_nor_in_read_only_mode(
         with pytest.raises(NotAllowed, match=why):
             await session._inspect_own_job(job.key)
         assert ran == []
+
+
+async def test_the_alarms_of_a_job_see_what_the_processes_and_nccl_last_told_of_it(tmp_path: Path) -> None:
+    key = "default", "train"
+    async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
+        assert (session._last_xray(key), session.slow_report(key)) == (None, None)
+        session.hang_probe.reports[key] = report = HangReport("train", (), ())
+        session.hang_probe.slow_reports[key] = slow = SlowReport("train")
+        assert session.alarms._sources.xray(key) is report
+        assert session.slow_report(key) is slow
 
 
 async def test_only_what_is_asked_for_is_watched(tmp_path: Path) -> None:
