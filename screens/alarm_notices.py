@@ -139,7 +139,7 @@ def _send(app: ConsoleApp, outbox: Outbox, alarms: list[Alarm]) -> None:
 
 
 def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
-    """Show alarms as toasts, on a low terminal as one, or in the status line of a log, which a toast would cover."""
+    """Show alarms as toasts, on a low terminal as one, or in the status line of a log, of which they take no line."""
     key = _key_of_alarms(app)
     more = f"; {key} lists all alarms" if key else ""
     told = [
@@ -161,7 +161,7 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
     others = len(again + told) - 1 + sum(int(found[1]) for title, _ in again if (found := _MORE.search(title)))
     title, words = (again + told)[0]
     title, words = _MORE.sub("", title), words.partition("\n")[0]
-    if below is None:  # one box for all: what is under several is being read, or typed into
+    if below is None:  # one box for all: each takes lines of the page
         title += f" and {others} more" if others else ""
         app.notify(_toast(app, words), title=title, severity="warning", timeout=SHOWN)
     else:
@@ -173,7 +173,7 @@ def _show(app: ConsoleApp, alarms: list[Alarm]) -> None:
 def _toast(app: ConsoleApp, words: str) -> str:
     """The text of a toast below its title; one line on a low terminal."""
     if app.size.height >= LOW:
-        return f"{words}\n{_AWAY}"
+        return f"{words}; {_AWAY}"
     first, room = words.partition("\n")[0], app.size.width - len(_AWAY) - 10
     return f"{first if len(first) <= room else f'{first[: room - 1]}…'}  {_AWAY}"
 

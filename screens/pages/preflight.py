@@ -70,7 +70,7 @@ class PreflightScreen(LiveScreen):
 
     CSS = """
     PreflightScreen #summary { margin-bottom: 1; }
-    PreflightScreen #said { dock: bottom; margin-bottom: 1; max-height: 9; }
+    PreflightScreen #said { max-height: 9; }
     PreflightScreen #looks { max-height: 8; display: none; color: $text-muted; }
     PreflightScreen.-looks #looks { display: block; }
     """

@@ -51,9 +51,6 @@ class RunTable(ResourceTable["RunRecord"]):
 class RunsScreen(PanedScreen):
     """All recorded runs, with the selected one's outcome below."""
 
-    DEFAULT_CSS = """
-    RunsScreen #told { dock: bottom; margin-bottom: 1; }
-    """
     KINDS = ("jobsets", "pods")
     OPENS = "run"
     CHANGES_CLUSTER = frozenset({"again"})

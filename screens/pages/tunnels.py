@@ -38,7 +38,7 @@ class TunnelTable(ResourceTable["Tunnel"]):
 
 
 class TunnelsScreen(LiveScreen):
-    DEFAULT_CSS = "TunnelsScreen #told { dock: bottom; margin-bottom: 1; max-height: 5; }"
+    DEFAULT_CSS = "TunnelsScreen #told { max-height: 5; }"
     KINDS = ("jobsets", "pods")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new", "New", id="tunnels.new", tooltip="Open ports of a pod by its name, or a saved profile"),

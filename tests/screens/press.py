@@ -44,9 +44,13 @@ async def focus(pilot: Pilot[Any], widget: Widget) -> None:
 
 @asynccontextmanager
 async def console(
-    session: FakeSession | None = None, *, size: tuple[int, int] = (120, 35), settings: Settings | None = None
+    session: FakeSession | None = None,
+    *,
+    size: tuple[int, int] = (120, 35),
+    settings: Settings | None = None,
+    messages: bool = False,
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[Any], FakeSession]]:
-    """The console on its first screen, with the session's picture on it."""
+    """The console on its first screen, with the session's picture on it. `messages`: whether messages are drawn."""
     settings = settings or Settings()
     session = session or FakeSession(scene(), settings=settings)
 
@@ -54,7 +58,7 @@ async def console(
         return session
 
     app = ConsoleApp(settings, connect=connect)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=messages) as pilot:
         await until(pilot, lambda: app.fleet is session.fleet and not cast("LiveScreen", app.screen)._drawing_due)
         yield app, pilot, session
         app.workers.cancel_all()  # as by the key that quits

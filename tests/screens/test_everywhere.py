@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import structs
+from textual.errors import NoWidget
 from textual.screen import ModalScreen
+from textual.widgets._toast import Toast
 
 from console.metrics.alarm_rules import AlarmKind
 from console.metrics.job_progress import JobProgress
@@ -15,6 +18,7 @@ from console.metrics.nccl.reference import NcclResult
 from screens.__main__ import main
 from screens.columns.jobs import glance_words
 from screens.config import known_names
+from screens.app import ConsoleApp
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar, TitleBar
@@ -22,10 +26,15 @@ from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
+from tests.screens.test_training import said, training
 
 if TYPE_CHECKING:
+    from textual.geometry import Region
+
     from console.kube.snapshot import Fleet
-    from screens.app import ConsoleApp
+
+
+AXIS = "└"  # the corner of the axes of a chart
 
 
 def owned(fleet: Fleet, mine: str) -> FakeSession:
@@ -151,3 +160,45 @@ async def test_a_key_that_shows_something_says_hide_while_it_is_shown() -> None:
         await until(pilot, lambda: "l What was asked" in keys())
         await pilot.press("l")
         await until(pilot, lambda: "l Hide requests" in keys())
+
+
+def places(app: ConsoleApp) -> dict[str, Region]:
+    """Where what is drawn stands: messages, and each widget that has no parts."""
+    found: dict[str, Region] = {}
+    for each in app.screen.walk_children():
+        with suppress(NoWidget):
+            if not each.children and (region := app.screen.find_widget(each).visible_region):
+                found[f"{each!r} {id(each)}"] = region
+    return found
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35), (200, 55)])
+async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]) -> None:
+    session = FakeSession(queue_scene())
+    said(session, *training(60))
+    job = "default", "llama"
+    opened: list[tuple[str, ...]] = [(mode,) for mode, _, _ in ConsoleApp.TABS]
+    opened += [(page,) for page in ("alarms", "preflight", "leftovers")]
+    opened += [("job", *job, tab) for tab in ("pods", "log", "training", "nccl", "gpus", "events", "yaml", "hang")]
+    async with console(session, size=size, messages=True) as (app, pilot, _):
+        for page, *about in opened:
+            if page in app.MODES:
+                await app.switch_mode(page)
+            else:
+                app.open_page(page, *about)
+            await until(pilot, lambda: "training" not in about or AXIS in screen_text(app))
+            await pilot.pause()
+            before = places(app)
+            lines = {name for name, region in before.items() if region.height == 1}
+            app.notify("Pods of it are gone, and it has been started again. " * 4, title="Stop", timeout=1e6)
+            await until(pilot, lambda: any(name.startswith("Toast") for name in places(app)))
+            await pilot.pause()
+            now = places(app)
+            box = next(region for name, region in now.items() if name.startswith("Toast"))
+            assert box.width == size[0], page
+            covered = [name for name, region in now.items() if not name.startswith("Toast") and region.overlaps(box)]
+            assert covered == [], page
+            assert lines - set(now) == set(), f"{page}: a line that was there has gone"
+            assert "training" not in about or AXIS in screen_text(app)
+            app.clear_notifications()
+            await until(pilot, lambda: not app.screen.query(Toast))

@@ -190,11 +190,11 @@ class LogView(Vertical):
         return self.is_mounted and there and not self.kept and not self.has_class("-searching")
 
     def tell_alarm(self, alarm: Told, seconds: float) -> None:
-        """Show an alarm in the status line, where it covers no log line."""
+        """Show an alarm in the status line, where it takes no line of the log."""
         self.tell_answer("", seconds, alarm)
 
     def tell_answer(self, said: str, seconds: float = ANSWER, alarm: Told | None = None) -> None:
-        """Show the response to a key in the status line: a toast would cover log lines."""
+        """Show the response to a key in the status line: a toast would take lines of the log."""
         self._answer, self._alarm = said, alarm
         self._tell()
         if self._answer_ends is not None:
