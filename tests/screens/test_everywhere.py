@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
 from textual.errors import NoWidget
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets._toast import Toast
 
 from console.metrics.alarm_rules import AlarmKind
 from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.reference import NcclResult
 from screens.__main__ import main
+from screens.app import ConsoleApp
 from screens.columns.jobs import glance_words
 from screens.config import known_names
-from screens.app import ConsoleApp
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar, TitleBar
@@ -30,6 +31,7 @@ from tests.screens.test_training import said, training
 
 if TYPE_CHECKING:
     from textual.geometry import Region
+    from textual.pilot import Pilot
 
     from console.kube.snapshot import Fleet
 
@@ -165,11 +167,20 @@ async def test_a_key_that_shows_something_says_hide_while_it_is_shown() -> None:
 def places(app: ConsoleApp) -> dict[str, Region]:
     """Where what is drawn stands: messages, and each widget that has no parts."""
     found: dict[str, Region] = {}
-    for each in app.screen.walk_children():
+    for each in app.screen.walk_children(Widget):
         with suppress(NoWidget):
             if not each.children and (region := app.screen.find_widget(each).visible_region):
                 found[f"{each!r} {id(each)}"] = region
     return found
+
+
+async def show(app: ConsoleApp, pilot: Pilot[Any], words: str, page: str, *about: str) -> None:
+    """Open a page, and wait until those words stand on it."""
+    if page in app.MODES:
+        await app.switch_mode(page)
+    else:
+        app.open_page(page, *about)
+    await until(pilot, lambda: words in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 35), (200, 55)])
@@ -182,11 +193,8 @@ async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]
     opened += [("job", *job, tab) for tab in ("pods", "log", "training", "nccl", "gpus", "events", "yaml", "hang")]
     async with console(session, size=size, messages=True) as (app, pilot, _):
         for page, *about in opened:
-            if page in app.MODES:
-                await app.switch_mode(page)
-            else:
-                app.open_page(page, *about)
-            await until(pilot, lambda: "training" not in about or AXIS in screen_text(app))
+            words = AXIS if "training" in about else ""
+            await show(app, pilot, words, page, *about)
             await pilot.pause()
             before = places(app)
             lines = {name for name, region in before.items() if region.height == 1}
@@ -199,6 +207,6 @@ async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]
             covered = [name for name, region in now.items() if not name.startswith("Toast") and region.overlaps(box)]
             assert covered == [], page
             assert lines - set(now) == set(), f"{page}: a line that was there has gone"
-            assert "training" not in about or AXIS in screen_text(app)
+            assert words in screen_text(app)
             app.clear_notifications()
             await until(pilot, lambda: not app.screen.query(Toast))
