@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
-from rich.table import Column, Table
-from rich.text import Text
+from rich.cells import cell_len
+from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.dom import DOMNode
+from textual.geometry import Size
 from textual.screen import Screen
-from textual.widgets import Input, Static, TextArea
+from textual.strip import Strip
+from textual.widgets import Input, TextArea
 
 from screens.dialogs.question import Question
+from screens.widgets.line import Inked, line
+from screens.widgets.pane import Lines
+from screens.widgets.sentence_line import folded_runs
 from screens.widgets.table.table import ResourceTable
-from screens.wording import begun_small
+from screens.wording import Span, begun_small
+
+KEYS = 16
+"""Columns of the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +61,57 @@ def _place(node: DOMNode) -> str:
     return "Rows" if isinstance(node, ResourceTable) else "This screen"
 
 
+class KeyLines(Inked):
+    """Groups of keys, each beside what it does, wrapped at the widget's width."""
+
+    DEFAULT_CSS = "KeyLines { height: auto; }"
+
+    def __init__(self, groups: Sequence[KeyGroup]) -> None:
+        super().__init__()
+        self._groups = groups
+        self._wrapped: dict[int, Lines] = {}
+
+    def _lines(self, width: int) -> Lines:
+        if width not in self._wrapped:
+            self._wrapped = {width: [line for group in self._groups for line in group_lines(group, width)]}
+        return self._wrapped[width]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines(width))
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self.__dict__.pop("_ground", None)
+
+    @cached_property
+    def _ground(self) -> Style:
+        return self.rich_style
+
+    def render_line(self, y: int) -> Strip:
+        lines = self._lines(self.size.width)
+        return line(lines[y] if y < len(lines) else [], self.size.width, self.over(self._ground))
+
+
+def group_lines(group: KeyGroup, width: int) -> Lines:
+    """The title, the keys beside what they do, and a blank line; long keys stand above what they do."""
+    found: Lines = [[Span(group.title, "head")]]
+    for keys, told in group.keys:
+        label = f"  {keys}"
+        if cell_len(label) >= KEYS:
+            found.append([Span(label, "key")])
+            label = ""
+        for runs in folded_runs([Span(told)], max(8, width - KEYS)):
+            found.append([Span(f"{label:<{KEYS}}", "key"), *runs])
+            label = ""
+    return [*found, []]
+
+
 class HelpScreen(Question[None]):
     DEFAULT_CSS = """
     HelpScreen > VerticalScroll {
         width: 100; max-width: 96%; height: auto; max-height: 92%; background: $surface; border: round $accent;
         border-title-color: $accent; padding: 0 2;
     }
-    HelpScreen Static { height: auto; }
-    HelpScreen .keys { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q,enter,f1", "dismiss(None)", "Close", id="help.close"),
@@ -70,18 +122,10 @@ class HelpScreen(Question[None]):
         self._groups = groups
 
     def compose(self) -> ComposeResult:
-        colours = self.app.theme_variables
         with VerticalScroll() as box:
             box.border_title = "Keys that work here"
             box.border_subtitle = "esc closes"
-            for group in self._groups:
-                yield Static(Text(group.title, style=f"bold {colours['ink-head']}"))
-                keys_and_verbs = Table.grid(Column(width=15), Column(ratio=1), padding=(0, 1), expand=True)
-                for keys, told in group.keys:
-                    keys_and_verbs.add_row(
-                        Text(f"  {keys}", style=f"bold {colours['ink-key']}"), Text(told, style=colours["ink-text"])
-                    )
-                yield Static(keys_and_verbs, classes="keys")
+            yield KeyLines(self._groups)
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()
