@@ -22,7 +22,7 @@ from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import ExpectedStart, all_gpu_flavors, cluster_of
 from console.scheduling.kueue.state import Workload
 from console.scheduling.kueue_snapshot import queue_order
-from console.scheduling.virtual_cluster import VirtualCluster
+from console.scheduling.virtual_cluster import Move, VirtualCluster
 from console.yielding import WorkSlices
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ PROGRESS_SPREAD = 0.1  # of the logarithm of the time left, where progress tells
 LEAST_SPREAD = 0.1  # of run times of which few are known
 LEAST_RUNS = 3  # earlier runs that say how long a job runs
 _TRIES = 20
+MAX_KNOWN = 2_000  # situations of which it is kept what Kueue does in them
 
 
 class PastRun(Struct, frozen=True):
@@ -109,16 +110,68 @@ def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> 
     return found
 
 
+class _Situation(Struct):
+    """What Kueue does after certain workloads have ended in a certain order."""
+
+    moves: list[Move]
+    has_waiting: bool
+    after: dict[Key | None, _Situation] = {}  # by the workload that ends next; None: nothing has ended yet
+
+
+class _SharedCluster:
+    """The cluster of all rollouts: where the same workloads end in the same order, Kueue's cycles run only once."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self._cluster, self._restore = cluster, cluster.checkpoint()
+        self._first, self._known = _Situation([], has_waiting=True), 0
+        self.restart()
+
+    def restart(self) -> None:
+        self._situation, self._restored = self._first, False
+        self._behind: list[tuple[float, Workload | None]] = []  # steps that the cluster itself has not taken yet
+
+    @property
+    def has_waiting(self) -> bool:
+        return self._situation.has_waiting
+
+    def admit_after(self, ended: Workload | None, at: float) -> list[Move]:
+        """What starts and what is preempted once this one, which still runs, has ended."""
+        self._behind.append((at, ended))
+        key = ended.key if ended is not None else None
+        found = self._situation.after.get(key)
+        if found is None:
+            found = _Situation(self._catch_up(), self._cluster.has_waiting)
+            if self._known < MAX_KNOWN:
+                self._situation.after[key] = found
+                self._known += 1
+        self._situation = found
+        return found.moves
+
+    def _catch_up(self) -> list[Move]:
+        if not self._restored:
+            self._restore()
+            self._restored = True
+        moves: list[Move] = []
+        for at, ended in self._behind:
+            if ended is not None:
+                queue = self._cluster.snapshot.queues[ended.cluster_queue]
+                self._cluster.snapshot.remove_workload(queue.workloads[ended.key])
+            moves = self._cluster.admit(at)
+        self._behind.clear()
+        return moves
+
+
 class _Rollouts:
     def __init__(self, fleet: Fleet, left: Mapping[str, float], times: Mapping[str, RunTime], seed: int) -> None:
         self._fleet, self._left, self._times, self._dice = fleet, left, times, Random(seed)
-        self._cluster: VirtualCluster = cluster_of(fleet, all_gpu_flavors(fleet))
+        cluster = cluster_of(fleet, all_gpu_flavors(fleet))
+        self._cluster = _SharedCluster(cluster)
         self._number = count()
         self._endless = False
         self._running: list[tuple[Workload, str, float]] = []  # the uid of its owner, and since when it runs
         for queue in fleet.cluster_queues.values():
             for each in queue_order(fleet, queue.name).running:
-                held = self._cluster.snapshot.queues[queue.name].workloads.get(each.key)
+                held = cluster.snapshot.queues[queue.name].workloads.get(each.key)
                 if held is None or not held.pod_sets:
                     continue
                 if each.owner_uid in left or each.owner_uid in times:
@@ -128,12 +181,10 @@ class _Rollouts:
 
     def run(self, budget: float) -> StartWindows:
         began, slices = time.thread_time(), WorkSlices()
-        restore = self._cluster.checkpoint()
         rollouts: list[dict[Key, float]] = []
         self._rollout(math.inf, began + WARM_UP * budget)
         until = math.inf  # the first rollout says how far all can go
         while len(rollouts) < ROLLOUTS and time.thread_time() - began < budget:
-            restore()
             stop = math.inf if rollouts else time.thread_time() + budget / AIMED_AT
             found, reached = self._rollout(until, stop)
             until = min(until, reached)
@@ -157,24 +208,29 @@ class _Rollouts:
         now = self._fleet.at
         found: dict[Key, float] = {}
         ends: list[tuple[float, int, Workload]] = []
-        for held, uid, since in self._running:
-            self._end(ends, now + self._seconds_left(uid, now - since), held)
-        self._admit(now, found, ends)
-        while ends and ends[0][0] <= until and self._cluster.has_waiting:
+        held: dict[Key, Workload] = {}
+        self._cluster.restart()
+        for workload, uid, since in self._running:
+            held[workload.key] = workload
+            self._end(ends, now + self._seconds_left(uid, now - since), workload)
+        ended: Workload | None = None
+        while True:
+            for started, preempted_by in self._cluster.admit_after(ended, now):
+                if preempted_by is not None:
+                    held.pop(started.key, None)
+                    continue
+                held[started.key] = started
+                found.setdefault(started.key, now)
+                if known := self._times.get(self._fleet.workloads[started.key].owner_uid):
+                    self._end(ends, now + self._sample(known.median, known.spread), started)
+            while ends and held.get(ends[0][2].key) is not ends[0][2]:
+                heappop(ends)  # it was preempted meanwhile
+            if not (ends and ends[0][0] <= until and self._cluster.has_waiting):
+                return found, until
             if time.thread_time() > stop:
                 return found, now
-            now, _, held = heappop(ends)
-            if self._cluster.holds(held):  # it was not preempted meanwhile
-                self._cluster.snapshot.remove_workload(held)
-                self._admit(now, found, ends)
-        return found, until
-
-    def _admit(self, at: float, found: dict[Key, float], ends: list[tuple[float, int, Workload]]) -> None:
-        for started, preempted_by in self._cluster.admit(at):
-            if preempted_by is None:
-                found.setdefault(started.key, at)
-                if known := self._times.get(self._fleet.workloads[started.key].owner_uid):
-                    self._end(ends, at + self._sample(known.median, known.spread), started)
+            now, _, ended = heappop(ends)
+            del held[ended.key]
 
     def _end(self, ends: list[tuple[float, int, Workload]], at: float, workload: Workload) -> None:
         heappush(ends, (at, next(self._number), workload))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from random import Random
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from console.kube.objects.meta import Condition
-from console.kube.objects.queue import LocalQueue, ResourceFlavor
+from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor
 from console.scheduling import start_windows as module
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.forecast_record import Promise, compare, read_promises, score, update_record
@@ -21,6 +22,7 @@ from console.scheduling.start_windows import (
     start_windows,
     with_windows,
 )
+from console.scheduling.virtual_cluster import Move, VirtualCluster
 from screens.columns.jobs import start_words
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job
@@ -146,6 +148,44 @@ def test_a_thousand_that_wait_take_at_most_two_seconds_of_one_core(monkeypatch: 
     assert time.process_time() - began < 2.0
     assert 20 <= found.rollouts <= 200, "200 on a core that nothing else slows down"
     assert found.by_key
+
+
+def mixed_scene(seed: int) -> tuple[Fleet, dict[str, float], dict[str, RunTime]]:
+    """Jobs of several priorities that run and wait: the fleet, the seconds left of most of them, all run times."""
+    dice, used = Random(seed), 0
+    parts: list[JobSet | Workload] = []
+    for number in range(dice.randint(1, 4)):
+        made = job(f"r{number}", dice.randint(1, 2))
+        parts += [made, structs.replace(claim(made), priority=dice.randint(0, 2))]
+        used += made.gpus
+    for number in range(dice.randint(1, 6)):
+        made = job(f"w{number}", dice.randint(1, 8), suspended=True)
+        waiting = claim(made, waits="insufficient unused quota")
+        parts += [made, structs.replace(waiting, created=float(number + 1), priority=dice.randint(0, 3))]
+    preemption = Preemption(within_queue=dice.choice(("Never", "LowerPriority")))
+    fleet = fleet_of(cluster_queue("a4", used, preemption=preemption), LocalQueue("default", "a4", cluster_queue="a4"),
+                     ResourceFlavor("a4"), *parts)  # fmt: skip
+    left = {f"uid-r{number}": dice.uniform(100, 9000) for number in range(4) if dice.random() < 0.8}
+    return fleet, left, {uid: RunTime(dice.uniform(100, 5000), 0.3) for uid in fleet.jobset_by_uid}
+
+
+def test_rollouts_that_begin_alike_share_what_kueue_does_and_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    admissions: list[list[Move]] = []
+    admit = VirtualCluster.admit
+
+    def counted(self: VirtualCluster, now: float = 0.0) -> list[Move]:
+        admissions.append(admit(self, now))
+        return admissions[-1]
+
+    monkeypatch.setattr(VirtualCluster, "admit", counted)
+    scenes = [mixed_scene(seed) for seed in range(10)]
+    shared, of_shared = [start_windows(*each, budget=LONG) for each in scenes], len(admissions)
+    assert any(move.preempted_by for moves in admissions for move in moves)
+    admissions.clear()
+    monkeypatch.setattr(module, "MAX_KNOWN", 0)
+    assert [start_windows(*each, budget=LONG) for each in scenes] == shared
+    assert sum(len(each.by_key) for each in shared) > 10
+    assert of_shared < len(admissions) / 2
 
 
 def test_run_times_come_from_runs_that_are_alike() -> None:
