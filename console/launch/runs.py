@@ -18,7 +18,6 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import short_name
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet, WatchState
-from console.launch.recipes import LaunchPlan
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import (
     Outcome,
@@ -29,7 +28,6 @@ from console.launch.run_record import (
     merge_alarms,
     update_from_cluster,
 )
-from console.launch.schema import without_secrets
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.alarm_watch import INSPECTED
 from console.metrics.training.steps import RunPosition, position_of_steps
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from console.kube.target import Target
     from console.kube.watched_cluster import WatchedCluster
     from console.launch.install import ChartCatalog, Launcher
+    from console.launch.recipes import LaunchPlan
     from console.logs.line import LogLine
     from console.metrics.nccl.results import NcclTest
 
@@ -193,7 +192,7 @@ class Runs:
 
     async def record_launch(self, plan: LaunchPlan) -> RunRecord:
         catalogue, target = self._catalogue(), self._target
-        values, left_out = without_secrets(catalogue.fields(plan.recipe), plan.values)
+        values, left_out = self._values_without_secrets(plan)
         whole = merge_values(catalogue.defaults(plan.recipe), plan.values)
         gpus, chart = whole.get("gpus"), await asyncio.to_thread((catalogue.chart / "Chart.yaml").read_text)
         uid, connection = "", self._cluster.current_connection
@@ -220,6 +219,11 @@ class Runs:
             self._open[kept.number] = kept
         return kept
 
+    def _values_without_secrets(self, plan: LaunchPlan) -> tuple[dict[str, Value], tuple[str, ...]]:
+        from console.launch.schema import without_secrets  # of what may be launched, a list of jobs needs nothing
+
+        return without_secrets(self._catalogue().fields(plan.recipe), plan.values)
+
     async def record_before_stop(self, namespace: str, name: str) -> str:
         """Record the last figures in a job's log before it is deleted; returns how overdue its next step was."""
         fleet = self._cluster.fleet
@@ -245,7 +249,7 @@ class Runs:
         return replace(run, alarms=merge_alarms(run.alarms, heard)) if heard else run
 
     async def record_upgrade(self, plan: LaunchPlan) -> None:
-        values, left_out = without_secrets(self._catalogue().fields(plan.recipe), plan.values)
+        values, left_out = self._values_without_secrets(plan)
         for run in await self._open_runs((plan.namespace, plan.name), fresh=True):
             await self._write(run, replace(run, values=values, left_out=left_out))
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from console.metrics.job_measures import JobMeasures
 
 
+SHORT_LOG = 250  # lines; to learn a layout costs as much as to parse 300
 _LARGEST_JSON = 32 << 20  # bytes of a file of JSON that are kept until its end
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one begins: an object or an array of some
 
@@ -32,10 +33,10 @@ _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{])|\s*[\[{]?\s*$")  # how one be
 class MeasuredLog:
     """Parses one log, fed in pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_short: bool = False) -> None:
         self._collected = CollectorUnwrapper()
         self._nccl = NcclParser()
-        self._training = TrainingParser()
+        self._training = TrainingParser(is_short=is_short)
         self._json: bytearray | None = bytearray()  # all of it, as long as it may be one JSON object
         self.from_json: NcclTest | None = None  # the test, if the log is nccl-tests' JSON output
 
@@ -95,7 +96,7 @@ class MeasuredLog:
 
 def read_lines(lines: Sequence[LogLine]) -> tuple[MeasuredLog, list[TrainingRun], dict[int, float]]:
     """Parse lines: the reading, the TrainingRun of each run, and when the last line of each test came."""
-    reading, printed, tracks = MeasuredLog(), dict[int, float](), list[TrainingRun]()
+    reading, printed, tracks = MeasuredLog(is_short=len(lines) < SHORT_LOG), dict[int, float](), list[TrainingRun]()
     for _, group in groupby(lines, lambda line: line.text.translate(_NUMBERS)):
         alike, at, size = list(group), 0, 1
         while batch := alike[at : at + size]:

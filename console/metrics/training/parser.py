@@ -114,8 +114,10 @@ _FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bri
 class TrainingParser:
     """Parses the log of one training job, fed in pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_short: bool = False) -> None:
+        """`is_short`: of so few lines that learning what they look like costs more than parsing each by itself."""
         self._blocks = LineBlocks(LONGEST, returns=True)
+        self._is_short = is_short
         self._own = load_own_formats()
         self._lines = StepLineFinder(WORDS, self._own) if self._own else WORDS
         self._runs: list[RunReader] = []
@@ -343,7 +345,7 @@ class TrainingParser:
 
     def _find_layout(self, raw: bytes | None, read: Callable[[str], list[StepReport]]) -> None:
         """Look for a new layout after some lines were parsed one by one; that costs as much as 300 lines."""
-        if raw is None:
+        if raw is None or self._is_short:
             return
         self._alone += 1
         self._unlike += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache, partial
 from typing import NamedTuple
 
 from console.metrics.training.formats.megatron import parse_nemo
@@ -178,11 +179,11 @@ def _make_parser(name: str, pattern: str, first_epoch: int = 0) -> Callable[...,
     """Reads lines with that pattern. Its groups are `at` and `loss`, and those of `total`, `lr`, `ms`, `mfu`,
     `samples_per_s`, `epoch`, and `of` (steps in an epoch) that the program prints.
     """
-    compiled = re.compile(pattern)
+    compiled = cache(partial(re.compile, pattern))  # most logs hold no line that needs it
 
     def parse_line(text: str, epoch: int | None = None) -> StepReport | None:
         """Parse a line; `epoch` is used if the line does not contain it."""
-        found = compiled.search(text)
+        found = compiled().search(text)
         if found is None:
             return None
         said = {group: raw or "" for group, raw in found.groupdict().items()}
