@@ -17,7 +17,7 @@ from practice.programs.steps import Exit, PrintLine, ProgramContext, SharedFacts
 from tests.chart.plans import CATALOGUE
 from tests.launchers.conftest import rendered
 from tests.rehearsal.cases import RECORDED_SCRIPT, SKIPPED, offered, recorded
-from tests.rehearsal.recorded import LINES, is_a_programs
+from tests.rehearsal.recorded import LINES, is_a_programs, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,3 +102,8 @@ def test_no_line_of_a_program_is_taken_for_a_launchers() -> None:
     told = json.dumps(launchers())
     assert "rehearsal:" not in told
     assert not [line for seen in SEEN for log in seen["logs"] for line in log if is_a_programs(line)]
+
+
+def test_what_mpirun_says_of_a_race_of_its_own_is_no_step_of_the_launchers() -> None:
+    said = "[pod-0:00067] plm:rsh: Warning: setpgid(71,71) failed in parent with errno=Permission denied(13)"
+    assert plain(f"step 1 hosts: run\n{said}\nready\n") == ["step 1 hosts: run", "ready"]

@@ -28,6 +28,8 @@ _ENDED = re.compile(r"\S+ ended with exit code \d+(; the pod is kept until the j
 _RAN = re.compile(r"rehearsal: (.*)")
 _MPIRUN = re.compile(r"^-{40,}\n[\s\S]*^-{40,}\n", re.MULTILINE)
 """What mpirun says of processes that failed."""
+_RACE = re.compile(r"\[[^]]*\] plm:rsh: Warning: setpgid\(.*")
+"""What mpirun says, on a busy machine, when a child went on before it was given its process group."""
 _LISTED = ((re.compile(r"[\d.]+[KMGT]?\t/.*"), "du"), (re.compile(r"-[-rwx]{9} .*"), "ls"))
 _SLOTS = re.compile(r"\bslots=\d+$")
 _ECHO = re.compile(r'\b(?:echo|printf) "((?:[^"\\]|\\.)*?)(?:\\n)?"')
@@ -108,6 +110,8 @@ def sections(log: str, templates: Templates) -> list[Section]:
     found: list[Section] = []
     open_step = False
     for line in log.splitlines():
+        if _RACE.fullmatch(line):
+            continue
         step = _STEP.fullmatch(line)
         if step and step[3]:
             found.append({"step": step[2], "prints": []})
@@ -218,7 +222,7 @@ def printed(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def plain(log: str) -> list[str]:
     """The lines of the launcher alone, every step taking 0 s."""
     lines = re.sub(r"done in \d+ s", "done in 0 s", _MPIRUN.sub("", log)).splitlines()
-    return [line for line in lines if not is_a_programs(line)]
+    return [line for line in lines if not is_a_programs(line) and not _RACE.fullmatch(line)]
 
 
 def is_a_programs(line: str) -> bool:
