@@ -156,7 +156,7 @@ class Session:
         return GoogleServices(self.watch, lambda: self.logs)
 
     async def read_choices(self, namespace: str = "") -> Mapping[str, FieldChoices]:
-        """Form choices from a namespace (by default the session's), by `Field.choices_from`.
+        """Form choices from a namespace (by default the session's), by what fields choose from (`choices_from`).
 
         Images with those that were built from here; what only Google knows waits until it is asked for.
         """

@@ -195,7 +195,7 @@ def format_operation(operation: GkeOperation, nodes: int = 0) -> str:
 
 
 def format_operation_of(operation: GkeOperation, whose: str, nodes: int = 0) -> str:
-    """`operation_words` as a sentence: "a4-spot is being resized", "a4-spot: 1 of 4 nodes is being repaired"."""
+    """`format_operation` as a sentence: "a4-spot is being resized", "a4-spot: 1 of 4 nodes is being repaired"."""
     words = format_operation(operation, nodes)
     return f"{whose} {words}" if words.startswith(("is ", "gets ")) else f"{whose}: {words}"
 

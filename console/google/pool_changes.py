@@ -67,14 +67,14 @@ class NodePools:
 
     @property
     def last_snapshot(self) -> PoolsSnapshot | None:
-        """The last result of `look` for this cluster; None if there is none."""
+        """The last result of `read_snapshot` for this cluster; None if there is none."""
         return self._cloud.pools_seen.get(self._watched.context)
 
     async def _read_group(self, addresses: Sequence[str]) -> InstanceGroup | None:
         return await self._cloud.call("compute", lambda api, login: api.read_instance_groups(login, addresses))
 
     async def follow_snapshots(self) -> AsyncGenerator[PoolsSnapshot | ConsoleError, None]:
-        """Yield `look` or its error at intervals, which shrink during operations and grow after errors."""
+        """Yield snapshots or errors at intervals, which shrink during operations and grow after errors."""
         pause = ACTIVE_POLL_SECONDS
         while True:
             try:

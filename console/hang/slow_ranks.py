@@ -32,8 +32,8 @@ BLOCKS, STUDENT = 20, 2.093
 NORMAL = 1.96
 MOST_FLAGS = 20_000_000  # of processes and polls together: those of 10,000 ranks in 2,000 polls
 
-SLOW_STEPS, SLOW_LEAST, SLOW_MOST = 12, 10.0, 60.0
-"""Steps for which NCCL is asked who is late, and seconds at least and at most."""
+ASKED_STEPS = 12  # steps for which NCCL is asked who is late
+MIN_ASKED_SECONDS, MAX_ASKED_SECONDS = 10.0, 60.0
 
 LateProcesses = dict[int, dict[int, set[int]]]
 """By the number of a process and of a poll: the communicators in which it was late."""
@@ -339,7 +339,7 @@ def add_locations(report: SlowReport, place: Callable[[LateRank], tuple[int | No
 
 def seconds_to_ask(step: float | None) -> float:
     """How long NCCL is asked who is late, by how long a step takes, if that is known."""
-    return min(SLOW_MOST, max(SLOW_LEAST, SLOW_STEPS * (step or 0.0)))
+    return min(MAX_ASKED_SECONDS, max(MIN_ASKED_SECONDS, ASKED_STEPS * (step or 0.0)))
 
 
 def locate_late_rank(late: LateRank, every: Sequence[Rank]) -> tuple[int | None, str]:

@@ -287,7 +287,7 @@ class HangProbe:
         answers = await asyncio.gather(*map(inspect_pod, every))
         if len(refusals) == len(every):
             raise refusals[0]
-        pods, processes = _merge_answers(answers)
+        pods, processes = _pods_and_processes(answers)
         ras, problem = await self._parse_ras(answers)
         absent = self._absent_pods(namespace, name, every)
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
@@ -349,7 +349,7 @@ class HangProbe:
             return error.message
 
     async def _run_probe(self, rank: Rank, *what: str) -> bytes:
-        """The probe's output from a pod; raises as `_output_of` does."""
+        """The probe's output from a pod; raises as `_run_and_collect` does."""
         assert rank.pod is not None
         probe = await asyncio.to_thread(_PROBE.read_bytes)
         argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
@@ -468,7 +468,7 @@ class HangProbe:
 _NO_PROCESS = "There is no process for it any more."
 
 
-def _merge_answers(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
+def _pods_and_processes(answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[list[PodTrace], list[TracedProcess]]:
     """The pods and processes of all answers, each process with its rank in the whole job."""
     pods: list[PodTrace] = []
     found: list[tuple[Rank, list[TracedProcess]]] = []

@@ -440,7 +440,7 @@ def _read_own_objects(config: Config, name: str, namespace: str, revision: int |
 
 
 def _split_removal(documents: Sequence[str]) -> Removal:
-    """The Removal for documents of `_require_ours`; an object counts as kept only if every YAML parser agrees."""
+    """The Removal for documents of `_read_own_objects`; an object counts as kept only if every YAML parser agrees."""
     goes: list[str] = []
     stays: list[str] = []
     for text in documents:

@@ -1,4 +1,4 @@
-"""Recipes, form fields and launch plans: `coerce` reads a field's text to JSON data, and `spell` writes it."""
+"""Recipes, form fields and launch plans: `parse_value` reads a field's text to JSON data, `format_value` writes it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def parse_value(field: Field, text: str) -> Value:
 
 
 def format_value(field: Field, value: Value) -> str:
-    """The text of a value as `coerce` would parse it."""
+    """The text of a value as `parse_value` would parse it."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,8 +1,8 @@
 """Finds failures in a log while it is printed; takes bytes in pieces of any size.
 
 Lines that name one by themselves are told by their words (`_READERS`); what torchrun and mpirun print over several
-lines is put together first (`_Report`). A program may print the same for every rank and again and again: each failure
-of a rank is kept once, with how often it was named.
+lines is put together first (`_LauncherReport`). A program may print the same for every rank and again and again: each
+failure of a rank is kept once, with how often it was named.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def decode_line(raw: bytes) -> bytes:
 
 
 def decode_lines(raws: list[bytes]) -> list[bytes]:
-    """The texts of many lines; like `text_of`, but faster for the kubelet's usual timestamps."""
+    """The texts of many lines; like `decode_line`, but faster for the kubelet's usual timestamps."""
     return [
         raw[_STAMP:]
         if raw.find(b" ", 0, _STAMP) == _STAMP - 1

@@ -6,7 +6,7 @@
 Files can be read by their owner only and hold no secrets; lines are only ever added. Of several consoles on one job
 the first writes here; the others keep a copy of their own, and what the first missed is added when they leave.
 
-`JobFolder` is that of a job that is followed; `LogFiles` writes one file a rank, and the tables apart.
+`JobFolder` is that of a job that is followed; `RankLogFiles` writes one file a rank, and the tables apart.
 """
 
 from __future__ import annotations

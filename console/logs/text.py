@@ -1,4 +1,4 @@
-"""Base of all log texts on screen: pages of lines, a filter, and a search (see `Text`)."""
+"""Base of all log texts on screen: pages of lines, a filter, and a search (see `LogText`)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class LogText(ABC):
 
 
 class ListText(LogText):
-    """A text over a list that grows at its end; `row` returns a line."""
+    """A text over a list that grows at its end; `make_row` returns a line."""
 
     @abstractmethod
     def make_row(self, number: int) -> TextRow: ...

@@ -143,7 +143,7 @@ class AlarmWatch:
         return self.alarms[min(known, len(self.alarms)) :]
 
     def _is_catching_up(self, now: float, look: JobSample) -> bool:
-        """Whether a new reader (see `change_reader`) still reads steps that were read before."""
+        """Whether a new reader (see `on_reader_changed`) still reads steps that were read before."""
         if self._awaited is None:
             return False
         if look.step != self._read[0]:

@@ -136,8 +136,8 @@ class MonitorSources:
 class JobMonitor:
     """Monitors one job; measurements are in `measures`, alarms in `watch`.
 
-    It reads either the logs of all its pods, with whoever else does (`follow_all`), or a log or two (`poll` is to be
-    called every second or two, `close` at the end).
+    It reads either the logs of all its pods, with whoever else does (`follow_all`), or a log or two (`update_streams`
+    is to be called every second or two, `close` at the end).
     """
 
     def __init__(

@@ -263,7 +263,7 @@ async def verdict_of(part: Awaitable[Verdict]) -> Verdict:
 
 
 def combined_check(*parts: CheckFunction) -> CheckFunction:
-    """Combine several parts into one check; see `combine`."""
+    """Combine several parts into one check; see `combine_verdicts`."""
 
     async def check_all(context: CheckContext) -> Verdict:
         return combine_verdicts(*[await verdict_of(part(context)) for part in parts])
@@ -285,7 +285,7 @@ def enable_services_repair(project: str, *services: str) -> Repair:
 
 
 def combine_verdicts(*verdicts: Verdict, all_required: bool = False) -> Verdict:
-    """The worst of the verdicts, ignoring parts that could not be checked unless the pass has to be `sure`."""
+    """The worst of the verdicts; one that could not be checked keeps the others from passing if `all_required`."""
     looked = [each for each in verdicts if each.result not in _UNANSWERED]
     unseen = [each for each in verdicts if each.result in _UNANSWERED]
     found = min(looked or unseen, key=lambda each: WORST_FIRST.index(each.result))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class QuotaAccount(Struct, frozen=True):
-    """Quota of one ClusterQueue for one resource: own, borrowed, used, free; units as in `Quota`."""
+    """Quota of one ClusterQueue for one resource: own, borrowed, used, free; counted in its units."""
 
     nominal: int = 0  # its own quota
     used: int = 0  # reserved by its workloads, borrowed quota included

@@ -63,7 +63,7 @@ def _parse_hosts(root: Path, words: list[str]) -> list[tuple[str, int]]:
 
 
 def _print_nccl_test(program: str, words: list[str], hosts: list[str], gpus_per_rank: int) -> int:
-    """Print the table of a test; `hosts` has one name per rank, and each rank has `each` GPUs."""
+    """Print the table of a test; `hosts` has one name per rank, and each rank has `gpus_per_rank` GPUs."""
     ranks = len(hosts) * gpus_per_rank
     if program != "all_reduce_perf":
         _print_error(f"practice cluster: there is no table of {program} here; all_reduce_perf has one")

@@ -61,7 +61,7 @@ class Fault:
 
 
 def parse_faults(place: ProgramContext) -> tuple[Fault, ...]:
-    """Return the faults of this attempt of the job in all its pods; `complaints` reports invalid ones."""
+    """Return the faults of this attempt of the job in all its pods, without invalid ones."""
     read = (_FAULT.fullmatch(text) for text in _split_faults(_requested_faults(place)))
     return tuple(
         Fault(found["kind"], int(found["step"]), int(found["pod"]) if found["pod"] else None)

@@ -1,1 +1,1 @@
-"""One module per tab of a job's page; `TABS` in `screens.pages.job` lists them in order."""
+"""One module per tab of a job's page; `screens.pages.job` lists them in order."""

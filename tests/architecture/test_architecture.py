@@ -6,6 +6,7 @@ In a folder of its own, so that these tests come first: no other file of tests t
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -58,6 +59,56 @@ def test_what_console_says_names_commands_and_no_keys_of_a_screen() -> None:
         for found in named.finditer(path.read_text())
     ]
     assert places == []
+
+
+def test_docstrings_name_only_what_there_is() -> None:
+    """A name in backticks is one of the module itself, of its folder, or of a module that it imports."""
+    code = {path: Docstrings(path) for path in SOURCES}
+    by_module = {".".join(path.relative_to(ROOT).with_suffix("").parts): found.names for path, found in code.items()}
+    defined: dict[Path, set[str]] = {}
+    for path, found in code.items():
+        defined.setdefault(path.parent, set()).update(found.defined, (path.stem, path.parent.name))
+    places = {name for path in SOURCES for name in path.relative_to(ROOT).with_suffix("").parts}
+    unknown = []
+    for path, found in code.items():
+        known = found.names | defined[path.parent] | places | NAMED_BESIDES
+        known = known.union(*(by_module.get(module, ()) for module in found.imports))
+        unknown += [
+            f"{path.relative_to(ROOT)}: {name[1]}"
+            for text in found.texts
+            for name in IN_BACKTICKS.finditer(text)
+            if not known.issuperset(name[1].split("."))
+        ]
+    assert unknown == []
+
+
+IN_BACKTICKS = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
+NAMED_BESIDES = {"__dict__", "cp", "create", "env", "grep", "item", "loss", "scp", "sh", *dir(builtins)}
+"""Commands of shells, rights, and what stands in the code of other people."""
+
+
+class Docstrings:
+    """The docstrings of a module, and the names in the rest of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.texts: list[str] = []
+        self.defined: set[str] = set()
+        self.imports: set[str] = set()
+        lines = path.read_text().splitlines()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                self.texts.append(node.value.value)
+                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                    lines[line - 1] = ""
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self.defined.add(node.name)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                self.imports |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        self.names = set(re.findall(r"\w+", "\n".join(lines)))
 
 
 def test_every_module_says_what_it_is() -> None:

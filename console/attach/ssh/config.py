@@ -1,7 +1,7 @@
 """Writes ssh config entries of jobs and the one Include line in the person's ssh config, and removes both.
 
 Nothing else of the person's file is changed: not its line ends, its encoding, its mode, nor the link it may be.
-Everything here blocks. Whoever changes something holds `places.locked()`.
+Everything here blocks. Whoever changes something holds the lock of `SshPaths`.
 """
 
 from __future__ import annotations

@@ -274,7 +274,7 @@ class PortForwarder:
         limit: float | None = None,
         say: Callable[[str], None] = _ignore_message,
     ) -> tuple[Pipe, LivePod]:
-        """A pipe to a port of the rank's live pod, and the pod; raises as `resolve` does."""
+        """A pipe to a port of the rank's live pod, and the pod; raises as `wait_for_pod` does."""
         gone = 0
 
         async def dial() -> tuple[Pipe, LivePod] | PodPending:
