@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from console.errors import ConsoleError
 from console.folders import state_folder
@@ -23,7 +25,7 @@ from console.metrics.nccl.reference import PASS_LINE
 from console.metrics.training.run import TrainingRun
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import RankFailure, rank_failures
-from console.scheduling.forecast_record import Promise, update_record
+from console.scheduling.forecast_record import Promise, correct_windows, read_promises, update_record
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun, StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
@@ -51,10 +53,11 @@ MAX_EARLIER_RUNS = 3  # earlier runs that are laid under a curve at most
 
 
 def _forecast(
-    fleet: Fleet, left: Mapping[str, float], past: Iterable[PastRun]
+    fleet: Fleet, left: Mapping[str, float], past: Iterable[PastRun], record: Path, server: str
 ) -> tuple[Mapping[Key, ExpectedStart], StartWindows]:
     windows = start_windows(fleet, left, run_times(fleet, past))
-    return with_windows(expected_starts(fleet, left), windows), windows
+    corrected = correct_windows(windows.by_key, read_promises(record), server, fleet.at)
+    return with_windows(expected_starts(fleet, left), structs.replace(windows, by_key=corrected)), windows
 
 
 def _feed_reader(reader: LogReader, batch: Sequence[RankLine]) -> bool:
@@ -106,7 +109,7 @@ class MeasureService:
         place: Path | None = None,
         read_tail: Callable[[Pod, int], Awaitable[list[LogLine]]] | None = None,
     ) -> None:
-        """`place`: where tests are stored; `read_tail`: reads the end of a pod's log, by default from the cluster."""
+        """`place`: of tests, and of forecasts beside them; `read_tail`: reads the end of a log if not the cluster."""
         self._cluster, self._logs, self._runs = cluster, logs, runs
         self._place = place
         self._shared: dict[Key, _SharedMeasures] = {}
@@ -157,7 +160,9 @@ class MeasureService:
             fleet, now = self._cluster.fleet, asyncio.get_running_loop().time
             if fleet is not self._forecast[0] and (began := now()) >= self._forecast[1]:
                 past = await self._runs().past(self._cluster.server)
-                starts, self.windows = await asyncio.to_thread(_forecast, fleet, self._remaining_seconds(fleet), past)
+                left, server = self._remaining_seconds(fleet), self._cluster.server
+                work = asyncio.to_thread(_forecast, fleet, left, past, self._record_path, server)
+                starts, self.windows = await work
                 rest = max(FORECAST_SECONDS, RESTS_FORECAST * (now() - began))
                 self._forecast = fleet, now() + rest, starts
         return self.starts
@@ -169,6 +174,8 @@ class MeasureService:
         if any(each.is_waiting for each in self._cluster.fleet.workloads.values()):
             await self.glancing.update([job.key for job in jobs])
             await self.expected_starts()
+            with suppress(OSError):  # a4 forecast says why
+                await self.record_windows()
         return self.starts != before
 
     def _remaining_seconds(self, fleet: Fleet) -> dict[str, float]:
@@ -180,9 +187,14 @@ class MeasureService:
     async def record_windows(self) -> Sequence[Promise]:
         """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""
         windows = {} if self.windows.latest else self.windows.by_key
-        target = self._cluster.current_connection.target
-        path = (target.cluster.practice_folder or state_folder()) / "forecasts.json"
-        return await asyncio.to_thread(update_record, path, self._cluster.fleet, target.cluster.server, windows)
+        path, server = self._record_path, self._cluster.server
+        return await asyncio.to_thread(update_record, path, self._cluster.fleet, server, windows)
+
+    @property
+    def _record_path(self) -> Path:
+        if self._place:
+            return self._place.with_name("forecasts.json")
+        return (self._cluster.current_connection.target.cluster.practice_folder or state_folder()) / "forecasts.json"
 
     @property
     def starts(self) -> Mapping[Key, ExpectedStart]:

@@ -89,10 +89,16 @@ def run_times(fleet: Fleet, past: Iterable[PastRun]) -> dict[str, RunTime]:
 
 
 def start_windows(
-    fleet: Fleet, left: Mapping[str, float], times: Mapping[str, RunTime], *, seed: int = 0, budget: float = BUDGET
+    fleet: Fleet,
+    left: Mapping[str, float],
+    times: Mapping[str, RunTime],
+    *,
+    seed: int = 0,
+    budget: float = BUDGET,
+    rollouts: int = ROLLOUTS,
 ) -> StartWindows:
     """Of those whose start can be known; `left` and `times` by uid of the JobSet. Blocking: as long as the budget."""
-    return _Rollouts(fleet, left, times, seed).run(budget)
+    return _Rollouts(fleet, left, times, seed).run(budget, rollouts)
 
 
 def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
@@ -179,12 +185,12 @@ class _Rollouts:
                 else:
                     self._endless = True
 
-    def run(self, budget: float) -> StartWindows:
+    def run(self, budget: float, most: int) -> StartWindows:
         began, slices = time.thread_time(), WorkSlices()
         rollouts: list[dict[Key, float]] = []
         self._rollout(math.inf, began + WARM_UP * budget)
         until = math.inf  # the first rollout says how far all can go
-        while len(rollouts) < ROLLOUTS and time.thread_time() - began < budget:
+        while len(rollouts) < most and time.thread_time() - began < budget:
             stop = math.inf if rollouts else time.thread_time() + budget / AIMED_AT
             found, reached = self._rollout(until, stop)
             until = min(until, reached)

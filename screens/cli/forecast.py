@@ -224,13 +224,13 @@ COMMANDS: Commands = {
         description="When waiting jobs would start, by Kueue's own rules and the progress of what runs, if nobody "
         "comes meanwhile. A forecast, not a promise: GPUs and places are counted, no other resource. A window holds "
         "the start in 80% of up to 200 rollouts, in which run times differ as those of earlier runs did; each is kept "
-        "on this machine and compared with the start.",
+        "on this machine and compared with the start, and from 20 on later windows are corrected by that.",
         epilog="JSON: kind, at, unread, rollouts (how many the time was enough for), items with job, namespace, queue, "
         "gpus, position (in its ClusterQueue), start (seconds since the epoch; null: it cannot be known), after (the "
         "job whose end it waits for), latest (whether it may start sooner), window (two moments; null: not known), "
         "unknown (why it cannot be known), words (all that as text). With --record: held, judged, open, "
-        "median_error (seconds), items with server, uid, namespace, job, made, start, middle, end, started (0: it has "
-        "not), late, held (null: open)",
+        "median_error (seconds), items with server, uid, namespace, job, made, start, middle, end, simulated (these "
+        "three before the correction), started (0: it has not), late, held (null: open)",
     ),
     "whatif": Command(
         what_if,

@@ -2,7 +2,8 @@
 
 Options choose parts (`parsers`, `panels`, `panes`, `launch`, `practice`, `logs`, of which `logfile` is the file alone,
 `commands` (plain commands beside kubectl), `consoles`, `screens`, `scale` (150,000 pods), `ssh`, `tunnels`, and by its
-name only `floods`, what hostile pods and servers send) and the cluster's size.
+name only `floods`, what hostile pods and servers send, and `forecast_days`, windows of starts over 500 simulated days)
+and the cluster's size.
 Absolute figures move from run to run; what is promised are the ratios and the bounds printed beside them.
 """
 
@@ -18,7 +19,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import commands, consoles, floods, form_keys, launch, logs, panels, panes, parsers, scale, ssh, tunnels
+from tests.bench import (
+    commands,
+    consoles,
+    floods,
+    forecast_days,
+    form_keys,
+    launch,
+    logs,
+    panels,
+    panes,
+    parsers,
+    scale,
+    ssh,
+    tunnels,
+)
 from tests.bench.consoles import Figures, p95
 from tests.bench.peer import k9s
 from tests.lab.bulk import Bulk
@@ -65,6 +80,7 @@ def main() -> int:
         "commands": lambda: commands.main(say, ratio),
         "scale": lambda: scale.main(bound, say),
         "floods": lambda: floods.main([], say),
+        "forecast_days": lambda: forecast_days.main(say, bound),
     }
     broken = [part for part, measure in alone.items() if part in options.parts and not measure()]
     good = not broken
