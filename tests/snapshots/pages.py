@@ -33,7 +33,7 @@ ASKED = ("help", "more", "stop", "launch-look")
 SAYS = ("ok", "waits", "bad")
 """Inks that carry meaning: each of their words is kept beside the lines."""
 STALE_SECONDS = 90.0
-PATIENCE = 15.0
+PATIENCE = 45.0
 """Seconds for which a page may differ from what is kept; only one that is not as it was takes them."""
 
 
