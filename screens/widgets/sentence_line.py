@@ -77,7 +77,7 @@ class SentenceLine(Heading):
 
     def watch_runs(self, runs: tuple[Span, ...]) -> None:
         """Request a layout only if the number of lines changed."""
-        if self.styles.is_auto_height and self.lines_at(self.size.width) != self._high:
+        if self.display and self.styles.is_auto_height and self.lines_at(self.size.width) != self._high:
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
