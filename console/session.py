@@ -6,7 +6,8 @@ Importing this is cheap: the network's libraries and Google's are imported where
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from console.metrics.alarms import AlarmService
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import MeasureService
+    from console.metrics.seen_time import Span
     from console.preflight.all_checks import Preflight
 
 
@@ -133,7 +135,7 @@ class Session:
     def launch(self) -> LaunchService:
         from console.launch.launcher import LaunchService
 
-        return LaunchService(self.watch, self._alarms_of)
+        return LaunchService(self.watch, self._alarms_of, self._spans_of)
 
     @cached_property
     def logs(self) -> LogService:
@@ -237,6 +239,16 @@ class Session:
 
     def _alarms_of(self, namespace: str, name: str, since: float) -> tuple[Alarm, ...]:
         return self.alarms.history_of(namespace, name, since) if self.alarms_enabled else ()
+
+    def _spans_of(self, namespace: str, name: str) -> Sequence[Span]:
+        """What the log of a watched job told of its time, and when a slow rank was found."""
+        from console.metrics.seen_time import Span, SpanKind
+
+        found = self.alarms.list_spans(namespace, name, time.time()) if self.alarms_enabled else []
+        report = self.slow_report((namespace, name))
+        late = report.slow if report else ()
+        named = [Span(report.at, report.at, SpanKind.NAMED, last=each.rank or 0) for each in late if report]
+        return [*found, *named]
 
     async def _inspect_own_job(self, key: tuple[str, str]) -> None:
         """Make a hang report of a job that this account launched; NotAllowed of others' jobs and in read-only mode."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from console.launch.runs import Runs
     from console.launch.stop import JobStopper
     from console.metrics.alarm_rules import Alarm
+    from console.metrics.seen_time import Span
     from console.scheduling.why_answer import Why
 
 REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal of its pods is waited for
@@ -33,9 +34,14 @@ REFUSAL_WAIT_SECONDS = 3.0  # seconds after a launch in which the first refusal 
 class LaunchService:
     """Launches on one cluster; the chart is read on first use."""
 
-    def __init__(self, cluster: WatchedCluster, alarms: Callable[[str, str, float], tuple[Alarm, ...]]) -> None:
-        """`alarms`: returns the alarms of a job (namespace, name) in this session since a given time."""
-        self._cluster, self._alarms = cluster, alarms
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        alarms: Callable[[str, str, float], tuple[Alarm, ...]],
+        spans: Callable[[str, str], Sequence[Span]],
+    ) -> None:
+        """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time."""
+        self._cluster, self._alarms, self._spans = cluster, alarms, spans
         self._loaded: ChartCatalog | None = None
         self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
 
@@ -75,7 +81,7 @@ class LaunchService:
     def runs(self) -> Runs:
         from console.launch.runs import Runs
 
-        made = Runs(self._cluster, self._catalogue, self._launcher, self._alarms)
+        made = Runs(self._cluster, self._catalogue, self._launcher, self._alarms, self._spans)
         self._cluster.when_left.append(made.on_context_changed)
         return made
 

@@ -22,6 +22,7 @@ from console.errors import TRY_AGAIN, Unreadable
 from console.folders import file_lock, state_folder
 from console.launch.run_record import OPEN, Outcome, RunRecord, merge_alarms
 from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.seen_time import decode_seen_time
 
 BUSY_TIMEOUT = 5.0  # seconds to wait while another console writes
 
@@ -32,7 +33,7 @@ class _Damaged(Exception):
 
 T = TypeVar("T")
 
-VERSION = 3  # of the tables below
+VERSION = 4  # of the tables below
 _MIGRATIONS = {  # statements that make of a version the next one
     1: (
         'ALTER TABLE runs ADD COLUMN "loss_step" INTEGER',
@@ -44,6 +45,7 @@ _MIGRATIONS = {  # statements that make of a version the next one
         'ALTER TABLE runs ADD COLUMN "nan_by" INTEGER',
         "UPDATE runs SET outcome = 'stopped' WHERE outcome = 'stalled'",
     ),
+    3: ('ALTER TABLE runs ADD COLUMN "seen" TEXT',),
 }
 _NUMBER = "number INTEGER PRIMARY KEY AUTOINCREMENT"
 _TYPES = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "float | None": "REAL", "int | None": "INTEGER"}
@@ -112,6 +114,10 @@ class RunHistory:
                 row["alarms"] = _encode_alarms(
                     merge_alarms(_decode_alarms(asked["alarms"]) if asked else (), after.alarms)
                 )
+            if "seen" in row:
+                asked = connection.execute("SELECT seen FROM runs WHERE number = ?", (before.number,)).fetchone()
+                known = decode_seen_time(asked["seen"] if asked else "")
+                row["seen"] = known.merge(decode_seen_time(after.seen)).encode()
             for part, only in ((row, ""), (ends, f" AND outcome NOT IN ({', '.join('?' * len(_ENDED))})")):
                 if part:
                     settings = ", ".join(f'"{name}" = ?' for name in part)

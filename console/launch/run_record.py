@@ -11,7 +11,11 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import STOPPED, Alarm, AlarmKind
+from console.metrics.ledger import Ledger, RunMoments, reckon_ledger
+from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time
 from console.metrics.training.steps import RunPosition, find_nan_since
+from console.scheduling.failure import rank_failures
+from console.scheduling.ranks import ranks
 from console.scheduling.why_job import why_jobset
 
 if TYPE_CHECKING:
@@ -64,6 +68,7 @@ class RunRecord:
     nan_from: int | None = None  # since which step; None: not known
     nan_by: int | None = None  # then, the first step that was read: since that one or earlier
     alarms: tuple[Alarm, ...] = ()  # all that rang while it ran, the oldest first
+    seen: str = ""  # what consoles saw of its time, as `SeenTime.encode` writes it
     now: Health | None = None  # how its job is at this moment, where a page knows it; not remembered
 
     @property
@@ -122,6 +127,14 @@ class RunRecord:
         ]
         rank = {AlarmKind.NAN: 0, AlarmKind.STALL: 1}
         return tuple(sorted(lasting, key=lambda each: rank.get(each.kind, len(rank))))
+
+    def ledger(self, now: float) -> Ledger:
+        """What its GPU-time went into, up to now or to its end."""
+        seen = decode_seen_time(self.seen)
+        wasted = self.outcome in {Outcome.FAILED, Outcome.STOPPED, Outcome.DIVERGED}
+        end = self.ended or (now if self.open else 0.0)
+        moments = RunMoments(self.gpus, seen.created or self.launched, self.started, end, not self.open, wasted)
+        return reckon_ledger(moments, seen, self.alarms)
 
     def seconds(self, now: float) -> float | None:
         """Run time in seconds, without the time in the queue if that is known; None if unknown."""
@@ -208,6 +221,29 @@ def update_from_cluster(run: RunRecord, jobset: JobSet, fleet: Fleet) -> RunReco
     if state is JobState.STOPPING:
         return known
     return replace(known, outcome=Outcome.WAITING if state is JobState.PENDING else Outcome.RUNNING)
+
+
+def update_seen(run: RunRecord, jobset: JobSet, fleet: Fleet, spans: Iterable[Span]) -> RunRecord:
+    """The record with what this snapshot and the log tell of the run's time."""
+    every = ranks(jobset, fleet)
+    placed = tuple(rank.node for rank in every if rank.node)
+    started = [rank.pod.main.started for rank in every if rank.pod and rank.pod.main and not rank.restarts]
+    up = jobset.restarts == 0 and len(started) == len(every) and all(started)
+    suspended = condition(jobset.conditions, "Suspended")
+    waits = jobset.suspended and run.started and suspended and suspended.since > run.started
+    failures = {each.attempt: each.time for each in reversed(rank_failures(jobset, fleet))}  # the first of each
+    now = SeenTime(
+        jobset.created,
+        max(started) if started and up else 0.0,
+        placed if len(placed) == len(every) else (),
+        jobset.restarts,
+        (
+            *spans,
+            *(Span(at, at, SpanKind.FAILED) for at in failures.values() if at),
+            *((Span(suspended.since, fleet.at, SpanKind.QUEUED),) if waits and suspended else ()),
+        ),
+    )
+    return replace(run, seen=decode_seen_time(run.seen).merge(now).encode())
 
 
 def finish_record(run: RunRecord, *, late: str = "") -> RunRecord:

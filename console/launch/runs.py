@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +27,11 @@ from console.launch.run_record import (
     is_run_of_job,
     merge_alarms,
     update_from_cluster,
+    update_seen,
 )
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.alarm_watch import INSPECTED
+from console.metrics.seen_time import Span, list_seen, merge_spans
 from console.metrics.training.steps import RunPosition, position_of_steps
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun
@@ -43,28 +45,31 @@ if TYPE_CHECKING:
     from console.metrics.nccl.results import NcclTest
 
 TAIL_BYTES = 20_000  # lines at the end of a log in which its last figures stand
-LATE_TAIL_BYTES = 200  # lines by which it is judged whether the next step is late
 READ_TIMEOUT = 10.0  # seconds that reading such a log may take
 
 
-async def read_last_figures(cluster: WatchedCluster, jobset: JobSet, fleet: Fleet) -> tuple[dict[str, Any], str]:
-    """The final figures in the first pod's log, else the last one's, by field of RunRecord, and how late it was."""
+async def read_last_figures(
+    cluster: WatchedCluster, jobset: JobSet, fleet: Fleet
+) -> tuple[dict[str, Any], str, list[Span]]:
+    """Of the first pod's log, else the last one's: final figures by field of RunRecord, lateness, and the time seen."""
     pods = [rank.pod for rank in ranks(jobset, fleet) if rank.pod]
     for pod in dict.fromkeys((*pods[:1], *pods[-1:])):
         try:
             async with asyncio.timeout(READ_TIMEOUT):
-                found, late = await _read_pod_figures(cluster, pod)
+                found, late, spans = await _read_pod_figures(cluster, pod, jobset.finished_at or time.time())
         except (ConsoleError, TimeoutError):
             continue  # a log that is gone or slow: the run is complete without
         if found:
-            return found, late
-    return {}, ""
+            return found, late, spans
+    return {}, "", []
 
 
-async def _read_pod_figures(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str, Any], str]:
+async def _read_pod_figures(cluster: WatchedCluster, pod: Pod, until: float) -> tuple[dict[str, Any], str, list[Span]]:
     from console.logs import container_log
+    from console.logs.line import RankLine
+    from console.metrics.job_measures import JobMeasures
     from console.metrics.log_results import LogResults
-    from console.metrics.measured_log import read_lines
+    from console.metrics.measured_log import LogReader
 
     wanted = container_log.LogRequest(
         pod.namespace, pod.name, pod.main.name if pod.main else "", TAIL_BYTES, follow=False
@@ -78,11 +83,15 @@ async def _read_pod_figures(cluster: WatchedCluster, pod: Pod) -> tuple[dict[str
     reading.close()
     tests = bandwidth_figures(reading.nccl)
     if tests or not reading.training:
-        return tests, ""
-    _, tracks, _ = await asyncio.to_thread(read_lines, lines[-LATE_TAIL_BYTES:])
+        return tests, "", []
+    measures = JobMeasures((pod.namespace, pod.name))
+    reader = LogReader(measures, 1)
+    await asyncio.to_thread(reader.feed_lines, [RankLine(0, line.time, line.text) for line in lines])
+    reader.close()
     steps = [step for run in reading.training for step in run.steps]
     found = training_figures(position_of_steps(steps)) if steps else {}
-    return found, tracks[-1].late_text(time.time()) if tracks else ""
+    late = measures.tracks[-1].late_text(time.time()) if measures.tracks else ""
+    return found, late, list_seen([run.seen for run in measures.tracks], until)
 
 
 def bandwidth_figures(tests: tuple[NcclTest, ...]) -> dict[str, Any]:
@@ -105,6 +114,7 @@ REFRESH_SECONDS = 5.0  # seconds after which the file is asked again what other 
 POLL_SECONDS = 1.0  # seconds between two looks at the snapshot
 STOP_GRACE_SECONDS = 3.0  # seconds in which whoever stopped a job that is gone will have said so
 BEFORE_STOP_TIMEOUT = 4.0  # seconds for which the stop of a job waits for the last figures of its log
+SEEN_SECONDS = 30.0  # seconds between two notes of what a run's time goes into
 SETTLE_SECONDS = 30.0  # seconds in which the watch will have told of a job that was just launched
 
 
@@ -117,9 +127,11 @@ class Runs:
         catalogue: Callable[[], ChartCatalog],
         launcher: Callable[[], Launcher],
         alarms: Callable[[str, str, float], tuple[Alarm, ...]] = lambda *_: (),
+        spans: Callable[[str, str], Sequence[Span]] = lambda *_: (),
     ) -> None:
-        """`alarms`: returns the alarms of a job (namespace, name) in this session since a given time."""
-        self._alarms = alarms
+        """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time."""
+        self._alarms, self._spans = alarms, spans
+        self._seen: dict[int, float] = {}  # when it was last noted what a run's time goes into
         self._cluster, self._catalogue, self._launcher = cluster, catalogue, launcher
         self._histories: dict[Path, RunHistory] = {}
         self._open: dict[int, RunRecord] = {}
@@ -232,10 +244,11 @@ class Runs:
             return ""
         try:
             async with asyncio.timeout(BEFORE_STOP_TIMEOUT):
-                found, late = await read_last_figures(self._cluster, jobset, fleet)
+                found, late, spans = await read_last_figures(self._cluster, jobset, fleet)
         except TimeoutError:
             return ""
-        await self._record_figures(namespace, name, found)
+        for run in await self._open_runs(jobset.key):
+            await self._write(run, update_seen(replace(run, **found), jobset, fleet, spans))
         return late
 
     async def record_stop(self, namespace: str, name: str, late: str = "") -> None:
@@ -302,11 +315,15 @@ class Runs:
     async def _record_state(self, run: RunRecord, jobset: JobSet, fleet: Fleet) -> None:
         self._alive.add(run.number)
         now = self._with_alarms(update_from_cluster(run, jobset, fleet))
+        spans = self._spans(*run.key)
         if not now.open:
             if now.average_busbw is None:
-                found, _ = await read_last_figures(self._cluster, jobset, fleet)
-                now = replace(now, **found)
+                found, _, last = await read_last_figures(self._cluster, jobset, fleet)
+                now, spans = replace(now, **found), merge_spans(spans, last)
             now = finish_record(now)
+        if not now.open or time.monotonic() > self._seen.get(run.number, 0.0) + SEEN_SECONDS:
+            self._seen[run.number] = time.monotonic()
+            now = update_seen(now, jobset, fleet, spans)
         await self._write(run, now)
 
     def _job_is_gone(self, run: RunRecord, listed: float) -> bool:

@@ -15,6 +15,7 @@ from console.kube.objects.pod import Pod
 from console.metrics.alarm_rules import Alarm, AlarmReport, Coverage
 from console.metrics.alarm_watch import AlarmWatch
 from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
+from console.metrics.seen_time import Span, list_seen
 
 if TYPE_CHECKING:
     from console.hang.report import HangReport
@@ -176,10 +177,21 @@ class AlarmService:
         return tuple(sorted(found, key=lambda each: each.time))
 
     def _find_watch(self, key: Key) -> AlarmWatch | None:
-        if key in self._kept:
-            return self._kept[key][0].watch
-        heard = self._patrol.jobs.get(key) if self._patrol else None
+        heard = self._find_monitor(key)
         return heard.watch if heard else None
+
+    def _find_monitor(self, key: Key) -> JobMonitor | None:
+        if key in self._kept:
+            return self._kept[key][0]
+        return self._patrol.jobs.get(key) if self._patrol else None
+
+    def list_spans(self, namespace: str, name: str, now: float) -> list[Span]:
+        """What the log of a watched job told of its time up to now."""
+        heard = self._find_monitor((namespace, name))
+        if heard is None or heard.is_lagging:
+            return []
+        heard_to = now if not heard.refused and heard.trouble is None else 0.0
+        return list_seen([run.seen for run in heard.measures.tracks], heard_to)
 
     @property
     def latest_alarms(self) -> list[Alarm]:

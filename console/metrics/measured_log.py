@@ -16,7 +16,6 @@ from console.logs.line import LogLine, RankLine, UnparsedLines
 from console.metrics.nccl.history import MeasuredTest
 from console.metrics.nccl.parser import GrowingTest, NcclParser
 from console.metrics.nccl.results import NcclTest
-from console.metrics.training.formats.programs import parse_checkpoint
 from console.metrics.training.parser import TrainingParser
 from console.metrics.training.reader import RunReader
 from console.metrics.training.run import TrainingRun
@@ -184,18 +183,19 @@ class LogReader:
         self._training = TrainingParser()
         self._tracks: list[TrainingRun] = []
         self._lines: dict[tuple[int, int, str, str], int] = {}  # lines of each container so far
-        self._time = 0.0
+        self._time = self._begun = 0.0  # when the last line was printed, and the first
 
     def feed_lines(self, lines: Sequence[RankLine]) -> bool:
         """Parse the next lines in order of time; returns whether anything changed."""
         changed = self._feed_tables(lines)
+        self._begun = self._begun or (lines[0].time if lines else 0.0)
         for line in lines:
             name = line.rank, line.attempt, line.pod, line.container
             number = self._lines[name] = self._lines.get(name, 0) + 1
             if self._training.may_be_relevant(line.text):
                 changed |= self._feed_line(line, number)
-            if "heckpoint" in line.text:
-                changed |= self._parse_checkpoint(line)
+            if self._tracks:
+                changed |= self._tracks[-1].feed_phase_line(line.text, line.time)
         return changed
 
     def close(self) -> None:
@@ -243,15 +243,8 @@ class LogReader:
     def _sync_runs(self, time: float) -> None:
         runs = self._training.runs
         for run in runs[len(self._tracks) :]:
-            self._tracks.append(TrainingRun(run.format))
+            self._tracks.append(TrainingRun(run.format, self._begun if not self._tracks else 0.0))
             self._measures.tracks = tuple(self._tracks)
             self._measures.add_known_failures()
         for run, track in list(zip(runs, self._tracks, strict=True))[-2:]:
             track.sync_reader(run, time)
-
-    def _parse_checkpoint(self, line: RankLine) -> bool:
-        found = parse_checkpoint(line.text)
-        if found is None or not self._tracks:
-            return False
-        self._tracks[-1].add_checkpoint(found.step, line.time, found.place)
-        return True

@@ -41,6 +41,7 @@ GROUPS = {
         "launch": "launch a recipe",
         "stop": "stop jobs: uninstall their releases, or delete their JobSets",
         "history": "the history of launched runs and their outcome",
+        "ledger": "what the GPU-time of runs went into: productive, starting, checkpoints, hangs, lost, not seen",
         "profiles": "named sets of default values for every form; needs no cluster",
         "releases": "releases of the chart, or the revisions of one",
         "upgrade": "change the values of a release, as far as its objects can be changed",
@@ -123,6 +124,8 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.stop import COMMANDS
         case "history":
             from screens.cli.history import COMMANDS
+        case "ledger":
+            from screens.cli.ledger import COMMANDS
         case "profiles":
             from screens.cli.profiles import COMMANDS
         case "releases" | "upgrade" | "rollback":

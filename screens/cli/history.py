@@ -69,7 +69,7 @@ async def runs_of(kept: RunHistory, recipe: str) -> tuple[RunRecord, ...]:
 
 
 @asynccontextmanager
-async def remembered(options: HistoryOptions) -> AsyncIterator[RunHistory]:
+async def remembered(options: Options) -> AsyncIterator[RunHistory]:
     """The run history of the cluster, with open runs completed first; without a kubeconfig as stored."""
     try:
         async with open_session(options, ()) as session:
@@ -106,7 +106,7 @@ def pick(runs: Sequence[RunRecord], word: str) -> RunRecord:
 
 def as_item(run: RunRecord, now: float) -> dict[str, Any]:
     """A run as JSON; `state` is the outcome, or while it runs the active alarm."""
-    known = {name: value for name, value in asdict(run).items() if name != "now"}
+    known = {name: value for name, value in asdict(run).items() if name not in {"now", "seen"}}
     return {**known, "state": run.state, "seconds": run.seconds(now)}
 
 

@@ -19,6 +19,7 @@ from screens.wording import Cell, Span, alarm_words, loss_words
 if TYPE_CHECKING:
     from console.launch.recipes import Release
     from console.launch.stop import Leftover, StopPlan
+    from console.metrics.ledger import Ledger
     from screens.widgets.pane import Fact
 
 _ALARM = Span(GLYPH, "bad")
@@ -107,6 +108,25 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
         ("Cluster", run.context),
         ("Chart", run.chart),
     )
+
+
+def cost_lines(cost: Ledger) -> list[str]:
+    """What the GPU-time of a run went into, a line for each box that is not empty."""
+    held = f"{cost.allocated / 3_600_000:,.2f} GPU-hours allocated ({cost.gpus} GPUs)"
+    lines = [held]
+    for box, took in cost.boxes.items():
+        share = cost.share(box)
+        if took:
+            part = f"{share:6.1%}" if share is not None else "      "
+            lines.append(f"{took / 3_600_000:12,.2f} h {part}  {box.words}")
+    return lines
+
+
+def cost_words(cost: Ledger) -> str:
+    """The largest boxes of a ledger: "5.30 GPU-hours: 80% productive, 12% not seen"; empty if nothing was held."""
+    largest = sorted(((cost.share(box) or 0.0, box.words) for box in cost.boxes), reverse=True)[:4]
+    parts = ", ".join(f"{share:.0%} {words}" for share, words in largest if share >= 0.005)
+    return f"{cost.allocated / 3_600_000:,.2f} GPU-hours: {parts}" if cost.allocated else ""
 
 
 def spoken(run: RunRecord, now: float) -> str:

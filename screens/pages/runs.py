@@ -18,7 +18,7 @@ from screens import wording
 from screens.alarm_notices import with_jobs
 from screens.base import LiveScreen
 from screens.columns.column import Column
-from screens.columns.runs import RUNS, run_facts, run_sentence, spoken
+from screens.columns.runs import RUNS, cost_lines, cost_words, run_facts, run_sentence, spoken
 from screens.dialogs.launch import AGAIN, launch_like, open_job
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.dialogs.save import save_log
@@ -96,6 +96,9 @@ class RunsScreen(PanedScreen):
         if run is None:
             return []
         found = [*folded_runs(run_sentence(run), width), [], *fact_lines(run_facts(run, now), width)]
+        cost = run.ledger(now)
+        if cost.allocated:
+            found += [[], [Span("what its GPU-time went into", "head")], *([Span(each)] for each in cost_lines(cost))]
         changed = compare_values(replace(run, values={}), run)
         if changed:
             found += [[], [Span("values that were changed", "head")]]
@@ -289,7 +292,8 @@ class RunScreen(LiveScreen):
         self.crumb = run.name
         self._show_title()
         self.head.runs = tuple(run_sentence(run))
-        self.facts.facts = run_facts(run, time.time(), by=YOU if self.app.whose(short_name(run.who)) == YOU else "")
+        now, by = time.time(), YOU if self.app.whose(short_name(run.who)) == YOU else ""
+        self.facts.facts = (*run_facts(run, now, by=by), ("GPU-time", cost_words(run.ledger(now))))
         if self._read_of != (run.uid, run.outcome):
             self._read_of = run.uid, run.outcome
             self._read_log(run)

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from console.config import Thresholds, config_in_force
 from console.metrics.alarm_rules import MIN_STEPS_FOR_PACE, PauseHistory, StepCadence, format_late_step, is_overdue
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
+from console.metrics.seen_time import TimeRecorder
+from console.metrics.training.formats.programs import parse_checkpoint
 from console.metrics.training.reader import RunReader
 from console.metrics.training.series import BLOCK, METRICS, MetricColumn
 from console.metrics.training.steps import Rollback, RunPosition, Step, describe_nan, position_of_steps
@@ -180,7 +182,8 @@ BURST = 1.0  # seconds in which lines come that were printed long before
 class TrainingRun:
     """One run: steps with times, also as columns; extended in one thread and drawn in another under `lock`."""
 
-    def __init__(self, format_: str = "") -> None:
+    def __init__(self, format_: str = "", begun: float = 0.0) -> None:
+        """`begun`: when the first line of the log that was read was printed."""
         self.format = format_
         self.lock = RLock()
         self.steps: list[Step] = []
@@ -195,6 +198,7 @@ class TrainingRun:
         self.restarts: list[RunEvent] = []
         self.earlier: RunPosition | None = None  # what lines from before those that were read say of a lost loss
         self.endings: tuple[RunEvent, ...] = ()  # evictions, preemptions and failures, by their time
+        self.seen = TimeRecorder(begun)
         self._finder = RunEventFinder()
         self._seen = 0  # steps that the finder has looked at
         self._looked = 0
@@ -291,6 +295,7 @@ class TrainingRun:
                 if place >= self._paced_from:
                     self._pauses.add_pause(self.times[place] - self.times[place - 1])
                 self._finder.add_step(self.steps[place], self.numbers[place], self.times[place])
+                self._see_step(place)
                 if place >= self._paced_from and (took := self._step_seconds_at(place)) is not None:
                     self._finder.check_pace(self.numbers[place], self.times[place], took)
             self._seen = len(self)
@@ -300,9 +305,17 @@ class TrainingRun:
                     self._finder.check_plateau(self, column)
             return at
 
+    def _see_step(self, place: int) -> None:
+        step, number, time = self.steps[place], int(self.numbers[place]), self.times[place]
+        self.seen.feed_step(number, time, step.step_time_s)
+        if step.total and number >= step.total:
+            self.seen.finish(time)
+
     def sync_reader(self, reader: RunReader, time: float, printed: Sequence[float] = ()) -> None:
         """Update the run from the reader of its log."""
         self.format, self.finished = reader.format, reader.finished
+        if reader.finished:
+            self.seen.finish(time)
         rewound = len(reader.rewinds) > len(self.restarts)
         self.sync_steps(reader.steps, time, printed, rewound=rewound)
         if rewound and printed:  # it did so at the first of the steps that were done again
@@ -318,8 +331,18 @@ class TrainingRun:
         """Record a saved checkpoint, of the last step unless one is given, and the folder that it lies in."""
         self.saved_to = place or self.saved_to
         number = float(step) if step is not None else self.numbers[-1] if len(self) else None
+        if number is not None:
+            self.seen.add_saved(int(number), time)
         if number is not None and all(mark.step != number for mark in self.checkpoints[-4:]):
             self.checkpoints.append(RunEvent(RunEventKind.CHECKPOINT, number, time, f"saved at {number:,.0f}"))
+
+    def feed_phase_line(self, text: str, time: float) -> bool:
+        """Take a line that may tell of a checkpoint or an evaluation; returns whether a checkpoint was saved."""
+        self.seen.feed_line(text, time)
+        found = parse_checkpoint(text)
+        if found is not None:
+            self.add_checkpoint(found.step, time, found.place)
+        return found is not None
 
     def add_failures(self, endings: Iterable[RankFailure]) -> None:
         """Record the first failed rank of each attempt as an event."""

@@ -1,0 +1,229 @@
+"""What the GPU-time of a run went into, reckoned from the moments that are known; the rest is "not seen".
+
+The boxes of a run are whole milliseconds and sum exactly to the time from its creation to its end, times its GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from console.config import Thresholds
+from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence
+from console.metrics.seen_time import EVENTS, SeenTime, Span, SpanKind, cut_span
+
+
+class Box(StrEnum):
+    QUEUED = "queued"
+    PULL = "pull"  # from admission until all pods run: scheduling, image, init containers
+    INIT = "init"  # until the first step begins
+    COMPILE = "compile"  # what the first step takes longer than a usual one
+    PRODUCTIVE = "productive"
+    SLOW = "slow"  # what steps take longer because of one rank
+    CHECKPOINT = "checkpoint"
+    EVALUATION = "evaluation"
+    HANG = "hang"
+    LOST = "lost"  # steps since the last checkpoint that were done again, or were never saved
+    RESTART = "restart"  # from a failure to the next step
+    IDLE = "idle"  # after the end of the training
+    UNSEEN = "not seen"
+
+    @property
+    def words(self) -> str:
+        return _WORDS.get(self, self.value)
+
+
+_WORDS = {
+    Box.PULL: "starting: pods and images", Box.INIT: "starting: until the first step",
+    Box.COMPILE: "starting: first step", Box.SLOW: "slow because of a rank", Box.LOST: "lost since the last checkpoint",
+    Box.IDLE: "idle after the end",
+}  # fmt: skip
+_WORK = frozenset({Box.COMPILE, Box.PRODUCTIVE, Box.SLOW, Box.CHECKPOINT, Box.EVALUATION})  # what a failure loses
+_FIRST_LINES = 60.0  # seconds after the start of its pods within which the first line of a run is printed
+_NAMED_LATER = 600.0  # seconds for which a rank that was found to be slow explains earlier slow steps, and later ones
+
+Part = tuple[float, float, Box]
+
+
+class Ledger(Struct, frozen=True):
+    """GPU-milliseconds by box."""
+
+    gpus: int = 0
+    boxes: dict[Box, int] = {}
+
+    @property
+    def allocated(self) -> int:
+        """GPU-milliseconds that were held: all but the time in the queue."""
+        return sum(self.boxes.values()) - self.boxes.get(Box.QUEUED, 0)
+
+    def share(self, box: Box) -> float | None:
+        """Of what was allocated; None where nothing was, and of the time in the queue."""
+        held = self.allocated
+        return self.boxes.get(box, 0) / held if held and box is not Box.QUEUED else None
+
+    def scale(self, part: int, whole: int) -> Ledger:
+        """The ledger of some of its GPUs."""
+        return Ledger(part, {box: took * part // whole for box, took in self.boxes.items()})
+
+
+def sum_ledgers(ledgers: Iterable[Ledger]) -> Ledger:
+    total: dict[Box, int] = {}
+    gpus = 0
+    for ledger in ledgers:
+        gpus += ledger.gpus
+        for box, took in ledger.boxes.items():
+            total[box] = total.get(box, 0) + took
+    return Ledger(gpus, total)
+
+
+class RunMoments(Struct, frozen=True):
+    """What is known of a run beside its log, in seconds since the epoch; 0.0: not known."""
+
+    gpus: int
+    created: float
+    admitted: float
+    end: float  # of the run, or now
+    over: bool = True  # whether it has ended
+    wasted: bool = False  # whether its end lost what was not saved
+
+
+def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:
+    """The ledger of a run by its moments, by what was seen of its log, and by its alarms."""
+    begin = _ms(run.created)
+    end = max(begin, _ms(run.end))
+    took = dict.fromkeys(Box, 0)
+    if begin:
+        for start, stop, box in _Reckoning(run, seen, tuple(alarms)).list_parts():
+            took[box] += max(0, min(end, _ms(stop)) - max(begin, _ms(start)))
+        took[Box.UNSEEN] += end - begin - sum(took.values())
+    return Ledger(run.gpus, {box: run.gpus * each for box, each in took.items()})
+
+
+def _ms(seconds: float) -> int:
+    return round(1000 * seconds)
+
+
+class _Reckoning:
+    def __init__(self, run: RunMoments, seen: SeenTime, alarms: Sequence[Alarm]) -> None:
+        self._run, self._seen = run, seen
+        spans = [span for span in seen.spans if span.kind not in EVENTS and span.start < run.end]
+        self._spans = [cut_span(span, end=run.end) or span for span in spans]
+        self._failures = [span.start for span in seen.spans if span.kind is SpanKind.FAILED]
+        restarts = [alarm.since for alarm in alarms if alarm.kind is AlarmKind.RESTART]
+        self._failures += restarts if not self._failures else []
+        self._stalls = [(a.since, a.over or run.end) for a in alarms if a.kind is AlarmKind.STALL]
+        named = [span.start for span in seen.spans if span.kind is SpanKind.NAMED]
+        self._named = [(each - _NAMED_LATER, each + _NAMED_LATER) for each in named]
+        self._named += [(a.since, a.over or run.end) for a in alarms if a.kind is AlarmKind.BEHIND]
+        steady = [span for span in self._spans if span.kind is SpanKind.STEPS]
+        counted = sum(span.steps for span in steady)
+        self._usual = sum(span.end - span.start for span in steady) / counted if counted else 0.0
+        self._limit = StepCadence(self._usual).alarm_after(Thresholds())  # seconds without a step that are a hang
+
+    def list_parts(self) -> list[Part]:
+        """The parts of the run in order; what lies between them was not seen."""
+        run, ready = self._run, self._seen.ready
+        if not run.admitted:
+            return [(run.created, run.end, Box.QUEUED)] if self._spans == [] and not ready else []
+        parts: list[Part] = [(run.created, run.admitted, Box.QUEUED)]
+        if ready:
+            parts.append((run.admitted, min(ready, run.end), Box.PULL))
+        for before, span in zip([None, *self._spans], self._spans, strict=False):
+            parts += self._parts_of(span, before)
+        parts = [part for part in parts if part[0] < part[1]]
+        for start, end in self._lost():
+            parts = _repaint(parts, start, end, Box.LOST, only=_WORK)
+        for span in self._seen.spans:
+            if span.kind is SpanKind.QUEUED:
+                parts = _repaint(parts, span.start, span.end, Box.QUEUED)
+        return parts
+
+    def _parts_of(self, span: Span, before: Span | None) -> list[Part]:
+        busy = min(span.steps * self._usual, span.end - span.start)  # seconds that its steps usually take
+        rest = span.end - busy
+        match span.kind:
+            case SpanKind.BEFORE:
+                return self._start_parts(span, before)
+            case SpanKind.FIRST:
+                return [(span.start, rest, Box.COMPILE), (rest, span.end, Box.PRODUCTIVE)]
+            case SpanKind.CHECKPOINT | SpanKind.EVALUATION:
+                return [(span.start, rest, Box(span.kind)), (rest, span.end, Box.PRODUCTIVE)]
+            case SpanKind.SLOW if any(low < span.end and span.start < high for low, high in self._named):
+                return [(span.start, span.start + busy, Box.PRODUCTIVE), (span.start + busy, span.end, Box.SLOW)]
+            case SpanKind.STEPS | SpanKind.SLOW:
+                return [(span.start, span.end, Box.PRODUCTIVE)]
+            case SpanKind.IDLE:
+                return [(span.start, span.end, Box.IDLE)]
+            case _:
+                return self._standstill_parts(span)
+
+    def _start_parts(self, span: Span, before: Span | None) -> list[Part]:
+        if before is not None:  # a console that came later, or the first line of another attempt
+            restarted = any(before.end <= failed <= span.end for failed in self._failures)
+            return [(span.start, span.end, Box.RESTART)] if restarted else []
+        ready = self._seen.ready
+        if span.last < 1 or (ready and span.start <= ready + _FIRST_LINES):
+            return [(ready or span.start, span.end, Box.INIT)]
+        return []
+
+    def _standstill_parts(self, span: Span) -> list[Part]:
+        """A pause, the way back to a checkpoint, or what follows the last step."""
+        after = span.kind is SpanKind.AFTER
+        steps = {SpanKind.AFTER: 0, SpanKind.BACK: 1, SpanKind.NEXT: 0}.get(span.kind, span.steps)
+        begins = max(span.start, span.end - steps * self._usual)  # when the next step began
+        failed = next((each for each in sorted(self._failures) if span.start <= each <= span.end), None)
+        stall = next(((low, high) for low, high in self._stalls if low < begins and span.start < high), None)
+        if span.kind is SpanKind.NEXT and failed is None:
+            return [(span.start, begins, Box.INIT), (begins, span.end, Box.PRODUCTIVE)]
+        if span.kind is SpanKind.BACK and failed is None:
+            failed = min(begins, stall[1]) if stall is not None else span.start
+        until = failed if failed is not None else begins
+        limit = max(self._limit, 3 * span.steps * self._usual) if after else self._limit
+        if stall is not None or until - span.start > limit:
+            still = Box.HANG
+        elif failed is not None or (after and self._run.wasted):
+            still = Box.LOST
+        else:
+            still = Box.IDLE if after and self._run.over else Box.PRODUCTIVE
+        down = Box.IDLE if after and self._run.over else Box.RESTART
+        return [(span.start, until, still), (until, begins, down), (begins, span.end, Box.PRODUCTIVE)]
+
+    def _lost(self) -> Iterable[tuple[float, float]]:
+        """From when to when work was done that a failure lost."""
+        done = 0  # the last step before each span
+        for at, span in enumerate(self._spans):
+            failed = any(span.start <= each <= span.end for each in self._failures)
+            back = span.kind is SpanKind.BACK or (span.kind is SpanKind.NEXT and failed)
+            again = span.first if back else span.last + 1
+            if (back or span.kind is SpanKind.BEFORE) and at and again <= done:
+                yield self._saved_at(again - 1, self._spans[:at], self._spans[0].start), span.start
+            done = again if back else max(done, span.last)
+        saves = [span for span in self._seen.spans if span.kind is SpanKind.SAVED and span.start <= self._run.end]
+        if self._run.wasted and saves:
+            yield self._saved_at(saves[-1].last, self._spans, saves[-1].start), self._run.end
+
+    def _saved_at(self, step: int, spans: Sequence[Span], otherwise: float) -> float:
+        """When the last checkpoint of a step was complete, as far as it held up the run."""
+        for at in range(len(spans) - 1, -1, -1):
+            span = spans[at]
+            if span.steps and span.first < step <= span.last and span.kind is not SpanKind.AFTER:
+                after = spans[at + 1] if at + 1 < len(spans) and step == span.last else span
+                if after.kind is SpanKind.CHECKPOINT and after is not span:
+                    return after.end - min(self._usual * after.steps, after.end - after.start)
+                return span.start + (span.end - span.start) * (step - span.first) / span.steps
+        return otherwise
+
+
+def _repaint(
+    parts: Sequence[Part], low: float, high: float, box: Box, only: frozenset[Box] = frozenset(Box)
+) -> list[Part]:
+    found: list[Part] = []
+    for start, end, was in parts:
+        if was not in only or high <= start or end <= low:
+            found.append((start, end, was))
+            continue
+        cut = max(start, low), min(end, high)
+        found += [(start, cut[0], was), (*cut, box), (cut[1], end, was)]
+    return [part for part in found if part[0] < part[1]]

@@ -1,0 +1,244 @@
+"""What a log tells of the time of a job: stretches of steps, pauses, steps that were done again, and the end."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from statistics import median
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+
+class SpanKind(StrEnum):
+    BEFORE = "before"  # from the first line that was read to the first step
+    FIRST = "first"  # the first step, where its time is printed
+    STEPS = "steps"
+    SLOW = "slow"  # steps that take longer than those before
+    CHECKPOINT = "checkpoint"
+    EVALUATION = "evaluation"
+    PAUSE = "pause"  # between two steps, of which the log does not say what for
+    BACK = "back"  # until the first step that was done again
+    NEXT = "next"  # from the last step of one training to the first one of the next, whose steps are counted anew
+    AFTER = "after"  # from the last step on, as far as the log was read
+    IDLE = "idle"  # from when the program said that training is over
+    SAVED = "saved"  # a moment: a checkpoint of step `last` was complete
+    FAILED = "failed"  # a moment: a pod failed
+    NAMED = "named"  # a moment: rank `last` was found to be the one that the others wait for
+    QUEUED = "queued"  # suspended again after it had run
+
+
+EVENTS = frozenset({SpanKind.SAVED, SpanKind.FAILED, SpanKind.NAMED, SpanKind.QUEUED})  # beside what the log tells
+_CHECKPOINT = re.compile(
+    r"(?i)\b(?:(?:sav(?:e|ing)|load(?:ing|ed)?)\b.{0,60}check|check-?point\w*\b.{0,60}(?:sav|load|writ))"
+)
+_EVALUATION = re.compile(r"(?i)\b(?:evaluat\w*|validat\w*|eval (?:step|loop|iter)\w*)")
+_WORDS = ("val", "VAL", "heck", "HECK")
+MIN_TIMED, LATEST, EVERY = 5, 50, 8  # steps by which the usual time of one is known, and how often that is renewed
+SLOWER, SLOW_OF = 1.1, (3, 5)  # times the usual time, in so many of the last so many steps
+PAUSED, PAUSED_SECONDS = 2.0, 2.0  # times the usual time beyond it, and seconds
+PHASED = 0.5  # the same where a line says what the pause is for
+FAR_APART = 1 << 62
+
+
+class Span(Struct, frozen=True, array_like=True):
+    """What happened from `start` to `end` (seconds since the epoch); step `first` was done at start, `last` at end."""
+
+    start: float
+    end: float
+    kind: SpanKind
+    first: int = 0
+    last: int = 0
+
+    @property
+    def steps(self) -> int:
+        return 0 if self.kind in {SpanKind.BACK, SpanKind.NEXT} else max(0, self.last - self.first)
+
+
+def find_phase(text: str) -> SpanKind | None:
+    """Whether a line tells that the run saves or loads a checkpoint, or evaluates."""
+    if not any(word in text for word in _WORDS):
+        return None
+    if _CHECKPOINT.search(text):
+        return SpanKind.CHECKPOINT
+    return SpanKind.EVALUATION if _EVALUATION.search(text) else None
+
+
+class TimeRecorder:
+    """Makes spans of the lines and steps of one run, in the order in which they are read."""
+
+    def __init__(self, since: float = 0.0) -> None:
+        """`since`: when the first line that was read was printed."""
+        self._since = since
+        self._spans: list[Span] = []
+        self._last: tuple[int, float] | None = None
+        self._usual: float | None = None  # seconds of a step
+        self._timed: deque[float] = deque(maxlen=LATEST)
+        self._slow: deque[bool] = deque(maxlen=SLOW_OF[1])
+        self._count = 0
+        self._each = 1  # steps from one line to the next
+        self._phases: list[tuple[float, SpanKind]] = []  # what was told since the last step
+        self._finished = 0.0
+        self._saved: int | None = None
+
+    def feed_line(self, text: str, time: float) -> None:
+        kind = find_phase(text)
+        if kind is not None and (not self._phases or self._phases[-1][1] is not kind):
+            self._phases.append((time, kind))
+        if kind is not None and self._finished:  # the last checkpoint, which comes after the last step
+            self._finished = max(self._finished, time)
+
+    def add_saved(self, step: int, time: float) -> None:
+        if step != self._saved:  # several ranks tell of the same one
+            self._spans.append(Span(time, time, SpanKind.SAVED, step, step))
+            self._finished = max(self._finished, time) if self._finished else 0.0
+        self._saved = step
+
+    def finish(self, time: float) -> None:
+        self._finished = self._finished or time
+
+    def feed_step(self, number: int, time: float, took: float | None) -> None:
+        """Take a step that was printed at `time`; `took`: seconds that it took, if that is printed."""
+        if self._last is None:
+            begin = max(self._since, time - (took or 0.0))
+            self._spans.append(Span(self._since or begin, begin, SpanKind.BEFORE, number - 1, number - 1))
+            self._spans.append(Span(begin, time, SpanKind.FIRST, number - 1, number))
+            self._last, self._phases = (number, time), []
+            return
+        (before, at), steps = self._last, number - self._last[0]
+        seconds = time - at
+        if seconds <= 0:  # one that was only told more of, or lines that came in one burst
+            return
+        self._finished = 0.0
+        beyond = seconds - steps * self._usual if self._usual is not None else 0.0
+        paused = self._usual is not None and beyond > max(
+            PAUSED_SECONDS, (PHASED if self._phases else PAUSED) * steps * self._usual
+        )
+        if steps <= 0:
+            self._spans.append(Span(at, time, SpanKind.BACK, number, before))
+            self._slow.clear()
+            self._saved = None
+        elif self._phases and (paused or self._usual is None):
+            starts = [at, *(start for start, _ in self._phases[1:]), time]
+            for (_, kind), start, end in zip(self._phases, starts, starts[1:], strict=False):
+                self._spans.append(Span(start, end, kind, before, number if end == time else before))
+        elif paused:
+            self._spans.append(Span(at, time, SpanKind.PAUSE, before, number))
+        else:
+            self._extend(before, number, at, time)
+        self._last, self._phases = (number, time), []
+
+    def _extend(self, before: int, number: int, at: float, time: float) -> None:
+        each, self._each = (time - at) / (number - before), number - before
+        slower = self._usual is not None and each > SLOWER * self._usual
+        self._slow.append(slower)
+        if not slower:
+            self._timed.append(each)
+            self._count += 1
+            if self._count == MIN_TIMED or self._count % EVERY == 0:
+                self._usual = median(self._timed)
+        slow = sum(self._slow) >= SLOW_OF[0]
+        kind = SpanKind.SLOW if slow else SpanKind.STEPS
+        place = next(-back for back, span in enumerate(reversed(self._spans), start=1) if span.kind not in EVENTS)
+        last = self._spans[place]
+        if last.kind is kind and last.end == at and last.last == before:
+            self._spans[place] = replace(last, end=time, last=number)
+        else:
+            self._spans.append(Span(at, time, kind, before, number))
+
+    def list_spans(self, until: float = 0.0) -> list[Span]:
+        """All spans; `until`: up to when the log is known to have no more."""
+        if self._last is None:
+            return []
+        number, at = self._last
+        found, end = list(self._spans), self._finished or until
+        if end > at:
+            kind = self._phases[0][1] if self._phases else SpanKind.AFTER
+            found.append(Span(at, end, kind, number, number + self._each * (kind is SpanKind.AFTER)))
+        if self._finished and until > self._finished:
+            found.append(Span(max(at, self._finished), until, SpanKind.IDLE, number, number))
+        return found
+
+
+def list_seen(recorders: Sequence[TimeRecorder], until: float = 0.0) -> list[Span]:
+    """The spans of the trainings of one job, one after the other; `until`: up to when its log is known."""
+    found: list[Span] = []
+    with_steps = [each for each in recorders if each.list_spans()]
+    for recorder in with_steps:
+        spans = recorder.list_spans(until if recorder is with_steps[-1] else 0.0)
+        if found:
+            before = max((span for span in found if span.kind not in EVENTS), key=lambda span: span.end)
+            spans[0] = Span(before.end, max(before.end, spans[0].end), SpanKind.NEXT, spans[0].last + 1, before.last)
+        found += spans
+    return found
+
+
+class SeenTime(Struct, frozen=True, omit_defaults=True):
+    """What consoles saw of the time of one run, as its record keeps it."""
+
+    created: float = 0.0  # seconds since the epoch; 0.0: not known
+    ready: float = 0.0  # when all pods of the first attempt ran
+    nodes: tuple[str, ...] = ()  # of each pod of the last attempt
+    restarts: int = 0
+    spans: tuple[Span, ...] = ()
+
+    def merge(self, later: SeenTime) -> SeenTime:
+        """This with what a later look saw, which counts where both saw something."""
+        return SeenTime(
+            self.created or later.created,
+            self.ready or later.ready,
+            later.nodes or self.nodes,
+            max(self.restarts, later.restarts),
+            tuple(merge_spans(self.spans, later.spans)),
+        )
+
+    def encode(self) -> str:
+        return json.encode(self).decode()
+
+
+def decode_seen_time(text: str) -> SeenTime:
+    """What `encode` made; nothing of a text that is none, as a newer console may have written."""
+    try:
+        return json.decode(text, type=SeenTime) if text else SeenTime()
+    except ValueError:
+        return SeenTime()
+
+
+def merge_spans(before: Iterable[Span], later: Iterable[Span]) -> list[Span]:
+    """Two readings of a log as one: the later one counts from its first span to its last."""
+    events: dict[tuple[SpanKind, float, int], Span] = {}
+    for span in sorted((*before, *later), key=lambda each: each.end):
+        if span.kind in EVENTS:
+            events[span.kind, span.start, span.last] = span
+    fresh = [span for span in later if span.kind not in EVENTS]
+    low = min((span.start for span in fresh if span.kind is not SpanKind.BEFORE), default=FAR_APART)
+    high = max((span.end for span in fresh), default=-FAR_APART)
+    found = [span for span in fresh if span.kind is not SpanKind.BEFORE or span.start != span.end]
+    for span in before:
+        if span.kind not in EVENTS:
+            outside = (cut_span(span, end=low), cut_span(span, start=max(low, high)))
+            found += [each for each in outside if each is not None]
+    covered = max((span.end for span in found if span.end <= low), default=-FAR_APART)
+    found = [
+        replace(span, start=min(max(span.start, covered), span.end)) if span.kind is SpanKind.BEFORE else span
+        for span in found
+    ]
+    return sorted((*found, *events.values()), key=_order)
+
+
+def _order(span: Span) -> tuple[float, float]:
+    return span.start, span.end
+
+
+def cut_span(span: Span, *, start: float = -FAR_APART, end: float = FAR_APART) -> Span | None:
+    """The part of a span between two times, with the steps that fall into it; None if it has none."""
+    low, high = max(start, span.start), min(end, span.end)
+    if low >= high:
+        return None
+    rate = span.steps / (span.end - span.start)
+    first = span.first + round(rate * (low - span.start))
+    return replace(
+        span, start=low, end=high, first=first, last=first + round(rate * (high - low)) if rate else span.last
+    )

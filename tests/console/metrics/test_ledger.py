@@ -1,0 +1,220 @@
+"""Scripted runs whose ledger is known: their log is read as any other, and the boxes are compared."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from console.logs.line import RankLine
+from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.job_measures import JobMeasures
+from console.metrics.ledger import Box, Ledger, RunMoments, reckon_ledger, sum_ledgers
+from console.metrics.measured_log import LogReader
+from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time, find_phase, list_seen, merge_spans
+
+BEGIN = 1_790_000_000.0
+LOSES = (Box.COMPILE, Box.PRODUCTIVE, Box.SLOW, Box.CHECKPOINT, Box.EVALUATION)
+
+
+@dataclass
+class Script:
+    """A run as it is acted, and what its time went into."""
+
+    usual: float
+    gpus: int
+    now: float = BEGIN
+    lines: list[tuple[float, str]] = field(default_factory=list)
+    truth: dict[Box, float] = field(default_factory=lambda: dict.fromkeys(Box, 0.0))
+    unsaved: dict[Box, float] = field(default_factory=dict)
+    alarms: list[Alarm] = field(default_factory=list)
+    moments: list[Span] = field(default_factory=list)
+    step: int = 0
+    saved: int = 0
+    admitted: float = 0.0
+    ready: float = 0.0
+
+    def spend(self, box: Box, seconds: float) -> None:
+        self.now += seconds
+        self.truth[box] += seconds
+        if box in LOSES:
+            self.unsaved[box] = self.unsaved.get(box, 0.0) + seconds
+
+    def say(self, text: str) -> None:
+        self.lines.append((self.now, text))
+
+    def start(self, queued: float, pull: float, init: float, compiling: float) -> None:
+        self.spend(Box.QUEUED, queued)
+        self.admitted = self.now
+        self.spend(Box.PULL, pull)
+        self.ready = self.now
+        self.spend(Box.INIT, 2.0)
+        self.say("building GPT model ...")
+        self.spend(Box.INIT, init)
+        self.spend(Box.COMPILE, compiling)
+        self.make_step(compiling)
+
+    def make_step(self, more: float = 0.0, slow: float = 0.0) -> None:
+        self.spend(Box.PRODUCTIVE, self.usual)
+        self.spend(Box.SLOW, slow)
+        self.step += 1
+        took = 1000 * (self.usual + more + slow)
+        self.say(
+            f" [2026-05-01 10:00:00.123456] iteration {self.step:8}/  100000 | consumed samples: {self.step * 8:12} | "
+            f"elapsed time per iteration (ms): {took:.1f} | throughput per GPU (TFLOP/s/GPU): 612.0 | "
+            "learning rate: 1.0E-04 | global batch size:     8 | lm loss: 2.5E+00 | loss scale: 1.0 | grad norm: 1.0 | "
+            "number of skipped iterations:   0 | number of nan iterations:   0 |"
+        )
+
+    def train(self, steps: int, slow: float = 0.0) -> None:
+        for _ in range(steps):
+            self.make_step(slow=slow)
+
+    def save(self, seconds: float) -> None:
+        self.say(f"saving checkpoint at iteration {self.step:7d} to /out in torch_dist format")
+        self.spend(Box.CHECKPOINT, seconds)
+        self.say(f"  successfully saved checkpoint from iteration {self.step:7d} to /out [ t 1/1, p 1/1 ]")
+        self.saved, self.unsaved = self.step, {}
+
+    def evaluate(self, seconds: float) -> None:
+        self.say("Evaluating on 256 samples")
+        self.spend(Box.EVALUATION, seconds)
+        self.say(f" validation loss at iteration {self.step} | lm loss value: 2.1E+00 | lm loss PPL: 8.1E+00 |")
+
+    def be_slow(self, steps: int, more: float) -> None:
+        self.train(steps, more)
+        self.moments.append(Span(self.now, self.now, SpanKind.NAMED, last=5))
+
+    def hang(self, seconds: float) -> None:
+        since = self.now
+        self.spend(Box.HANG, seconds)
+        self.alarms.append(Alarm(AlarmKind.STALL, "no step", since + 60, began=since, over=self.now))
+
+    def lose(self) -> None:
+        """What was done since the last checkpoint is lost."""
+        for box, seconds in self.unsaved.items():
+            self.truth[box] -= seconds
+            self.truth[Box.LOST] += seconds
+        self.unsaved, self.step = {}, self.saved
+
+    def fail(self, into: float, restart: float) -> None:
+        self.spend(Box.LOST, into)
+        self.moments.append(Span(self.now, self.now, SpanKind.FAILED))
+        self.lose()
+        self.spend(Box.RESTART, restart)
+
+    def read(self, first: int = 0, last: int | None = None) -> list[Span]:
+        """What a console that reads these lines sees."""
+        measures = JobMeasures(("default", "train"))
+        reader = LogReader(measures, 1)
+        reader.feed_lines([RankLine(0, time, text, 0, "train-0", "main") for time, text in self.lines[first:last]])
+        reader.close()
+        return list_seen([run.seen for run in measures.tracks], 0.0 if last else self.now)
+
+    def end_training(self) -> None:
+        self.lines = [(time, text.replace("/  100000", f"/{self.step:8}")) for time, text in self.lines]
+
+    def ledger(self, spans: list[Span], *, wasted: bool = False) -> Ledger:
+        seen = SeenTime(BEGIN, self.ready, ("n0",), 0, tuple(merge_spans(spans, self.moments)))
+        assert decode_seen_time(seen.encode()) == seen
+        run = RunMoments(self.gpus, BEGIN, self.admitted, self.now, True, wasted)
+        return reckon_ledger(run, seen, self.alarms)
+
+    def check(self, found: Ledger) -> None:
+        whole = round(1000 * (self.now - BEGIN)) * self.gpus
+        assert sum(found.boxes.values()) == whole
+        assert all(took >= 0 for took in found.boxes.values())
+        held = 1000 * self.gpus * (self.now - self.admitted)
+        off = {box: (found.boxes[box] / 1000 / self.gpus, told) for box, told in self.truth.items()
+               if abs(found.boxes[box] - 1000 * self.gpus * told) > 0.03 * held}  # fmt: skip
+        assert off == {}
+
+
+def scripted(seed: int) -> tuple[Script, bool]:
+    """A run of that number, and whether its end lost what was not saved."""
+    chance = random.Random(seed)
+    run = Script(chance.choice([0.8, 2.0, 7.5]), chance.choice([8, 16, 128]))
+    run.start(chance.uniform(0, 900), chance.uniform(20, 400), chance.uniform(5, 300), chance.uniform(0, 120))
+    run.train(20)
+    for _ in range(chance.randint(3, 7)):
+        run.train(chance.randint(30, 120))
+        match chance.choice(["save", "save", "evaluate", "slow", "hang", "fail", "hang and fail"]):
+            case "save":
+                run.save(chance.uniform(10, 90))
+            case "evaluate":
+                run.evaluate(chance.uniform(10, 120))
+            case "slow":
+                run.be_slow(chance.randint(40, 80), chance.uniform(0.2, 0.6) * run.usual)
+            case "hang":
+                run.hang(chance.uniform(300, 900))
+            case what:
+                if what == "hang and fail":
+                    run.hang(chance.uniform(300, 900))
+                run.fail(0.0 if "hang" in what else chance.uniform(0, run.usual), chance.uniform(60, 600))
+    run.train(30)
+    wasted = chance.random() < 0.3 and run.saved > 0
+    if wasted:
+        run.spend(Box.LOST, chance.uniform(0, run.usual))
+        run.lose()
+    else:
+        run.end_training()
+        if chance.random() < 0.5:
+            run.save(chance.uniform(10, 90))
+        run.spend(Box.IDLE, chance.uniform(0, 600))
+    return run, wasted
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_box_is_within_3_percent_of_the_allocation_and_the_sum_is_exact(seed: int) -> None:
+    run, wasted = scripted(seed)
+    run.check(run.ledger(run.read(), wasted=wasted))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_consoles_that_saw_overlapping_parts_know_the_whole(seed: int) -> None:
+    run, wasted = scripted(seed)
+    third = len(run.lines) // 3
+    run.check(run.ledger(merge_spans(run.read(0, 2 * third), run.read(third)), wasted=wasted))
+    run.check(run.ledger(merge_spans(run.read(), run.read(third)), wasted=wasted))
+
+
+def test_what_no_console_saw_is_not_seen() -> None:
+    run = Script(2.0, 8)
+    run.start(100, 50, 30, 10)
+    run.train(300)
+    first = len(run.lines)
+    seen_from = run.now
+    run.train(300)
+    run.end_training()
+    found = run.ledger(run.read(first))
+    assert found.boxes[Box.UNSEEN] == pytest.approx(8000 * (seen_from - run.ready), rel=0.01)
+    assert found.boxes[Box.PRODUCTIVE] == pytest.approx(8000 * 600, rel=0.01)
+    nothing = run.ledger([])
+    assert nothing.boxes[Box.UNSEEN] == round(8000 * (run.now - run.ready))
+    assert sum(nothing.boxes.values()) == sum(found.boxes.values())
+
+
+def test_steps_that_are_slow_for_a_reason_nobody_found_are_productive() -> None:
+    run = Script(2.0, 8)
+    run.start(0, 50, 30, 10)
+    run.train(100)
+    run.train(100, slow=1.0)
+    found = run.ledger(run.read())
+    assert found.boxes[Box.SLOW] == 0
+    assert found.boxes[Box.PRODUCTIVE] == pytest.approx(8000 * (201 * 2.0 + 100), rel=0.01)
+
+
+def test_a_run_that_never_left_its_queue_held_nothing() -> None:
+    found = reckon_ledger(RunMoments(8, BEGIN, 0.0, BEGIN + 60), SeenTime())
+    assert (found.boxes[Box.QUEUED], found.allocated, found.share(Box.PRODUCTIVE)) == (480_000, 0, None)
+    assert sum_ledgers([found, found]).boxes[Box.QUEUED] == 960_000
+
+
+@pytest.mark.parametrize(
+    ("line", "phase"),
+    [("saving checkpoint at iteration 20 to /out", SpanKind.CHECKPOINT), ("Evaluating on 256 samples",
+     SpanKind.EVALUATION), ("loading checkpoint from /out", SpanKind.CHECKPOINT), ("the interval is 10", None)],
+)  # fmt: skip
+def test_lines_that_tell_of_a_phase(line: str, phase: SpanKind | None) -> None:
+    assert find_phase(line) is phase

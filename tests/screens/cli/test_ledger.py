@@ -1,0 +1,126 @@
+"""What the GPU-time of runs went into, by command."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from console.launch.run_database import RunHistory, default_path
+from console.launch.run_record import Outcome, RunRecord
+from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.seen_time import SeenTime, Span, SpanKind
+from screens.__main__ import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.screens.cli.commands import Commands
+
+STEPS = Span(160.0, 1000.0, SpanKind.STEPS, 0, 420)
+HUNG = Span(1000.0, 1402.0, SpanKind.PAUSE, 420, 421)
+MORE = Span(1402.0, 1600.0, SpanKind.STEPS, 421, 520)
+
+
+def run(name: str, who: str, queue: str, nodes: tuple[str, ...], *, ago: float = 3600.0) -> RunRecord:
+    """A run that waited 60 s, started for 100 s, and hung for 400 s of its 1,600."""
+    begin = time.time() - ago - 1600
+    spans = [Span(begin + each.start, begin + each.end, each.kind, each.first, each.last)
+             for each in (Span(130, 160, SpanKind.BEFORE), STEPS, HUNG, MORE)]  # fmt: skip
+    alarm = Alarm(AlarmKind.STALL, "no step for 400 s", begin + 1060, "team", name, over=begin + 1402,
+                  more="inspected: rank 9 is in dataloader.py:88", began=begin + 1000)  # fmt: skip
+    return RunRecord(
+        "ddp-smoke", name, "team", launched=begin, started=begin + 60, ended=begin + 1600, who=who, queue=queue,
+        gpus=8 * len(nodes), outcome=Outcome.SUCCEEDED, alarms=(alarm,),
+        seen=SeenTime(begin, begin + 120, nodes, 0, tuple(spans)).encode(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+
+    async def fill() -> None:
+        history = RunHistory(default_path())
+        for each in (
+            run("one", "ada@lab.org", "research", ("n0", "n1")),
+            run("two", "bob@lab.org", "research", ("n1",)),
+            run("old", "ada@lab.org", "research", ("n0",), ago=40 * 86400.0),
+        ):
+            await history.add_run(each)
+        await history.close()
+
+    asyncio.run(fill())
+
+
+def told(capfd: pytest.CaptureFixture[str], *argv: str) -> Any:
+    assert main(["ledger", *argv, "--json"]) == 0
+    return json.loads(capfd.readouterr().out)
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_run_by_its_name_says_where_its_time_went_and_why(capfd: pytest.CaptureFixture[str]) -> None:
+    found = told(capfd, "one")
+    assert (found["allocated_gpu_seconds"], found["nodes"], found["restarts"]) == (16 * 1540, ["n0", "n1"], 0)
+    boxes = found["gpu_seconds"]
+    assert {box: took / 16 for box, took in boxes.items() if took} == {
+        "queued": 60, "pull": 60, "init": 40, "productive": 1040, "hang": 400,
+    }  # fmt: skip
+    assert sum(boxes.values()) == 16 * 1600
+    assert main(["ledger", "one"]) == 0
+    said = capfd.readouterr().out
+    assert "6.84 GPU-hours allocated (16 GPUs)" in said
+    assert "1.78 h  26.0%  hang" in said
+    assert "rank 9 is in dataloader.py:88" in said
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize(
+    ("by", "held"),
+    [("owner", {"ada": 16 * 1540, "bob": 8 * 1540}), ("queue", {"research": 24 * 1540}),
+     ("recipe", {"ddp-smoke": 24 * 1540}), ("node", {"n1": 16 * 1540, "n0": 8 * 1540})],
+)  # fmt: skip
+def test_groups_sum_to_the_same(by: str, held: dict[str, int], capfd: pytest.CaptureFixture[str]) -> None:
+    found = told(capfd, "--by", by)
+    assert {each[by]: each["allocated_gpu_seconds"] for each in found["items"]} == held
+    assert found["total"]["allocated_gpu_seconds"] == 24 * 1540
+    assert sum(each["gpu_seconds"]["hang"] for each in found["items"]) == 24 * 400
+    assert main(["ledger", "--by", by, "--csv"]) == 0
+    rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))
+    assert {row[by]: float(row["allocated_gpu_seconds"]) for row in rows} == held
+
+
+@pytest.mark.usefixtures("stored")
+def test_all_runs_since_a_time(capfd: pytest.CaptureFixture[str]) -> None:
+    assert [each["run"] for each in told(capfd)["items"]] == ["1 one", "2 two"]
+    assert len(told(capfd, "--since", "60d")["items"]) == 3
+    assert told(capfd, "-n", "elsewhere")["items"] == []
+    assert main(["ledger"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split() == ["RUN", "RUNS", "GPU-HOURS", "QUEUED", "h", "PULL", "INIT", "PRODUCTIVE", "HANG"]
+    assert lines[-1].split() == ["all", "2", "10.27", "0.40", "3.9%", "2.6%", "67.5%", "26.0%"]
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize(("argv", "code"), [(["nope"], 1), (["one", "--by", "node"], 2), (["--since", "x"], 2)])
+def test_what_cannot_be_answered(argv: list[str], code: int, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", *argv]) == code
+    assert capfd.readouterr().err
+
+
+def test_a_run_of_the_practice_cluster_has_its_boxes(a4: Commands) -> None:
+    assert a4.run("launch", "ddp-smoke", "--name", "smoke", "--set", "gpus=16", "--queue", "research", "--wait")[0] == 0
+    (known,) = a4.json("history", "ddp-smoke")["items"]
+    assert known["outcome"] == "succeeded"
+    assert "seen" not in known
+    found = a4.json("ledger", "smoke")
+    assert found["gpus"] == 16
+    assert len(found["nodes"]) == 2
+    held = sum(took for box, took in found["gpu_seconds"].items() if box != "queued")
+    assert held == pytest.approx(found["allocated_gpu_seconds"])
+    assert found["gpu_seconds"]["not_seen"] < found["allocated_gpu_seconds"]
