@@ -1,4 +1,4 @@
-"""Delivers alarms to the person: toasts, terminal notifications, and which jobs are watched."""
+"""Delivers alarms and starts of waiting jobs: toasts, terminal notifications, and which jobs are watched."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from console.kube.objects.jobset import JobSet
+from console.kube.objects.meta import GPU, condition
+from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.notify import Outbox
+from console.settings import YOU
 from screens.columns.jobs import JobLine
 from screens.widgets.log.view import LogView, Told
+from screens.wording import duration
 
 if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
@@ -33,6 +37,7 @@ LOW = 30  # lines of a terminal below which a message is told as shortly as it c
 _AWAY = "esc closes this"
 _MORE = re.compile(r" and (\d+) more$")
 SHOWN = 10  # seconds that an alarm is shown
+_WAITS = {WorkloadState.PENDING, WorkloadState.RESERVED, WorkloadState.EVICTED}
 FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before is found again
 
 
@@ -110,6 +115,43 @@ class AlarmNotifier:
         return found
 
 
+class StartNotifier:
+    """Remembers which jobs wait for Kueue, to tell whoever launched them when they start."""
+
+    def __init__(self) -> None:
+        self._fleet: Fleet | None = None
+        self._waiting: set[str] = set()  # uids of JobSets
+
+    def new_starts(self, fleet: Fleet, whose: Callable[[str], str]) -> list[Workload]:
+        """Workloads of one's own jobs that waited when this was asked before, and have been admitted since."""
+        if fleet is self._fleet:
+            return []
+        self._fleet, before, known = fleet, self._waiting, fleet.workload_by_owner
+        gone = {uid for uid in before if uid not in known}  # a list that is read anew lacks them for a moment
+        self._waiting = gone | {uid for uid, each in known.items() if each.state in _WAITS}
+        return [
+            known[uid]
+            for uid in sorted(before - self._waiting)
+            if known[uid].state is WorkloadState.ADMITTED
+            and (job := fleet.jobset_by_uid.get(uid)) is not None
+            and whose(job.owner) == YOU
+        ]
+
+
+def notify_starts(app: ConsoleApp, starts: StartNotifier, outbox: Outbox) -> None:
+    """Tell of one's own jobs that waited and start now: a message, the terminal, and the addresses of the settings."""
+    if not app.connected:
+        return
+    for each in starts.new_starts(app.fleet, app.whose):
+        title = f"{each.owner_name} starts"
+        admitted = condition(each.conditions, "Admitted")
+        waited = f" after {duration(admitted.since - each.created)}" if admitted and admitted.since else ""
+        words = f"Kueue has admitted it to queue {each.cluster_queue}{waited}: {each.total(GPU)} GPUs"
+        app.notify(f"{words}.", title=title, timeout=SHOWN)
+        _send(app, outbox, [(title, words, each.namespace)])
+        _ring(app, title, words)
+
+
 def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     """Watch running jobs and show new alarms."""
     if not app.connected or not (app.fleet.jobsets or app.session.alarms_enabled):
@@ -119,19 +161,23 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     begun = bell.not_yet_told(app, alarms.take_new())
     new = begun + bell.explained(alarms.latest_alarms)
     _show(app, new)
-    _send(app, bell.outbox, new)
-    for alarm in begun:  # the terminal cannot replace what it was sent, as a toast is replaced
-        if alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
-            notify_terminal(app, f"{alarm.job}: {alarm.kind.label}", format_alarm(alarm, app.session.watch))
+    told = [(f"{each.job}: {each.kind.label}", format_alarm(each, app.session.watch), each.namespace) for each in new]
+    _send(app, bell.outbox, told)
+    for title, words, _ in told[: len(begun)]:  # the terminal cannot replace what it was sent, as a toast is replaced
+        _ring(app, title, words)
 
 
-def _send(app: ConsoleApp, outbox: Outbox, alarms: list[Alarm]) -> None:
-    """To the addresses of the settings; those of the practice cluster are of no use to anybody else."""
-    if not alarms or not app.loaded.config.notifications.to or app.settings.practice:
+def _ring(app: ConsoleApp, title: str, words: str) -> None:
+    if app.session.alarms.thresholds.notify and os.environ.get(OFF, "").lower() not in _NO:
+        notify_terminal(app, title, words)
+
+
+def _send(app: ConsoleApp, outbox: Outbox, messages: Sequence[tuple[str, str, str]]) -> None:
+    """(title, text, namespace) to the addresses of the settings; the practice cluster's are of no use to others."""
+    if not messages or not app.loaded.config.notifications.to or app.settings.practice:
         return
-    for each in alarms:
-        where = f"{app.session.context}, namespace {each.namespace}"
-        outbox.add_message(f"{each.job}: {each.kind.label}", f"{format_alarm(each, app.session.watch)} ({where})")
+    for title, text, namespace in messages:
+        outbox.add_message(title, f"{text} ({app.session.context}, namespace {namespace})")
     if not outbox.sending:
         outbox.sending = True
         tell = partial(app.notify, title="Alarms are not sent", severity="warning", timeout=SHOWN)

@@ -25,7 +25,7 @@ from console.errors import BadKubeconfig, ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
 from console.metrics.alarm_rules import GLYPH
 from console.settings import Settings
-from screens.alarm_notices import LOW, AlarmNotifier, notify_new_alarms
+from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
 from screens.base import ALL_NAMESPACES, LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
@@ -150,7 +150,7 @@ class ConsoleApp(KeyOrderedApp):
         self.pane_size = "usual"  # of the panes beside lists, see `screens.paned`
         self._job_inks = JobColors()
         self._practice = practice
-        self._bell = AlarmNotifier()
+        self._bell, self._starts = AlarmNotifier(), StartNotifier()
         self._config_changed_at = config_mtime()
         self._take_config(loaded)
 
@@ -334,6 +334,7 @@ class ConsoleApp(KeyOrderedApp):
         if self.is_running:  # a last tick may come while the screens are being taken away
             self._follow_config()
             notify_new_alarms(self, self._bell)
+            notify_starts(self, self._starts, self._bell.outbox)
             self.draw_between_keys("ages", self._draw_ages)
 
     def _draw_ages(self) -> None:

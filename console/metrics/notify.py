@@ -87,7 +87,7 @@ class Outbox:
                 self._waiting, self._more = [], 0
                 title, text = waiting[0]
                 if len(waiting) > 1:
-                    title = f"{len(waiting) + more} alarms"
+                    title = f"{len(waiting) + more} messages"
                     text = "\n".join(f"{head}: {words}" for head, words in waiting)
                     text += f"\nand {more} more" if more else ""
                 failed = await send_to_all(to, title, text)

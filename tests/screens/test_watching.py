@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec import structs
 
-from console.config import Thresholds
+from console.config import Config, Notifications, Thresholds
 from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.slow_ranks import LateRank, SlowReport
@@ -28,11 +28,13 @@ from screens.widgets.job_pane import job_lines
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, text_of, toasts, until
+from tests.screens.queue_scene import claim, job, queue_scene
 from tests.screens.scene import scene
 from tests.screens.test_launch import session_of, to_form
 from tests.screens.test_runs import run
 
 if TYPE_CHECKING:
+    from console.kube.objects.workload import Workload
     from screens.app import ConsoleApp
     from screens.job_tabs.hang import HangTab
 
@@ -391,6 +393,40 @@ async def test_read_only_offers_nothing_that_changes_pods() -> None:
         assert isinstance(app.screen, JobScreen)
         for action in ("record", "install", "facts"):
             assert not screen.here.check_action(action, ())
+
+
+async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rung: list[tuple[str, str]] = []
+    monkeypatch.setattr(alarm_notices, "notify_terminal", lambda app, title, words: rung.append((title, words)))
+    sent: list[tuple[str, str]] = []
+    config = Config(notifications=Notifications(to=("json://localhost",)))
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
+        app.loaded = structs.replace(app.loaded, config=config)
+        outbox = app._bell.outbox
+        outbox.sending = True  # nothing is sent, only kept
+        monkeypatch.setattr(outbox, "add_message", lambda title, text: sent.append((title, text)))
+        before = session.fleet
+        jobs = [job(name, 4, owner=owner) for name, owner in (("mine", session.mine), ("other", "ada"))]
+
+        async def show(*workloads: Workload) -> None:
+            session.show(
+                jobsets={**before.jobsets, **{each.key: each for each in jobs}},
+                workloads={**before.workloads, **{each.key: each for each in workloads}},
+            )
+            await until(pilot, lambda: app.fleet is session.fleet)
+            app.tick()
+
+        await show(*(claim(each, waits="insufficient unused quota") for each in jobs))
+        assert not rung, "what runs in the scene did not wait"
+        for _ in range(2):
+            await show(*(claim(each) for each in jobs))
+        words = "Kueue has admitted it to queue a4 after 1 min: 32 GPUs"
+        assert rung == [("mine starts", words)], "that of another is nobody's business"
+        assert [each.title for each in app._notifications] == ["mine starts"]
+        ((title, text),) = sent
+        assert title == "mine starts"
+        assert text.startswith(f"{words} (")
+        assert text.endswith(", namespace default)")
 
 
 def test_nothing_in_a_notification_ends_it_early() -> None:

@@ -61,7 +61,7 @@ async def test_alarms_that_come_while_others_are_sent_go_together_and_failures_a
         for at in range(MAX_MESSAGES + 3):
             outbox.add_message(f"job-{at}: nan", "no loss")
         await sending
-    assert [body["title"] for *_, body in got] == ["one: stall", f"{MAX_MESSAGES + 3} alarms"]
+    assert [body["title"] for *_, body in got] == ["one: stall", f"{MAX_MESSAGES + 3} messages"]
     assert got[1][2]["message"].splitlines()[-1] == "and 3 more"
     assert len(told) == 1
     assert SECRET not in told[0]
