@@ -51,7 +51,8 @@ def layout_of(name: str) -> Layout[Any]:
 
 async def show_list(options: ListOptions) -> int:
     layout = layout_of(options.command)
-    kinds = (layout.kind, *layout.uses)
+    starts = options.json and options.command == "queues"  # when what waits starts: only programs are told it here
+    kinds = tuple(dict.fromkeys((layout.kind, *layout.uses, *(layout_of("workloads").uses if starts else ()))))
     async with open_session(options, kinds, brief=True) as session:
         fleet = session.fleet
         refuse(layout, fleet)
@@ -87,6 +88,8 @@ async def _rows(session: Session, fleet: Fleet, layout: Layout[Any], options: Li
     else:
         rows = list(layout.of(fleet, namespace, session.watch.whose))
         some = bool(rows)
+        if options.command == "queues" and options.json and any(each.is_waiting for each in fleet.workloads.values()):
+            rows = await _queue_rows(session, fleet)
         if options.command == "workloads" and fleet.workloads:
             await session.watch.me()
             rows = await _workload_rows(session, fleet, namespace)
@@ -109,6 +112,12 @@ async def _with_verdicts(session: Session, rows: list[JobLine]) -> list[JobLine]
         verdict, at = known.get(row.jobset.key, ("", 0.0))
         found.append(replace(row, verdict=verdict) if row.glance is not None and at > row.glance.stepped else row)
     return found
+
+
+async def _queue_rows(session: Session, fleet: Fleet) -> list[Any]:
+    from screens.columns.queues import queue_lines
+
+    return list(queue_lines(fleet, None, session.watch.whose, await expected_starts(session)))
 
 
 async def _workload_rows(session: Session, fleet: Fleet, namespace: str | None) -> list[WorkloadLine]:

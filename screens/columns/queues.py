@@ -58,11 +58,20 @@ def _columns(part: int, whole: int, width: int) -> int:
     return round(width * part / whole)
 
 
+class WaitingStart(Struct, frozen=True):
+    """When a workload that waits would start."""
+
+    workload: Workload
+    start: ExpectedStart
+    at: float  # of the snapshot
+
+
 class QueueLine(Struct, frozen=True):
     queue: ClusterQueue
     account: QuotaAccount
     local_queues: tuple[LocalQueue, ...] = ()  # as JSON lists them; the page has a table of them
     flavors: tuple[tuple[str, int], ...] = ()  # GPUs free of each: a workload gets those of one
+    waiting: tuple[WaitingStart, ...] = ()  # in Kueue's order, if somebody has asked
 
 
 @dataclass(frozen=True)
@@ -180,15 +189,36 @@ LOCAL_QUEUES: tuple[Column[LocalQueue], ...] = (
 )  # fmt: skip
 
 
-def _queues(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[QueueLine]:
+def queue_lines(
+    fleet: Fleet,
+    _namespace: str | None,
+    _whose: Callable[[str], str],
+    starts: Mapping[tuple[str, str], ExpectedStart] | None = None,
+) -> Iterable[QueueLine]:
+    known = starts or {}
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         locals_ = (each for each in fleet.local_queues.values() if each.cluster_queue == queue.name)
-        yield queue_line(queue, fleet, tuple(sorted(locals_, key=lambda each: each.key)))
+        waiting = (each for each in queue_order(fleet, queue.name).pending if each.key in known)
+        told = tuple(WaitingStart(each, known[each.key], fleet.at) for each in waiting)
+        yield queue_line(queue, fleet, tuple(sorted(locals_, key=lambda each: each.key)), told)
 
 
-def queue_line(queue: ClusterQueue, fleet: Fleet, local_queues: tuple[LocalQueue, ...] = ()) -> QueueLine:
+def queue_line(
+    queue: ClusterQueue,
+    fleet: Fleet,
+    local_queues: tuple[LocalQueue, ...] = (),
+    waiting: tuple[WaitingStart, ...] = (),
+) -> QueueLine:
     flavors = tuple((flavor, account(fleet, queue.name, flavor).free) for flavor in gpu_flavors(queue))
-    return QueueLine(queue, queue_account(fleet, queue.name), local_queues, flavors)
+    return QueueLine(queue, queue_account(fleet, queue.name), local_queues, flavors, waiting)
+
+
+def _starts(line: QueueLine) -> list[dict[str, Any]]:
+    return [
+        {"namespace": each.workload.namespace, "job": name_of(each.workload),
+         "expected_start": start_json(each.start, each.at)}
+        for each in line.waiting
+    ]  # fmt: skip
 
 
 def workload_lines(
@@ -220,7 +250,7 @@ def _held(jobs: Sequence[QuotaHolder]) -> list[dict[str, Any]]:
 QUEUES: Layout[QueueLine] = Layout(
     "clusterqueues",
     ("localqueues", "workloads", "cohorts"),
-    _queues,
+    queue_lines,
     (
         Column("CLUSTERQUEUE", lambda line: line.queue.name, "name", "the ClusterQueue", least=8, sort=True,
                ink="strong"),
@@ -245,6 +275,8 @@ QUEUES: Layout[QueueLine] = Layout(
                lambda line: line.queue.admitted, width=4, right=True),
         Column("WAIT", lambda line: _number(line.queue.pending, "waits"), "pending", "waiting workloads",
                lambda line: line.queue.pending, width=4, right=True),
+        fact("waiting", "what waits in it, in Kueue's order: namespace, job, and expected_start as a4 workloads has it",
+             _starts),
         Column("ORDER", lambda line: line.queue.strategy, "strategy", "BestEffortFIFO or StrictFIFO", width=14, drop=5,
                ink="dim"),
         Column("LOCALQUEUES", lambda line: ", ".join(f"{each.namespace}/{each.name}" for each in line.local_queues),

@@ -197,6 +197,8 @@ def test_why_jobs_and_training_say_the_same_of_steps_that_take_longer(a4: Comman
     assert re.search(r"^Start: (by|about|between) .*, when llama-70b ends", a4.run("why", "dpo-b")[1], re.M)
     (queued,) = (each for each in a4.json("workloads")["items"] if each["job"] == "dpo-b")
     assert queued["expected_start"]["after"] == "llama-70b"
+    of_queue = {each["job"]: each["expected_start"] for each in a4.json("queues")["items"][0]["waiting"]}
+    assert of_queue["dpo-b"]["after"] == "llama-70b"
     _, said, _ = a4.run("why", "llama-70b")
     assert said == f"llama-70b runs, but {words}.\na4 training llama-70b shows its steps.\n"
 

@@ -109,7 +109,7 @@ KEYS = {
     ),
     "queues": (
         "admitted borrowed borrows can_borrow cohort flavors free lent local_queues maximum name nominal pending "
-        "stopped strategy sum used"
+        "stopped strategy sum used waiting"
     ),
     "workloads": (
         "ahead category cluster_queue evictions expected_start gpus holders job kueue_says name namespace owner "
