@@ -360,7 +360,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         return {action: verb for action, (shown, verb) in self.SHOWS.items() if self.has_class(shown)}
 
     def offers(self) -> dict[str, object]:
-        """Actions that are not always available -> whether they are now."""
+        """For each action that is only sometimes available, whether it is now."""
         return {}
 
     def on_key(self, event: events.Key) -> None:

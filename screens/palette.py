@@ -119,7 +119,7 @@ LOOKED_AT = 500  # names of one kind that are weighed; those come first that con
 
 
 class Places(NameProvider):
-    """Every page, job, pod, node, queue, run and recipe."""
+    """Finds pages, jobs, pods, nodes, queues, runs and recipes by name in the command palette."""
 
     _runs: tuple[RunRecord, ...] = ()
     _recipes: tuple[Recipe, ...] = ()

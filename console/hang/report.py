@@ -31,7 +31,7 @@ HALTED_STATES = frozenset("TtZX")  # letters of the kernel for processes that ar
 
 
 def find_suspects(groups: Groups, ras: RasReport) -> set[Place]:
-    """The places of the groups that the others wait for; empty if no group stands out."""
+    """The (activity, line of code) of each group of processes that the others wait for; empty if none stands out."""
     total = sum(map(len, groups.values()))
     rest = {place for place in groups if not place[0].waits_for_ranks}
     waiting = total - sum(len(groups[place]) for place in rest)

@@ -17,7 +17,7 @@ from console.kube.objects.meta import Wire
 from console.kube.objects.on_demand import BuildWire, GroupWire, read_object
 from console.kube.objects.pod import NamedWire
 from console.kube.target import Target
-from console.kube.watch import USUAL, Backoff, Change, Served, watch_kind
+from console.kube.watch import DEFAULT_BACKOFF, Backoff, Change, Served, watch_kind
 
 
 class _Groups(Wire):
@@ -82,7 +82,7 @@ class ApiDiscovery:
 class Connection:
     """A client and the API discovery for one context; it sends nothing until it is used."""
 
-    def __init__(self, target: Target, backoff: Backoff = USUAL) -> None:
+    def __init__(self, target: Target, backoff: Backoff = DEFAULT_BACKOFF) -> None:
         self.target = target
         self.client = Client(Login(target))
         self.catalogue = ApiDiscovery(self.client)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 PAGE = 500
-TURNS = 3  # of the event loop, in which a request leaves
+SEND_TURNS = 3  # of the event loop, in which a request leaves
 BATCH = 100  # models made between two turns of the event loop
 SILENCE = 90.0  # seconds without a line after which a watch is taken for dead; bookmarks come about every 60
-LASTS = (240, 480)  # least and most seconds after which the server is asked to end a watch
+WATCH_SECONDS = (240, 480)  # least and most seconds after which the server is asked to end a watch
 
 
 class FirstListPage(Struct, Generic[M], frozen=True):
@@ -110,8 +110,9 @@ class _EndedAtOnce(Unreachable):
 MAX_OBJECTS = 200_000
 MAX_OF_LIST = 4 << 30  # bytes of a list beyond which it is given up; 150,000 pods have some 10 kB each
 UNCOUNTED = 100  # pages of a list without a count, which every server since Kubernetes 1.15 tells
-SHORT = 5000  # objects by which a list may be longer than its first page said
-DRAWN, BURST = 3.0, 0.25  # rest per second of work on changes (they are drawn, too), and seconds that a burst may last
+MAX_LIST_GROWTH = 5000  # objects by which a list may be longer than its first page said
+REST_PER_SECOND = 3.0  # seconds of rest after a second of work on changes: they are drawn, too
+MAX_BURST = 0.25  # seconds that work on changes may take until it is taken to have no end
 MAX_OF_LINE = 16 << 20  # bytes of a watch event: etcd keeps objects of 1.5 MiB
 
 
@@ -119,11 +120,11 @@ class _Truncated(Unreachable):
     """A watch ended in the middle of a line."""
 
 
-USUAL = Backoff()
+DEFAULT_BACKOFF = Backoff()
 
 
 async def follow(
-    source: WatchSource, reader: KindReader[Any, M], backoff: Backoff = USUAL
+    source: WatchSource, reader: KindReader[Any, M], backoff: Backoff = DEFAULT_BACKOFF
 ) -> AsyncGenerator[Change, None]:
     """Yield the changes of one kind for ever; ordinary failures are `Disconnected`, and only closing ends it."""
     version, listed, failures = "", False, 0
@@ -182,7 +183,7 @@ class _Length:
         self._said = whole if self._said is None else self._said
         if whole > MAX_OBJECTS:
             return f"{whole:,} objects are announced, of at most {MAX_OBJECTS:,} that are read"
-        many = whole > self._said + SHORT
+        many = whole > self._said + MAX_LIST_GROWTH
         return f"{self._said:,} objects were announced, and {whole:,} by now" if many else ""
 
 
@@ -200,7 +201,7 @@ async def _list(
             body = await fetching
             ahead = next_token(body)
             fetching = asyncio.ensure_future(source.page(ahead)) if ahead else None
-            for _ in range(TURNS if ahead else 0):
+            for _ in range(SEND_TURNS if ahead else 0):
                 await asyncio.sleep(0)
             page = reader.read_page(body)
             if why := length.add(page, len(body), token):
@@ -259,7 +260,7 @@ class HttpSource:
 
     @asynccontextmanager
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        lasts = str(random.randint(*LASTS))
+        lasts = str(random.randint(*WATCH_SECONDS))
         params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": lasts}
         client = self._client
         request = HttpRequest(client.url(self._path, params), self._silence)
@@ -276,7 +277,7 @@ class HttpSource:
 
     async def _at_rest(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a watch, pausing after key presses and during long bursts of changes."""
-        slices = WorkSlices(DRAWN, BURST)
+        slices = WorkSlices(rests=REST_PER_SECOND, burst=MAX_BURST)
 
         async def arrived() -> AsyncIterator[bytes]:
             async for chunk in chunks:
@@ -323,7 +324,7 @@ class Served(Struct, frozen=True):
 
 
 async def watch_kind(
-    client: Client, catalogue: ApiDiscovery, kind: Kind, namespace: str, backoff: Backoff = USUAL
+    client: Client, catalogue: ApiDiscovery, kind: Kind, namespace: str, backoff: Backoff = DEFAULT_BACKOFF
 ) -> AsyncGenerator[Change | Served, None]:
     """Yield the changes of one kind for ever; falls back to `namespace` where all namespaces may not be listed."""
     failures, where = 0, ""

@@ -241,7 +241,7 @@ class HelmLine:
 
 
 def looks_like_helm(text: str) -> bool:
-    """Whether a text is a command rather than YAML."""
+    """Whether pasted text has a `helm install`, `upgrade` or `template`, or begins with `--set`; else it is YAML."""
     return bool(re.search(r"(^|[\s;&$])helm\s+(install|upgrade|template)\b|\A\s*--set", text))
 
 

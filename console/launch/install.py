@@ -34,7 +34,7 @@ from console.launch.schema import (
     recipe_launchers,
 )
 from console.launch.value_checks import fit_notes, fit_problems, iterations
-from console.launch.yaml_write import write_defaults
+from console.launch.yaml_write import defaults_yaml
 from practice.programs.faults import FAULT_VARIABLE, fault_kinds_of, impossible_faults
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class ChartCatalog:
 
     def values_file(self, recipe: str) -> str:
         found = self.find_recipe(recipe)
-        return write_defaults(found, self.fields(found.id))
+        return defaults_yaml(found, self.fields(found.id))
 
     def suggest_name(self, recipe: str, user: str) -> str:
         """A valid release name from user and recipe, such as anna-nccl-test."""

@@ -220,7 +220,7 @@ def _insert_items(edits: _TextEdits, place: int, items: Sequence[Value], column:
 _WIDTH = 110
 
 
-def write_defaults(recipe: Recipe, fields: Sequence[Field]) -> str:
+def defaults_yaml(recipe: Recipe, fields: Sequence[Field]) -> str:
     """A commented YAML template that changes nothing: title, unit and meaning of each value."""
     head = [
         f"# {recipe.title}: {recipe.summary}",

@@ -23,7 +23,7 @@ from console.kube.actions import pod_path
 from console.kube.kinds import reader_of
 from console.kube.objects.meta import format_time
 from console.kube.objects.pod import Pod
-from console.kube.watch import USUAL, Backoff
+from console.kube.watch import DEFAULT_BACKOFF, Backoff
 from console.logs.line import LogLine, StreamState
 from console.logs.line_splitter import LineSplitter, decode_line, split_timestamps
 from console.logs.redact import Redactor, redact_line
@@ -196,7 +196,7 @@ class SizeLimit:
         self._most = min(rooms, default=0)
         self._bytes = self._lines = self._line = 0
 
-    def add_bytes(self, piece: bytes) -> None:
+    def count_chunk(self, piece: bytes) -> None:
         """Count a chunk; Unreadable once the limit is exceeded."""
         self._bytes += len(piece)
         if self._tail is not None:
@@ -227,7 +227,7 @@ class LogStream:
         memory: ResumeCursor | None = None,
         clean: Callable[[list[bytes]], list[bytes]] | None = None,
         restarts: int = -1,
-        backoff: Backoff = USUAL,
+        backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
         """`memory`: what was given before; `clean` gets whole lines first; `restarts`: known ones, or -1."""
         self.state = StreamState.WAITING
@@ -376,7 +376,7 @@ class LogStream:
 
     def _split_chunk(self, piece: bytes) -> list[TimedLine] | None:
         if self._room is not None:
-            self._room.add_bytes(piece)
+            self._room.count_chunk(piece)
         cutter, seen = self._cutter, self.open
         batch = self._drop_known_lines(cutter.feed(piece))
         self.open = redact_line(cutter.open_line) if cutter.open_line else b""
@@ -406,7 +406,7 @@ class LogStream:
 async def follow_log(
     client: Client,
     wanted: LogRequest,
-    backoff: Backoff = USUAL,
+    backoff: Backoff = DEFAULT_BACKOFF,
     *,
     drawn: bool = False,
     memory: ResumeCursor | None = None,

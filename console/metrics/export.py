@@ -238,7 +238,7 @@ class Scale:
         return self.start + (self.end - self.start) * ((value - low) / ((high - low) or 1.0))
 
     def ticks(self) -> list[float]:
-        """Round tick values within the range."""
+        """Where the axis has its ticks: round numbers within its range."""
         if self.base:
             first = math.ceil(math.log(max(self.low, 1e-300), self.base) - 1e-9)
             last = math.floor(math.log(max(self.high, 1e-300), self.base) + 1e-9)

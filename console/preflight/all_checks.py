@@ -273,14 +273,14 @@ class Preflight:
     def pending_checks(self, ids: Collection[str] = ()) -> tuple[Check, ...]:
         """The checks as rows that are still pending; BadInput for an unknown id."""
         return tuple(
-            Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in named_checks(ids)
+            Check(each.id, each.title, each.area, Result.COULD_NOT, "", "", each.fix) for each in select_checks(ids)
         )
 
     async def run(
         self, wish: LaunchNeeds, ids: Collection[str] = (), *, within: float | None = None
     ) -> AsyncGenerator[Check, None]:
         """Yield each check (all, or those named) when it ends; `within` limits the total time in seconds."""
-        chosen = named_checks(ids)
+        chosen = select_checks(ids)
         end = None if within is None else time.monotonic() + within
         questions, gate = SharedRequests(self._cluster), asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 
@@ -360,7 +360,7 @@ class Preflight:
         )
 
 
-def named_checks(ids: Collection[str]) -> tuple[CheckSpec, ...]:
+def select_checks(ids: Collection[str]) -> tuple[CheckSpec, ...]:
     """The checks with these names, titles or ids; all if none is given. Raises BadInput."""
     if unknown := sorted(each for each in ids if name_of(each) not in BY_NAME):
         there = ", ".join(name_of(each.title) for each in CHECKS)

@@ -44,7 +44,7 @@ class Repair:
     """A change that would make a check pass; it is only applied when confirmed."""
 
     kind: RepairKind
-    target: tuple[str, ...]  # what it is done to, as `Mend` says
+    target: tuple[str, ...]  # what it is done to, as its kind says
     words: str  # what would be done, naming the object: "Enable lustre.googleapis.com in project practice"
     consequences: tuple[str, ...] = ()  # what else a person should know before
 
@@ -86,7 +86,7 @@ class Check:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The problem and its fix as lines that stand alone."""
+        """The problem, its fix and the command to run, each a line that is understood without the others."""
         fix = [f"Fix: {self.fix}" + (f" Run: a4 preflight --fix {self.name}" if self.repair else "")]
         head = f"{self.title}: {' '.join(filter(None, (self.evidence, self.reason)))}"
         return head, *fix, *([f"$ {self.command}"] if self.command else [])
@@ -125,7 +125,7 @@ def lacks_all_permissions(checks: Iterable[Check]) -> bool:
     return Result.NOT_ALLOWED in results and not results & {Result.OK, Result.WARN, Result.FAIL}
 
 
-def unanswered_reasons(checks: Iterable[Check]) -> tuple[str, ...]:
+def summarize_unanswered(checks: Iterable[Check]) -> tuple[str, ...]:
     """The checks without an answer, one line per reason: "Not allowed to look: Bucket in the same region (…)"."""
     found: dict[tuple[Result, str], list[str]] = {}
     for each in checks:

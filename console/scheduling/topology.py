@@ -267,11 +267,11 @@ def pools(fleet: Fleet) -> tuple[Pool, ...]:
     grouped: dict[tuple[bool, str], list[Node]] = defaultdict(list)
     for node in fleet.nodes.values():
         grouped[bool(node.pool), node.pool or node.machine_type or NO_POOL].append(node)
-    found = [_pool(name, labelled, nodes, fleet) for (labelled, name), nodes in grouped.items()]
+    found = [_build_pool(name, labelled, nodes, fleet) for (labelled, name), nodes in grouped.items()]
     return tuple(sorted(found, key=lambda pool: (not pool.floor.total, not pool.labelled, pool.name)))
 
 
-def _pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> Pool:
+def _build_pool(name: str, labelled: bool, nodes: list[Node], fleet: Fleet) -> Pool:
     nodes.sort(key=lambda node: node.name)
     return Pool(
         name=name,

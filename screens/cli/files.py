@@ -227,7 +227,7 @@ class CpOptions(Options):
     sources: tuple[str, ...] = word("SOURCE", nargs="+")
     target: str = word("TARGET")
     container: str = container_option()
-    recursive: bool = flag("-r", "--recursive", help="folders too; they are copied without it as well")
+    recursive: bool = flag("-r", "--recursive", help="as of cp: folders are copied without it, too")
     ranks: str = option("--pods", "--ranks", metavar="LIST", help="instead of the POD that was written, such as 0-3,7")
     by: str = option("--by", choices=("sftp", "exec"), help="one way only (default: SFTP where sshd answers)")
     json: bool = json_flag()

@@ -15,7 +15,7 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import DiffKind, format_unified
 from console.metrics.alarm_rules import AlarmKind
-from console.preflight.check import tally, unanswered_reasons
+from console.preflight.check import summarize_unanswered, tally
 from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import CHECK, PAST, QUEUE_KINDS, choose_queue, forecast
 from console.scheduling.why_answer import WAIT_KINDS, Category
@@ -118,7 +118,7 @@ async def _answer(session: Session, plan: LaunchPlan, name: str, *, as_json: boo
 async def check_before_launch(session: Session, plan: LaunchPlan) -> None:
     """Run the checks that could stop this launch and ask about failures; ConsoleError if nobody can answer."""
     checks = await session.preflight.before_launch(plan)
-    for line in unanswered_reasons(checks):
+    for line in summarize_unanswered(checks):
         warn(line)
     failing = tally(checks).failing
     if not failing:

@@ -27,11 +27,11 @@ async def preflight(options: PreflightOptions) -> int:
         if plan is not None and (problems := session.launch.problems(plan)):
             raise BadInput("; ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         plan = await with_queue(session, plan) if plan is not None else None
-        if options.mend:
+        if options.fix:
             # Check one requirement, fix it after confirmation, and check again.
-            check = (await _looked(session, plan, options, (options.mend,)))[0]
+            check = (await _looked(session, plan, options, (options.fix,)))[0]
             if check.result is Result.OK:
-                _say_mended(options, "", check, f"{check.title}: nothing to fix. {check.evidence}")
+                _print_repair(options, "", check, f"{check.title}: nothing to fix. {check.evidence}")
                 return 0
             if check.repair is None:
                 raise ConsoleError(f"{check.title} cannot be fixed from here. {check.reason}", check.fix)
@@ -44,7 +44,7 @@ async def preflight(options: PreflightOptions) -> int:
             again = await engine.recheck_after_repair(
                 engine.launch_needs(plan, bucket=options.bucket, registry=options.registry), check.id
             )
-            _say_mended(options, done, again, f"{done}\n{again.title}: {again.result}. {again.evidence}")
+            _print_repair(options, done, again, f"{done}\n{again.title}: {again.result}. {again.evidence}")
             return 0 if again.result is not Result.FAIL else 1
         checks = await _looked(session, plan, options, options.checks)
         namespace, name = (plan.namespace, plan.name) if plan else (session.namespace, "")
@@ -95,7 +95,7 @@ def _print(checks: Sequence[Check], options: PreflightOptions) -> None:
             print_line(f"{space}[{look.at}, {look.seconds:.2f} s] {look.what}: {look.outcome}")
 
 
-def _say_mended(options: PreflightOptions, done: str, check: Check, words: str) -> None:
+def _print_repair(options: PreflightOptions, done: str, check: Check, words: str) -> None:
     print_result(options.json, {"kind": "preflight", "done": done, "items": [check]}, words)
 
 
@@ -111,7 +111,7 @@ class PreflightOptions(PlanOptions):
     registry: str = option(
         "--registry", metavar="LOCATION-docker.pkg.dev/PROJECT/NAME", help="where images are built into"
     )
-    mend: str = option(
+    fix: str = option(
         "--fix", metavar="CHECK", help="fix this one (add-on, services, repository, LocalQueue); asks first"
     )
     yes: bool = confirmed("with --fix: do not ask for confirmation")

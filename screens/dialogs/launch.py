@@ -19,7 +19,7 @@ from console.kube.objects.jobset import JobSet
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
 from console.launch.run_record import RunRecord, flatten_values
-from console.preflight.check import Check, tally, unanswered_reasons
+from console.preflight.check import Check, summarize_unanswered, tally
 from console.scheduling.launch_alternatives import MOST, Alternative, launch_alternatives
 from console.session import Session
 from screens import wording
@@ -61,7 +61,7 @@ class LaunchLook(Question[bool | Alternative]):
         self, title: str, words: Sequence[Span], manifests: Sequence[Manifest], checks: Sequence[Check] = (),
         others: Sequence[Alternative] = (),
     ) -> None:  # fmt: skip
-        self._failing, self._unseen = tally(checks).failing, unanswered_reasons(checks)
+        self._failing, self._unseen = tally(checks).failing, summarize_unanswered(checks)
         super().__init__(classes="-fails" if self._failing else "")
         self._question, self._words, self._manifests, self._others = title, tuple(words), manifests, others
 

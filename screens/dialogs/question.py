@@ -111,7 +111,7 @@ class Prompt(Question[str | None]):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One entry of a choice: value, text, and whether it is the current one."""
+    """One entry of a list to pick from: its value, a note beside it, and whether it is chosen now."""
 
     value: str
     note: str = ""

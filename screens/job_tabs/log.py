@@ -279,9 +279,9 @@ class LogTab(JobTab):
             if log.gone and log.parts:
                 said.insert(0, "kept on this machine")
         self.view.status = "  ".join(each for each in said if each)
-        self.view.drawn = self._progress_bar()
+        self.view.drawn = self._latest_tqdm_bar()
 
-    def _progress_bar(self) -> str:
+    def _latest_tqdm_bar(self) -> str:
         bars = self._log.progress_bars({self.rank} if self.mode == "one" else None) if self._log is not None else {}
         if not bars:
             return ""

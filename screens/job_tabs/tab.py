@@ -114,7 +114,7 @@ class JobTab(Vertical, metaclass=Abstract):
         self.post_message(self.Chosen(int(event.key[0]), "log"))
 
     def offers(self) -> dict[str, object]:
-        """Actions that are not always available -> whether they are now."""
+        """For each action that is only sometimes available, whether it is now."""
         return {}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -112,7 +112,7 @@ class StorageScreen(PlacedScreen, AskingScreen):
         return super().offers() | {"launch": usable, "copy": usable}
 
     @on(ResourceTable.Opened)
-    def _open(self, event: ResourceTable.Opened) -> None:
+    def _row_opened(self, event: ResourceTable.Opened) -> None:
         event.stop()
         place = self.table.row
         if place is not None and place.kind == BUCKET and place.error is None:
@@ -170,7 +170,7 @@ class ObjectTable(ResourceTable["StoredObject"]):
         return row.title
 
 
-def ended(path: str, room: int) -> str:
+def shorten_path(path: str, room: int) -> str:
     """A path shortened in the middle to at most `room` columns."""
     if len(path) <= room:
         return path
@@ -232,13 +232,13 @@ class BucketScreen(InGoogleScreen):
         words = f"   {wording.count(folders, 'folder')}, {wording.count(len(files), 'object')}, {wording.size(amount)}"
         more = [Span("   and more, which are not shown", "waits")] if found.more else []
         room = max(20, self.size.width - len(words) - 4)
-        self.summary.runs = (Span(ended(str(found.place), room), "strong"), Span(words, "dim"), *more)
+        self.summary.runs = (Span(shorten_path(str(found.place), room), "strong"), Span(words, "dim"), *more)
         self.told.runs = (Span(found.note),) if found.note else ()
         if back_to:
             self.table.move_to((back_to,))
 
     @on(ResourceTable.Opened)
-    def _open(self, event: ResourceTable.Opened) -> None:
+    def _row_opened(self, event: ResourceTable.Opened) -> None:
         event.stop()
         stored = self.table.row
         if stored is not None and stored.is_folder:

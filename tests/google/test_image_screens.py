@@ -25,7 +25,7 @@ from screens.dialogs.question import Confirm, Pick, Prompt
 from screens.pages.images import BuildScreen, ImagesScreen
 from screens.pages.job import JobScreen
 from screens.pages.launch import LaunchScreen
-from screens.pages.storage import BucketScreen, StorageScreen, ended
+from screens.pages.storage import BucketScreen, StorageScreen, shorten_path
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import screen_text, toasts, until
 
@@ -328,9 +328,13 @@ async def test_names_of_objects_with_escapes_and_climbing_ones_stay_text_and_ins
 
 def test_of_a_long_path_the_end_is_shown() -> None:
     path = "gs://bucket/logs/output/checkpoint/pretrain-mcore-qwen3/iter_0000500/"
-    assert ended(path, 80) == path
-    assert (ended(path, 40)[:13], ended(path, 40)[-13:], len(ended(path, 40))) == ("gs://bucket/…", "iter_0000500/", 40)
-    assert (ended(path, 20)[0], len(ended(path, 20))) == ("…", 20)
+    assert shorten_path(path, 80) == path
+    assert (shorten_path(path, 40)[:13], shorten_path(path, 40)[-13:], len(shorten_path(path, 40))) == (
+        "gs://bucket/…",
+        "iter_0000500/",
+        40,
+    )
+    assert (shorten_path(path, 20)[0], len(shorten_path(path, 20))) == ("…", 20)
 
 
 async def test_logs_of_a_job_are_stored_by_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -325,7 +325,7 @@ async def test_a_watch_rests_longer_than_what_is_only_read_and_longer_still_wher
     monkeypatch.setattr("console.yielding._pressed", time.monotonic() - 60)
     monkeypatch.setattr("console.yielding.MAX_REST_SECONDS", math.inf)
     monkeypatch.setattr("console.yielding._turn_seconds", turn)
-    monkeypatch.setattr("console.kube.watch.BURST", burst)
+    monkeypatch.setattr("console.kube.watch.MAX_BURST", burst)
     lines = [json.dumps(change(number, 1)).encode() + b"\n" for number in range(20)]
     async with ApiServer(secure=True) as server, server.client() as client:
         server.handlers["/api/v1/pods"] = body(b"".join(lines))  # type: ignore[assignment]

@@ -140,7 +140,7 @@ class ContainerCopies:
         await self.command_files().delete_path(path)
 
     def command_files(self) -> PodFiles:
-        """The container's files, listed and read by commands in it."""
+        """Access to the container's files by commands that run in it, without SFTP."""
         from console.attach.files.pod_files import PodFiles
         from console.kube.exec import start_process
 

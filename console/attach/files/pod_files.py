@@ -35,7 +35,7 @@ class RunningCommand(Protocol):
     code: int | None
 
     def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield (1 for stdout or 2 for stderr, bytes) as they arrive."""
+        """Yield the command's output as it arrives: (1 for stdout or 2 for stderr, bytes)."""
         ...
 
 

@@ -58,7 +58,7 @@ class _Copy:
     async def _checksums(
         self, mine: Path, folder: str, entries: Sequence[FileEntry]
     ) -> list[tuple[FileEntry, str | None, str]]:
-        """(entry, checksum in the container or None, local checksum) per file; empty without sha256sum there."""
+        """For each file (entry, checksum in the container or None, local one); none without sha256sum there."""
         found: list[tuple[FileEntry, str | None, str]] = []
         for start in range(0, len(entries), _BATCH):
             batch = entries[start : start + _BATCH]

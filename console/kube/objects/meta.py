@@ -211,7 +211,7 @@ _SUFFIXES = {
 
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str | int | float) -> Decimal:
-    """The exact value of a Kubernetes quantity; Unreadable if the text is none."""
+    """The exact value of a Kubernetes quantity; raises Unreadable if the text is not a quantity."""
     written = str(text).strip()
     number = written.rstrip("KMGTPEkmnui")
     suffix = written[len(number) :]

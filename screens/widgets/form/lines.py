@@ -87,7 +87,7 @@ def shown_text(field: Field, text: str) -> str:
     return MASK * min(len(text), 12) if field.secret else text
 
 
-def row_runs(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], width: int, *, here: bool) -> list[Span]:
+def row_spans(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], width: int, *, here: bool) -> list[Span]:
     if row.kind is RowKind.GAP:
         return []
     if row.kind is RowKind.SECTION:
@@ -274,7 +274,7 @@ class FormLines(FixedHeightView, Inked):
             return Strip.blank(width, self._on_ground(""))
         row = self.model.rows[at]
         here = self.here is not None and self.here.path == row.path and self.here.kind is row.kind
-        runs = row_runs(self.model, row, self.offers, width, here=here)
+        runs = row_spans(self.model, row, self.offers, width, here=here)
         return line(runs, width, self._on_ground)
 
     def _on_ground(self, name: str) -> Style:

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from console.launch.choices import FieldChoices
 from console.launch.recipes import Field, FieldKind
 from screens.widgets.form.editors import ChoiceList, Editor, Line, Lines
-from screens.widgets.form.lines import YES_OR_NO, Columns, FormLines, placeholder, room_for, row_runs
+from screens.widgets.form.lines import YES_OR_NO, Columns, FormLines, placeholder, room_for, row_spans
 from screens.widgets.form.model import PICKED, TALLEST, FormModel, Row, RowKind
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class FormPage(Widget):
     def _load(self, row: Row) -> Editor:
         field = self.model.by_path.get(row.path)
         if row.kind in (RowKind.SECTION, RowKind.MORE) or field is None:
-            self._line.load_handle(row_runs(self.model, row, self.offers, self.lines.room, here=True))
+            self._line.load_handle(row_spans(self.model, row, self.offers, self.lines.room, here=True))
             return self._line
         text = self.model.text_at(row)
         if field.kind in PICKED:

@@ -50,7 +50,10 @@ def line_ink(text: str) -> str:
 
 
 def pattern(query: str) -> re.Pattern[str] | None:
-    """The search as a regular expression, or literal if it is not valid; case matters if it has capitals."""
+    """Compile the search as a regular expression, or as literal text if it is none; None if it is empty.
+
+    Capital letters count only if the search has one.
+    """
     if not query:
         return None
     flags = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE

@@ -36,7 +36,7 @@ class Told:
     short: str
 
 
-def beside(state: str, count: str, found: str, hits: str, told: Told, room: int) -> list[str]:
+def fit_status_line(state: str, count: str, found: str, hits: str, told: Told, room: int) -> list[str]:
     """The parts of the status line that fit into `room` cells: a full alarm, else a short one, else fewer parts.
 
     `found` and `hits` are what a search found, with and without what was searched for; empty: there is none.
@@ -51,8 +51,8 @@ def beside(state: str, count: str, found: str, hits: str, told: Told, room: int)
     return next((each for each in kept if cell_len(GAP.join(each)) <= room), kept[-1])
 
 
-SOUGHT = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID: "Xid"}
-"""What a search that is no person's is called."""
+BUILTIN_SEARCH_NAMES = {FIRST_ERROR: "errors", NOT_A_NUMBER: "nan", XID: "Xid"}
+"""Names shown for the searches that the console starts itself."""
 ANSWER = 5.0  # seconds that the answer to a key stands in the line below
 WAITING = "◐ waits for the connection"  # why no lines come while the console has no session
 LEVELS = ("", "warn", "error")
@@ -157,12 +157,12 @@ class LogView(Vertical):
             count += f" {lines.keep.description}"
         if lines.wanted:
             at = f"{lines.match + 1:,} of " if lines.match >= 0 else ""
-            what = SOUGHT.get(lines.wanted, f"/{lines.wanted}")
+            what = BUILTIN_SEARCH_NAMES.get(lines.wanted, f"/{lines.wanted}")
             hits = f"{at}{wording.count(lines.matches, 'match', 'matches')}"
             found = f"{what}: {hits}"
         foot = self.query_one(".log-foot", Static)
         if self._alarm is not None:
-            words = beside(state, count, found, hits, self._alarm, foot.size.width)
+            words = fit_status_line(state, count, found, hits, self._alarm, foot.size.width)
         else:
             words = [each for each in (state, self._answer, count, found) if each]
         if lines.looking:

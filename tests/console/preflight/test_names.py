@@ -4,7 +4,7 @@ import pytest
 
 from console.errors import BadInput
 from console.google.api.calls import format_enable_hint
-from console.preflight.all_checks import BY_NAME, CHECKS, named_checks
+from console.preflight.all_checks import BY_NAME, CHECKS, select_checks
 from console.preflight.check import name_of
 
 
@@ -16,12 +16,12 @@ def test_every_check_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize("word", ["localqueue", "LocalQueue", "P16", "p16"])
 def test_a_check_is_chosen_by_name_title_or_id(word: str) -> None:
-    assert [each.title for each in named_checks((word,))] == ["LocalQueue"]
+    assert [each.title for each in select_checks((word,))] == ["LocalQueue"]
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     with pytest.raises(BadInput, match="There is no check lustre-disk") as found:
-        named_checks(("lustre-disk",))
+        select_checks(("lustre-disk",))
     assert "lustre-instance" in found.value.hint
 
 

@@ -8,7 +8,7 @@ from textual.app import App, ComposeResult
 
 from screens.widgets.line import DARK
 from screens.widgets.log.lines import LIMIT, LogLines, folded, line_ink, marked, pattern, printable
-from screens.widgets.log.view import LogView, Told, beside
+from screens.widgets.log.view import LogView, Told, fit_status_line
 from screens.wording import Span
 from tests.screens.press import focus, text_of, toasts, until
 
@@ -89,11 +89,11 @@ async def test_an_alarm_stands_behind_what_the_log_does() -> None:
 def test_where_little_fits_an_alarm_is_shortened_then_what_is_said_of_the_lines() -> None:
     told = Told("▲ a: nan: no loss", "▲ a nan")
     line = "● following", "9 lines", "/warning: 1 of 7 matches", "1 of 7 matches", told
-    assert beside(*line, 65) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a: nan: no loss"]
-    assert beside(*line, 60) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a nan"]
-    assert beside(*line, 50) == ["● following", "/warning: 1 of 7 matches", "▲ a nan"]
+    assert fit_status_line(*line, 65) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a: nan: no loss"]
+    assert fit_status_line(*line, 60) == ["● following", "9 lines", "/warning: 1 of 7 matches", "▲ a nan"]
+    assert fit_status_line(*line, 50) == ["● following", "/warning: 1 of 7 matches", "▲ a nan"]
     for room in (40, 1):
-        assert beside(*line, room) == ["● following", "1 of 7 matches", "▲ a nan"]
+        assert fit_status_line(*line, room) == ["● following", "1 of 7 matches", "▲ a nan"]
 
 
 async def test_search_finds_as_typed_goes_on_with_n_and_ends_with_escape() -> None:
