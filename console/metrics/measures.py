@@ -26,6 +26,7 @@ from console.metrics.training.run import TrainingRun
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import RankFailure, rank_failures
 from console.scheduling.forecast_record import Promise, correct_windows, read_promises, update_record
+from console.scheduling.launch_forecast import LaunchDemand, with_launch
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun, StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
@@ -166,6 +167,18 @@ class MeasureService:
                 rest = max(FORECAST_SECONDS, RESTS_FORECAST * (now() - began))
                 self._forecast = fleet, now() + rest, starts
         return self.starts
+
+    async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:
+        """When a launch that has to wait would start; None: too many wait before it, or it is bound to some nodes."""
+        if ask.target_nodes or ask.avoid_nodes:
+            return None  # the forecast counts GPUs and places of all
+        await self.glancing.update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])
+        past = await self._runs().past(self._cluster.server)
+        fleet, key = with_launch(self._cluster.fleet, ask)
+        left, server = self._remaining_seconds(fleet), self._cluster.server
+        async with self._forecasting:
+            starts, _ = await asyncio.to_thread(_forecast, fleet, left, past, self._record_path, server)
+        return starts.get(key)
 
     async def poll_starts(self) -> bool:
         """Look how far all jobs are that run, if any waits; returns whether expected starts changed."""

@@ -20,8 +20,11 @@ from console.kube.objects.matching import (
     format_selector,
     selects_namespace,
 )
+from console.kube.objects.meta import GPU
 from console.kube.objects.node import GKE
 from console.kube.objects.queue import ClusterQueue
+from console.kube.objects.workload import PodSet as QueuedPodSet
+from console.kube.objects.workload import Workload as QueuedWorkload
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.free_slots import (
     EligibleNodes,
@@ -44,6 +47,7 @@ from console.scheduling.quota_accounts import (
 )
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
 
+_LAUNCH = "-launch-"  # names a workload that is not there, as none of a cluster can be named
 CHECK = "an estimate"  # to stand beside every forecast
 
 
@@ -308,6 +312,15 @@ def _victims(fleet: Fleet, book: QuotaLedger, queue: str, ask: LaunchDemand) -> 
     choice = FlavorAssigner(asked, book.snapshot.queues[queue], book.snapshot, preemption.simulate).assign()
     found = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else ()
     return tuple(quota_holder_of(fleet.workloads[each.workload.key], fleet, flavor) for each in found)
+
+
+def with_launch(fleet: Fleet, ask: LaunchDemand) -> tuple[Fleet, tuple[str, str]]:
+    """The snapshot with the launch waiting in its queue, and the key of its workload there."""
+    required = ask.level if ask.topology == "required" else ""
+    pods = QueuedPodSet("workload", ask.pods, ((GPU, ask.size),), required_topology=required)
+    asked = QueuedWorkload(ask.namespace, _LAUNCH, _LAUNCH, fleet.at, ask.queue, priority=_priority(fleet, ask),
+                           pod_sets=(pods,))  # fmt: skip
+    return replace(fleet, workloads={**fleet.workloads, asked.key: asked}), asked.key
 
 
 def _priority(fleet: Fleet, ask: LaunchDemand) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import ClassVar
 
 from textual import events, getters, on, work
@@ -12,10 +14,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 
+from console.errors import Unreachable
 from console.kube.snapshot import Fleet
 from console.launch.choices import FieldChoices
 from console.launch.recipes import FieldProblem, LaunchPlan, Recipe
-from console.scheduling.launch_forecast import LaunchDemand, choose_queue
+from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.launch_forecast import LaunchDemand, Verdict, choose_queue, forecast
 from screens.base import LiveScreen
 from screens.dialogs.launch import (
     GoogleOffers,
@@ -46,6 +50,7 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import count
 
 SETTLE = 0.25  # seconds without a key after which the views of a launch are made anew
+START_HOLDS = 15.0  # seconds after which the start of a launch is asked for again
 RELIST = 30.0  # seconds after which claims, Secrets and such are listed again while a form is open
 
 
@@ -88,6 +93,8 @@ class LaunchScreen(LiveScreen):
         self._judging = False
         self._views_due: Timer | None = None
         self._asked: LaunchDemand | None = None  # what the queues' words are about
+        self._start: tuple[LaunchDemand, ExpectedStart | None, float] | None = None  # of what, and when it was asked
+        self._starting = False
         self._listed: Mapping[str, FieldChoices] = {}
         self._listed_in = ""
         self._google = GoogleOffers()
@@ -124,6 +131,8 @@ class LaunchScreen(LiveScreen):
             self._relist()
         self._offer()
         self._tell_fit()
+        if self.draft is not None and not self._starting:
+            self._follow_start()
         # Fill in the launch that another screen requested, once the recipes are loaded.
         wish = self.app.launch_wish
         if wish is None or not self.recipes.listing.rows:
@@ -262,7 +271,39 @@ class LaunchScreen(LiveScreen):
         self._check_soon()
         if self._views_due is not None:
             self._views_due.stop()
-        self._views_due = self.set_timer(SETTLE, self.pane.draw)
+        self._views_due = self.set_timer(SETTLE, self._settled)
+
+    def _settled(self) -> None:
+        self.pane.draw()
+        self._follow_start()
+
+    @work(group="start")
+    async def _follow_start(self) -> None:
+        """Ask when a launch that waits would start; typed meanwhile, the latest is asked next, and no two at once."""
+        if self._starting:
+            return
+        self._starting = True
+        with suppress(Unreachable):  # the session was closed meanwhile, which the title says
+            while (ask := self._waiting_ask()) is not None:
+                start = await self.session.measures.launch_start(ask)
+                self._start = ask, start, time.monotonic()
+                self._tell_fit()
+        self._starting = False
+
+    def _waiting_ask(self) -> LaunchDemand | None:
+        """What is typed, if it would wait and nothing recent is known of its start."""
+        ask = self._demand() if self.app.connected and self.is_current else None
+        if ask is None or forecast(self.app.fleet, ask).verdict is not Verdict.WAITS:
+            return None
+        known = self._start is not None and self._start[0] == ask and time.monotonic() < self._start[2] + START_HOLDS
+        return None if known else ask
+
+    def _demand(self) -> LaunchDemand | None:
+        """What is typed asks of the cluster; None while its queue or number of GPUs is wrong."""
+        planned = self.plan()
+        if planned is None or any(problem.path in {"gpus", "queue"} for problem in planned[1]):
+            return None
+        return self.session.launch.plan_texts.demand(planned[0])
 
     def _check_soon(self) -> None:
         """Schedule the preflight checks while the form is being filled in."""
@@ -276,9 +317,9 @@ class LaunchScreen(LiveScreen):
             return
         plan, problems = planned
         self.sum_line.runs = tuple(sum_words(plan, self.draft, problems))
-        asked = not any(problem.path in {"gpus", "queue"} for problem in problems)
-        ask = self.session.launch.plan_texts.demand(plan) if asked else None
-        self.head.tell_fit(self.app.fleet, ask)
+        ask = self._demand()
+        start = self._start[1] if self._start is not None and self._start[0] == ask else None
+        self.head.tell_fit(self.app.fleet, ask, start)
         if ask not in {None, self._asked}:
             self._offer()
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from dataclasses import replace
@@ -16,8 +17,10 @@ from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.install import ChartCatalog
 from console.launch.recipes import Field, FieldKind, FieldProblem, LaunchPlan, Manifest
 from console.preflight.check import Check, Result
+from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_forecast import LaunchDemand
 from console.settings import Settings
+from screens.columns.jobs import start_time
 from screens.dialogs.launch import LaunchLook, PasteDialog, PasteReport
 from screens.dialogs.question import Confirm
 from screens.pages.help import HelpScreen, key_groups
@@ -26,7 +29,7 @@ from screens.pages.launch import LaunchScreen
 from screens.widgets.form.launch_words import fit_words, free_name
 from screens.widgets.form.model import LaunchRequest
 from tests.fakes import FakeSession
-from tests.screens.press import console, screen_text, until
+from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import FIELDS, MANIFESTS, OTHER, RECIPE, cluster_queue, queue_scene
 from tests.screens.test_jobs import toasts
 
@@ -106,6 +109,38 @@ async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
         await pilot.press("ctrl+z")
         await until(pilot, lambda: screen.form.texts["gpus"] == "32")
         assert session.called("launch") == []
+
+
+async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = session_of()
+    asked: list[int] = []
+    answered: list[asyncio.Event] = []
+
+    async def launch_start(ask: LaunchDemand) -> ExpectedStart:
+        asked.append(ask.gpus)
+        answered.append(asyncio.Event())
+        await answered[-1].wait()
+        return ExpectedStart(session.fleet.at + 3600 * ask.gpus, "llama")
+
+    monkeypatch.setattr(session.measures, "launch_start", launch_start)
+    session.show(cluster_queues={**session.fleet.cluster_queues, ("", "a4"): cluster_queue("a4", 64)})
+    async with console(session) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await until(pilot, lambda: asked == [16])
+        assert "Waits (" in text_of(screen.head.query_one("#fit"))
+        await pilot.press("down", "backspace", "backspace", "8", "backspace", "3", "2")
+        await until(pilot, lambda: screen.form.texts["gpus"] == "32")
+        screen._settled()
+        await pilot.pause()
+        assert asked == [16], "the first is still being worked out"
+        answered[0].set()
+        await until(pilot, lambda: asked == [16, 32])
+        assert "starts about" not in text_of(screen.head.query_one("#fit")), "that was of 16"
+        answered[1].set()
+        words = f"Waits, starts {start_time(ExpectedStart(session.fleet.at + 3600 * 32), session.fleet.at)} ("
+        await until(pilot, lambda: words in text_of(screen.head.query_one("#fit")))
 
 
 async def test_a_queue_that_was_filled_in_follows_what_is_asked_for_until_one_is_typed() -> None:

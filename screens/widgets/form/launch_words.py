@@ -13,11 +13,13 @@ from console.kube.objects.node import Node
 from console.kube.snapshot import Fleet, WatchState
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Draft, Field, FieldProblem, LaunchPlan, Recipe, format_value
+from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.launch_alternatives import Alternative
 from console.scheduling.launch_forecast import CHECK, LaunchDemand, Verdict, forecast, rank_queues
 from console.scheduling.topology import level_name
 from screens import wording
 from screens.columns.column import Column
+from screens.columns.jobs import start_time
 from screens.widgets.form.model import LaunchDraft
 from screens.widgets.sentence_line import SentenceLine, folded_runs
 from screens.widgets.table.row_painter import Notice
@@ -182,13 +184,15 @@ _LIGHTS = {
 }
 
 
-def fit_words(fleet: Fleet, ask: LaunchDemand) -> list[Span]:
-    """The forecast of launching now, with the reason."""
+def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = None) -> list[Span]:
+    """The forecast of launching now, with the reason; `start`: when it starts if it waits, if that was asked."""
     found = forecast(fleet, ask)
     light, word, ink = _LIGHTS[found.verdict]
     reason = found.sentence
     if reason.lower().startswith(word.lower()):
         reason = reason[len(word) :].lstrip(": ")
+    if start is not None and found.verdict is Verdict.WAITS:
+        word += f", starts {start_time(start, fleet.at)}" if start.at else ", its start cannot be known"
     links = [fleet.links[kind] for kind in FIT_KINDS if kind in fleet.links]
     # When the oldest part of what the light stands on was heard last, while the server is away.
     since = min((link.last_seen or link.since for link in links if link.state is WatchState.STALE), default=0.0)
@@ -263,10 +267,10 @@ class LaunchHead(Vertical):
         first = (READ_ONLY,) if read_only else ()
         self._about.runs = (*first, *recipe_words(recipe, brief=brief))
 
-    def tell_fit(self, fleet: Fleet, ask: LaunchDemand | None) -> None:
+    def tell_fit(self, fleet: Fleet, ask: LaunchDemand | None, start: ExpectedStart | None = None) -> None:
         """Show the forecast; it is skipped while values are invalid."""
         words = [Span("○ Whether it fits is known once what is wrong is corrected.", "dim")]
-        self._fit.runs = tuple(fit_words(fleet, ask) if ask is not None else words)
+        self._fit.runs = tuple(fit_words(fleet, ask, start) if ask is not None else words)
 
     def tell_notes(self, notes: Sequence[str], *, sound: bool) -> None:
         """Show the notes on the plan; while values are invalid their space stays reserved.

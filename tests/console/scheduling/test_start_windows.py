@@ -13,6 +13,7 @@ from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor
 from console.scheduling import start_windows as module
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.forecast_record import Promise, compare, read_promises, score, update_record
+from console.scheduling.launch_forecast import LaunchDemand, with_launch
 from console.scheduling.start_windows import (
     PastRun,
     RunTime,
@@ -77,6 +78,15 @@ def test_a_window_lies_around_the_end_that_a_job_waits_for() -> None:
     merged = with_windows(expected_starts(fleet, {"uid-a": 6000.0}), found)[key(fleet, "b")]
     assert start_words(merged, fleet.at).startswith("between ")
     assert start_words(merged, fleet.at).endswith(", when a ends")
+
+
+def test_a_launch_that_would_wait_has_a_window() -> None:
+    fleet = scene(("a", 6), ("b", 2), waiting=())
+    with_it, asked = with_launch(fleet, LaunchDemand("default", "a4", 48))
+    found = start_windows(with_it, {"uid-a": 6000.0, "uid-b": 600.0}, {}, budget=LONG).by_key[asked]
+    assert 83 < (found.start - fleet.at) / 60 < 92
+    assert 108 < (found.end - fleet.at) / 60 < 120
+    assert asked not in fleet.workloads
 
 
 def test_earlier_runs_say_how_long_those_in_front_will_run() -> None:
