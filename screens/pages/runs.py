@@ -48,7 +48,28 @@ class RunTable(ResourceTable["RunRecord"]):
         return f"{row.number} {row.recipe} {row.name} {row.state} {row.queue} {row.context} {row.namespace} {typed}"
 
 
-class RunsScreen(PanedScreen):
+class RunRecordsScreen(LiveScreen):
+    """A page of what is recorded of runs, which other consoles record too."""
+
+    def on_mount(self) -> None:
+        self.set_interval(AGAIN, self.read)
+
+    def show_fleet(self, fleet: Fleet) -> None:
+        """Read the records again, since an observed end is recorded shortly after."""
+        self.read()
+
+    @work(group="memory", exclusive=True)
+    async def read(self) -> None:
+        if not self.is_current or not self.app.connected:
+            return
+        with self.report_errors("The runs could not be read"):
+            self.show_runs(with_jobs(self.app, await self.session.launch.runs.list_runs()))
+
+    def show_runs(self, runs: tuple[RunRecord, ...]) -> None:
+        """Show these, the latest that are known."""
+
+
+class RunsScreen(PanedScreen, RunRecordsScreen):
     """All recorded runs, with the selected one's outcome below."""
 
     KINDS = ("jobsets", "pods")
@@ -72,24 +93,11 @@ class RunsScreen(PanedScreen):
         yield from self.beside_pane(RunTable())
         yield SentenceLine(id="told")
 
-    def on_mount(self) -> None:
-        """Read at intervals, since other consoles write the history too."""
-        self.set_interval(AGAIN, self.read)
-
-    def show_fleet(self, fleet: Fleet) -> None:
-        """Read the records again, since an observed end is recorded shortly after."""
-        self.read()
-
-    @work(group="memory", exclusive=True)
-    async def read(self) -> None:
-        if not self.is_current or not self.app.connected:
-            return
-        with self.report_errors("The runs could not be read"):
-            runs = with_jobs(self.app, await self.session.launch.runs.list_runs())
-            rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in runs}
-            self.table.show_trouble(RunTable.EMPTY)
-            self.table.show_rows(rows)
-            self._tell()
+    def show_runs(self, runs: tuple[RunRecord, ...]) -> None:
+        rows: dict[RowKey, RunRecord] = {(str(run.number),): run for run in runs}
+        self.table.show_trouble(RunTable.EMPTY)
+        self.table.show_rows(rows)
+        self._tell()
 
     def pane_lines(self, width: int, height: int, now: float) -> Lines:
         run = self.table.row
@@ -186,7 +194,7 @@ class DifferenceTable(ResourceTable["Difference"]):
         ))  # fmt: skip
 
 
-class RunScreen(LiveScreen):
+class RunScreen(RunRecordsScreen):
     """A run's facts, values as YAML, and differences from the last successful or a chosen run."""
 
     DEFAULT_CSS = """
@@ -270,19 +278,10 @@ class RunScreen(LiveScreen):
         title = (Span("── ", "faint"), Span("values that were changed", "head"))
         self.query_one("#values-title", SentenceLine).runs = title
         self.values.focus()
-        self.set_interval(AGAIN, self.read)
 
-    def show_fleet(self, fleet: Fleet) -> None:
-        """Read the record again, since an observed end is recorded shortly after."""
-        self.read()
-
-    @work(group="memory", exclusive=True)
-    async def read(self) -> None:
-        if not self.is_current or not self.app.connected:
-            return
-        with self.report_errors("The run could not be read"):
-            self._runs = with_jobs(self.app, await self.session.launch.runs.list_runs())
-            self._draw()
+    def show_runs(self, runs: tuple[RunRecord, ...]) -> None:
+        self._runs = runs
+        self._draw()
 
     def _draw(self) -> None:
         run = self.run
