@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from console.attach.ssh.access import SshAccess
     from console.attach.tunnel.background import Tunnels
     from console.google.services import GoogleServices
+    from console.hang.inspection import HangProbe
     from console.hang.report import HangReport
     from console.hang.slow_ranks import SlowReport
-    from console.hang.xray import HangProbe
     from console.kube.kubeconfig import Kubeconfig
     from console.launch.choices import FieldChoices
     from console.launch.install import ChartCatalog
@@ -200,7 +200,7 @@ class Session:
     @cached_property
     def hang_probe(self) -> HangProbe:
         """The hang probe, which finds where the processes of a job are."""
-        from console.hang.xray import HangProbe
+        from console.hang.inspection import HangProbe
 
         return self._reset_on_context_change(HangProbe(self.watch))
 
@@ -229,7 +229,11 @@ class Session:
         from console.metrics.alarms import AlarmService
 
         made = AlarmService(
-            self.watch, lambda: self.measures, lambda: self.gpus, xray=self._last_xray, inspect=self._inspect_own_job
+            self.watch,
+            lambda: self.measures,
+            lambda: self.gpus,
+            hang_report=self._last_hang_report,
+            inspect=self._inspect_own_job,
         )
         return self._reset_on_context_change(made)
 
@@ -265,5 +269,5 @@ class Session:
         """What NCCL last told of slow ranks of a job, in this session."""
         return self.hang_probe.slow_reports.get(key) if "hang_probe" in vars(self) else None
 
-    def _last_xray(self, key: tuple[str, str]) -> HangReport | None:
+    def _last_hang_report(self, key: tuple[str, str]) -> HangReport | None:
         return self.hang_probe.reports.get(key) if "hang_probe" in vars(self) else None

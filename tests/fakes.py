@@ -31,7 +31,7 @@ from tests.fakes_google import FakeGoogle
 from tests.fakes_preflight import FakePreflight
 from tests.fakes_runs import FakeLaunching
 from tests.fakes_tunnels import FakeTunnels
-from tests.fakes_watch import FakeAlarms, FakeGpus, FakeXray
+from tests.fakes_watch import FakeAlarms, FakeGpus, FakeHangProbe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -136,7 +136,7 @@ class FakeSession:
         self.watch = self
         self.launch = FakeLaunching(self)
         self.tunnels = FakeTunnels(self)
-        self.alarms, self.gpus, self.hang_probe = FakeAlarms(), FakeGpus(), FakeXray(self)
+        self.alarms, self.gpus, self.hang_probe = FakeAlarms(), FakeGpus(), FakeHangProbe(self)
         self.alarms_enabled = True
         self.google = FakeGoogle(self)
         self.preflight = FakePreflight(self)

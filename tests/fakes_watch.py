@@ -1,8 +1,8 @@
-"""What watches jobs, without a cluster: alarms, GPUs and the X-ray as the test sets them.
+"""What watches jobs, without a cluster: alarms, GPUs and the inspection of a job as the test sets them.
 
 session.alarms.sound("default", "job", AlarmKind.NAN, "no loss printed at 118")
 session.gpus.board = GpuBoard(...)
-session.xray.report = HangReport(...)
+session.hang_probe.report = HangReport(...)
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class FakeGpus:
         return self.board
 
 
-class FakeXray:
+class FakeHangProbe:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
         self.report = HangReport("job", (), ())
@@ -136,7 +136,7 @@ class FakeXray:
         self, namespace: str, name: str, *, answered: Callable[[int, int], None] = lambda *_: None
     ) -> HangReport:
         find_job(self._session.fleet, namespace, name)
-        self._session._did("xray", namespace, name)
+        self._session._did("inspect", namespace, name)
         answered(1, 1)
         return self.report
 

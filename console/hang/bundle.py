@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from console.errors import BadInput, ConsoleError
+from console.hang.inspection import write_new_file
 from console.hang.report import HangReport
-from console.hang.xray import write_new_file
 from console.kube.find_job import find_job
 from console.kube.watched_cluster import WatchedCluster
 from console.logs.redact import REDACTED, is_confidential, redact

@@ -119,14 +119,14 @@ class AlarmService:
         measures: Callable[[], MeasureService],
         gpus: Callable[[], GpuReader],
         thresholds: Thresholds | None = None,
-        xray: Callable[[Key], HangReport | None] = lambda _: None,
+        hang_report: Callable[[Key], HangReport | None] = lambda _: None,
         inspect: Callable[[Key], Awaitable[None]] | None = None,
     ) -> None:
-        """`thresholds` replace the person's own; `xray` returns a job's last hang report of this session; `inspect`
-        makes one of a job that has stalled, for as long as the session watches it.
+        """`thresholds` replace the person's own; `hang_report` returns a job's last one of this session; `inspect` makes
+        one of a job that has stalled, for as long as the session watches it.
         """
         self._cluster, self._thresholds = cluster, thresholds
-        self._sources = MonitorSources(cluster, measures, gpus, self._open_log, xray)
+        self._sources = MonitorSources(cluster, measures, gpus, self._open_log, hang_report)
         self._lasting_sources = replace(self._sources, inspect=inspect)
         self._kept: dict[Key, tuple[JobMonitor, asyncio.Task[None]]] = {}
         self._asked: list[AlarmWatch] = []  # of jobs that somebody waited for

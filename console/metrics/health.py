@@ -55,7 +55,7 @@ def job_health(
     """The health of a job, from the snapshot, its alarms, and the end of its log.
 
     `late`: that its next step is late, from whoever hears its steps; `heard`: somebody does, so the times in the log
-    are not needed; `faults`: what else was found wrong with it, as by an X-ray; `verdict`: for whom its ranks wait.
+    are not needed; `faults`: what an inspection found wrong with it; `verdict`: for whom its ranks wait.
     """
     state, reason = jobset.state, why_jobset(jobset, fleet)
     if state is JobState.RUNNING and reason.category is Category.STARTING:

@@ -129,8 +129,8 @@ class MonitorSources:
     measures: Callable[[], MeasureService]
     gpus: Callable[[], GpuReader]
     open_log: OpenLog
-    xray: Callable[[tuple[str, str]], HangReport | None] = lambda _: None  # the last X-ray of a job in this session
-    inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # makes an X-ray of a stalled job; None: never
+    hang_report: Callable[[tuple[str, str]], HangReport | None] = lambda _: None  # the last of a job in this session
+    inspect: Callable[[tuple[str, str]], Awaitable[None]] | None = None  # inspects a stalled job; None: never
 
 
 class JobMonitor:
@@ -165,7 +165,7 @@ class JobMonitor:
         self._asked = 0.0
         self._inspecting: asyncio.Task[None] | None = None
         self._looked = 0.0  # when that began
-        self._uninspected = ("", 0.0)  # why the last X-ray by itself told nothing, and when
+        self._uninspected = ("", 0.0)  # why the last inspection that was not asked for told nothing, and when
 
     @property
     def streams(self) -> int:
@@ -197,7 +197,7 @@ class JobMonitor:
         return self._thresholds.busbw or self._sources.measures().pass_line
 
     def _sample_job(self, behind: Mapping[int, int]) -> JobSample:
-        fleet, report = self._cluster.fleet, self._sources.xray(self.key)
+        fleet, report = self._cluster.fleet, self._sources.hang_report(self.key)
         jobset = fleet.jobsets.get(self.key)
         found = sample_job(jobset, fleet, self.measures, behind, self.faults, self._pass_line, report)
         why, at = self._uninspected
@@ -213,7 +213,7 @@ class JobMonitor:
         if self._sources.inspect is not None and (self._inspecting is None or self._inspecting.done()):
             self._looked = now
             self._inspecting = asyncio.create_task(
-                self._inspect_stalled(self._sources.inspect), name=f"xray:{self.key[1]}"
+                self._inspect_stalled(self._sources.inspect), name=f"inspect:{self.key[1]}"
             )
 
     async def _inspect_stalled(self, inspect: Callable[[tuple[str, str]], Awaitable[None]]) -> None:

@@ -90,10 +90,10 @@ async def test_nothing_runs_unasked_in_a_job_of_others_nor_in_read_only_mode(
 async def test_the_alarms_of_a_job_see_what_the_processes_and_nccl_last_told_of_it(tmp_path: Path) -> None:
     key = "default", "train"
     async with ApiServer() as server, opened(server, tmp_path, kinds=["pods"]) as session:
-        assert (session._last_xray(key), session.slow_report(key)) == (None, None)
+        assert (session._last_hang_report(key), session.slow_report(key)) == (None, None)
         session.hang_probe.reports[key] = report = HangReport("train", (), ())
         session.hang_probe.slow_reports[key] = slow = SlowReport("train")
-        assert session.alarms._sources.xray(key) is report
+        assert session.alarms._sources.hang_report(key) is report
         assert session.slow_report(key) is slow
 
 

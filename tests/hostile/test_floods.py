@@ -27,7 +27,7 @@ from console.attach.files.pod_files import PodFiles
 from console.attach.ssh import client as ssh_client
 from console.config import Thresholds
 from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
-from console.hang.xray import HangProbe
+from console.hang.inspection import HangProbe
 from console.kube import exec as executing
 from console.kube.rank_address import LivePod
 from console.kube.watch import HttpSource
@@ -109,7 +109,7 @@ async def test_what_is_wrong_with_a_job_is_answered_soon_and_says_what_was_not_r
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for seconds elsewhere."""
-    monkeypatch.setattr("console.hang.xray.FLOW_SECONDS", 0.2)
+    monkeypatch.setattr("console.hang.inspection.FLOW_SECONDS", 0.2)
     monkeypatch.setattr("console.metrics.gpu_reader.FLOW", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.FLOW_SECONDS", 0.2)
     monkeypatch.setattr("console.attach.files.pod_files.LIST_TIMEOUT", 0.5)

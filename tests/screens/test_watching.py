@@ -1,4 +1,4 @@
-"""What watches a job on its page: GPUs as a heat map, the X-ray of a hang, alarms beside it and in the corner."""
+"""What watches a job on its page: GPUs as a heat map, the inspection of a hang, alarms beside it and in the corner."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ async def test_the_x_ray_is_one_key(size: tuple[int, int]) -> None:
         assert "No problem found" not in screen_text(app)
         assert "▲ running" in screen_text(app)
         assert "check the data path" in screen_text(app)
-        assert len(session.called("xray")) == 1
+        assert len(session.called("inspect")) == 1
         await pilot.press("H")
-        await until(pilot, lambda: len(session.called("xray")) == 2)
+        await until(pilot, lambda: len(session.called("inspect")) == 2)
         await pilot.press("F")
         await until(pilot, lambda: "nccl-0412-rank-9.svg" in screen_text(app))
         await pilot.press("enter")
@@ -125,9 +125,9 @@ async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_t
         await until(pilot, lambda: f"no step for 40 s after step 9. {found}." in screen_text(app).replace("\n", " "))
         await pilot.press("H")
         await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
-        assert session.called("xray") == [], "nothing is asked that is known"
+        assert session.called("inspect") == [], "nothing is asked that is known"
         await pilot.press("H")
-        await until(pilot, lambda: len(session.called("xray")) == 1)
+        await until(pilot, lambda: len(session.called("inspect")) == 1)
 
 
 def nccl_test() -> HangReport:
@@ -211,7 +211,7 @@ async def test_py_spy_is_installed_with_consent_only() -> None:
         session.hang_probe.report = report()
         await pilot.press("y")
         await until(pilot, lambda: session.called("install") == [(("p0", "p1"),)])
-        await until(pilot, lambda: len(session.called("xray")) == 2)
+        await until(pilot, lambda: len(session.called("inspect")) == 2)
 
 
 async def test_an_alarm_stands_beside_the_job_in_the_list_and_on_a_page() -> None:
@@ -389,7 +389,7 @@ async def test_read_only_offers_nothing_that_changes_pods() -> None:
     session.hang_probe.report = report(py_spy="")
     async with console(session, settings=settings) as (app, pilot, _):
         screen = await open_tab(app, pilot, "H")
-        await until(pilot, lambda: session.called("xray"))
+        await until(pilot, lambda: session.called("inspect"))
         assert isinstance(app.screen, JobScreen)
         for action in ("record", "install", "facts"):
             assert not screen.here.check_action(action, ())

@@ -14,7 +14,7 @@ from console.hang.bundle import write_bundle
 from console.hang.flight_recorder import Operation, RankDump
 from console.hang.nccl_ras import RasReport
 from console.hang.report import HangReport
-from tests.console.hang.test_xray import Cluster
+from tests.console.hang.test_inspection import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""The X-ray of a job whose rank hangs, its flame graph, and its GPUs from a DCGM exporter.
+"""The inspection of a job whose rank hangs, its flame graph, and its GPUs from a DCGM exporter.
 
 In the practice cluster the recipe hangs by itself; in the lab the same stand-ins are put beside each pod, and what is
 run in it goes through the API server and its kubelet as anywhere.
@@ -53,7 +53,7 @@ METRICS = "".join(
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """One whose path is short and that every user may enter: kubelets run as others."""
-    made = Path(tempfile.mkdtemp(prefix="a4-xray-"))
+    made = Path(tempfile.mkdtemp(prefix="a4-inspection-"))
     made.chmod(0o755)
     yield made
     shutil.rmtree(made)
@@ -128,7 +128,7 @@ async def test_the_rank_that_the_others_wait_for_is_named_and_recorded(
 
 
 async def looked(session: Session, space: Space, enough: Callable[[HangReport], bool]) -> HangReport:
-    """The X-ray of the job, once all of its processes are there and that holds."""
+    """The inspection of the job, once all of its processes are there and that holds."""
 
     async def hung() -> HangReport | None:
         running = [pod for key, pod in session.fleet.pods.items() if key[0] == space.name and pod.phase == "Running"]

@@ -1,4 +1,4 @@
-"""The X-ray of hung jobs: real processes looked into by the real py-spy, and recordings of four H200."""
+"""The inspection of hung jobs: real processes looked into by the real py-spy, and recordings of four H200."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pytest
 from msgspec import structs
 
 from console.errors import BadInput, NotAllowed, NotFound, ProgramFailed
+from console.hang.inspection import PY_SPY, PY_SPY_HASHES, HangProbe
 from console.hang.report import TracedProcess
 from console.hang.stack_location import Activity
-from console.hang.xray import PY_SPY, PY_SPY_HASHES, HangProbe
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 
@@ -120,13 +120,13 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def xray(cluster: Cluster, run: Any) -> HangProbe:
+def probe_of(cluster: Cluster, run: Any) -> HangProbe:
     return HangProbe(cast("Any", cluster), run)
 
 
 async def test_a_real_hang_names_the_right_rank(tmp_path: Path) -> None:
     with hung_processes(tmp_path) as places:
-        looking = xray(Cluster(), locally(places))
+        looking = probe_of(Cluster(), locally(places))
         report = await looking.inspect_job("default", "hung")
         if any("SYS_PTRACE" in process.problem for process in report.processes):
             pytest.fail(FORBIDDEN)
@@ -193,7 +193,7 @@ def nccl_processes(folder: Path) -> Iterator[tuple[dict[str, str], list[subproce
 
 async def test_an_nccl_test_is_told_of_by_the_kernel_since_it_is_no_python(tmp_path: Path) -> None:
     with nccl_processes(tmp_path) as (places, begun):
-        looking = xray(Cluster(), locally(places))
+        looking = probe_of(Cluster(), locally(places))
         report = await looking.inspect_job("default", "hung")
         assert [(each.rank, each.pod_rank, each.program) for each in report.processes] == [
             (at, at // A_POD, "all_reduce_perf") for at in range(WORLD)
@@ -260,7 +260,7 @@ def status(*behind: tuple[int, int]) -> bytes:
 async def test_nccl_is_asked_again_about_who_is_behind(
     looks: list[bytes | Exception], blamed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.hang.xray.RAS_PAUSE", 0)
+    monkeypatch.setattr("console.hang.inspection.RAS_PAUSE", 0)
     processes = [{"pid": 7 + each, "local_rank": each, "program": "all_reduce_perf"} for each in range(A_POD)]
     left = list(looks)
 
@@ -274,7 +274,7 @@ async def test_nccl_is_asked_again_about_who_is_behind(
         take(1, json.dumps(said).encode())
         return 0
 
-    report = await xray(Cluster(), run).inspect_job("default", "hung")
+    report = await probe_of(Cluster(), run).inspect_job("default", "hung")
     assert left == []
     assert [rank for group in report.suspects for rank in group.ranks] == list(blamed)
     assert report.alarming == bool(blamed)
@@ -285,14 +285,14 @@ async def test_nccl_is_asked_again_about_who_is_behind(
 
 
 async def test_a_process_that_is_gone_is_named_first() -> None:
-    report = await xray(Cluster(), saying(answer(0, 1), answer(1))).inspect_job("default", "hung")
+    report = await probe_of(Cluster(), saying(answer(0, 1), answer(1))).inspect_job("default", "hung")
     assert [each.rank for each in report.processes if each.pid is None] == [2]
     assert report.pods[0].rdma == (("mlx5_0", "DOWN"),)
     assert report.ras_problem.startswith("NCCL RAS does not answer")
 
 
 async def test_a_pod_all_of_whose_processes_are_gone_is_named_first() -> None:
-    report = await xray(Cluster(), saying(answer(0, 1), answer())).inspect_job("default", "hung")
+    report = await probe_of(Cluster(), saying(answer(0, 1), answer())).inspect_job("default", "hung")
     assert [(each.rank, each.pod_rank) for each in report.processes if each.pid is None] == [(2, 1), (3, 1)]
     assert report.short == "Ranks 2-3 (pod 1) have no process any more while 2 others are in step."
 
@@ -307,7 +307,7 @@ async def test_who_asks_during_a_look_gets_the_answer_of_that_look() -> None:
         take(1, answer(0, 1))
         return 0
 
-    probe = xray(Cluster(), run)
+    probe = probe_of(Cluster(), run)
     first, second = await asyncio.gather(probe.inspect_job("default", "hung"), probe.inspect_job("default", "hung"))
     assert second is first
     alone = len(begun)
@@ -320,7 +320,7 @@ async def test_a_stopped_process_is_told_as_such() -> None:
     stopped = {"pid": 5, "local_rank": 1, "state": "T", "dump": "Process 5: python -u train.py\n", "error": error}
     said = json.loads(answer(0))
     said["processes"].append(stopped)
-    report = await xray(Cluster(), saying(answer(0, 1), json.dumps(said).encode())).inspect_job("default", "hung")
+    report = await probe_of(Cluster(), saying(answer(0, 1), json.dumps(said).encode())).inspect_job("default", "hung")
     assert "kill -CONT 5" in report.processes[3].problem
     assert report.short == "Rank 3 (pod 1, GPU 1) is stopped while 3 others are in step."
 
@@ -329,7 +329,7 @@ async def test_what_pip_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.M
     pip = tmp_path / "python3"
     pip.write_text("#!/bin/sh\necho 'ERROR: No matching distribution found for py-spy' >&2\nexit 1\n")
     pip.chmod(0o755)
-    monkeypatch.setattr("console.hang.xray.own_py_spy", lambda: b"")
+    monkeypatch.setattr("console.hang.inspection.own_py_spy", lambda: b"")
 
     async def run(pod: Pod, argv: Sequence[str], stdin: bytes, take: Callable[[int, bytes], None]) -> int:
         process = await asyncio.create_subprocess_exec(
@@ -341,7 +341,7 @@ async def test_what_pip_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.M
         take(2, errors)
         return process.returncode or 0
 
-    (why,) = (await xray(Cluster(), run).install_py_spy("default", "hung", ["hung-workload-0-1-x7k1"])).values()
+    (why,) = (await probe_of(Cluster(), run).install_py_spy("default", "hung", ["hung-workload-0-1-x7k1"])).values()
     assert why == "ERROR: No matching distribution found for py-spy; and this machine's py-spy runs on no A4"
 
 
@@ -353,9 +353,9 @@ def test_pip_takes_no_other_py_spy_than_the_one_that_is_locked() -> None:
 
 async def test_what_keeps_py_spy_from_looking_is_said() -> None:
     refused = "Error: Permission Denied: Try running again with elevated permissions"
-    report = await xray(Cluster(), saying(answer(0, 1, error=refused), answer(0, 1, py_spy="", error="x"))).inspect_job(
-        "default", "hung"
-    )
+    report = await probe_of(
+        Cluster(), saying(answer(0, 1, error=refused), answer(0, 1, py_spy="", error="x"))
+    ).inspect_job("default", "hung")
     assert "SYS_PTRACE" in report.processes[0].problem
     assert report.processes[2].problem == "There is no py-spy in its pod."
     assert [pod.pod_rank for pod in report.without_py_spy] == [1]
@@ -363,9 +363,9 @@ async def test_what_keeps_py_spy_from_looking_is_said() -> None:
 
 
 async def test_a_pod_that_cannot_be_asked_does_not_hide_the_others() -> None:
-    report = await xray(Cluster(), saying(answer(0, 1), ProgramFailed("there is no Python in this image"))).inspect_job(
-        "default", "hung"
-    )
+    report = await probe_of(
+        Cluster(), saying(answer(0, 1), ProgramFailed("there is no Python in this image"))
+    ).inspect_job("default", "hung")
     assert len(report.processes) == 2
     assert "Pod 1 could not be asked: there is no Python in this image." in report.verdict
 
@@ -374,17 +374,17 @@ async def test_a_pod_that_has_ended_is_whom_the_others_wait_for() -> None:
     cluster = Cluster()
     last = rank(JOB, 1, "node-1")
     cluster.fleet = fleet_of(JOB, rank(JOB, 0, "node-0"), structs.replace(last, phase="Succeeded", reason="Completed"))
-    report = await xray(cluster, saying(answer(0, 1))).inspect_job("default", "hung")
+    report = await probe_of(cluster, saying(answer(0, 1))).inspect_job("default", "hung")
     assert report.short == report.verdict[0]
     assert report.short.startswith("Pod 1 does not run (Completed): ranks that need it")
 
 
 async def test_a_recording_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
-    looking = xray(Cluster(), saying(b"<svg>half", answer(0)))
+    looking = probe_of(Cluster(), saying(b"<svg>half", answer(0)))
     process = TracedProcess(0, 0, "hung-workload-0-0-x7k0", "node-0", 7)
     with pytest.raises(ProgramFailed, match="is incomplete"):
         await looking.record_profile("default", "hung", process, "py-spy", 1, tmp_path / "flame.svg")
-    whole = xray(Cluster(), saying(b"<svg></svg>", answer(0)))
+    whole = probe_of(Cluster(), saying(b"<svg></svg>", answer(0)))
     with pytest.raises(BadInput, match="cannot be written"):
         await whole.record_profile("default", "hung", process, "py-spy", 1, tmp_path / "nowhere" / "flame.svg")
     assert names(tmp_path) == []
@@ -404,7 +404,7 @@ async def test_this_machine_s_py_spy_is_copied(tmp_path: Path) -> None:
         await process.communicate(stdin)
         return process.returncode or 0
 
-    failed = await xray(Cluster(), run).install_py_spy("default", "hung", ["hung-workload-0-1-x7k1"])
+    failed = await probe_of(Cluster(), run).install_py_spy("default", "hung", ["hung-workload-0-1-x7k1"])
     assert failed == {"hung-workload-0-1-x7k1": ""}
     assert len(begun) == 1
     assert names(tmp_path) == ["py-spy"]
@@ -413,9 +413,9 @@ async def test_this_machine_s_py_spy_is_copied(tmp_path: Path) -> None:
 
 async def test_read_only_looks_into_nothing() -> None:
     with pytest.raises(NotAllowed, match="read-only"):
-        await xray(Cluster(read_only=True), saying(answer(0), answer(0))).inspect_job("default", "hung")
+        await probe_of(Cluster(read_only=True), saying(answer(0), answer(0))).inspect_job("default", "hung")
 
 
 async def test_a_job_that_is_not_there() -> None:
     with pytest.raises(NotFound, match="no job other"):
-        await xray(Cluster(), saying()).inspect_job("default", "other")
+        await probe_of(Cluster(), saying()).inspect_job("default", "other")

@@ -1,4 +1,4 @@
-"""The job of the opening scene that hangs: the X-ray through the practice cluster's exec names its rank, GPUs agree."""
+"""The job of the opening scene that hangs: its inspection through the practice cluster names the rank, GPUs agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the hang probe in all pods of a job, a few at a time, and copies py-spy into pods without it."""
+"""Inspects a job: runs the hang probe in all its pods, a few at a time, and copies py-spy into pods without it."""
 
 from __future__ import annotations
 
