@@ -122,8 +122,8 @@ class AlarmService:
         hang_report: Callable[[Key], HangReport | None] = lambda _: None,
         inspect: Callable[[Key], Awaitable[None]] | None = None,
     ) -> None:
-        """`thresholds` replace the person's own; `hang_report` returns a job's last one of this session; `inspect` makes
-        one of a job that has stalled, for as long as the session watches it.
+        """`thresholds` replace the person's own; `hang_report` returns a job's last one of this session; `inspect`
+        makes one of a job that has stalled, for as long as the session watches it.
         """
         self._cluster, self._thresholds = cluster, thresholds
         self._sources = MonitorSources(cluster, measures, gpus, self._open_log, hang_report)
