@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from console.errors import ConsoleError
+from console.metrics.ledger import format_unsaved
 from console.settings import login_name
 
 if TYPE_CHECKING:
@@ -95,7 +96,12 @@ class LaunchService:
     def job_stopper(self) -> JobStopper:
         from console.launch.stop import JobStopper
 
-        return JobStopper(self._cluster, self._launcher)
+        return JobStopper(self._cluster, self._launcher, self.find_unsaved)
+
+    async def find_unsaved(self, namespace: str, name: str, gpus: int) -> str:
+        """What of a job's work is not in a checkpoint, by what was read of its log now or before; empty: not known."""
+        spans = self._spans(namespace, name) or await self.runs.read_spans(namespace, name)
+        return format_unsaved(spans, time.time(), gpus)
 
     @cached_property
     def releases(self) -> Releases:

@@ -31,7 +31,7 @@ from console.launch.run_record import (
 )
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.alarm_watch import INSPECTED
-from console.metrics.seen_time import Span, list_seen, merge_spans
+from console.metrics.seen_time import Span, decode_seen_time, list_seen, merge_spans
 from console.metrics.training.steps import RunPosition, position_of_steps
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun
@@ -197,6 +197,11 @@ class Runs:
             for alarm in run.active_alarms(0.0)
             if alarm.kind is AlarmKind.STALL and alarm.more.startswith(INSPECTED)
         }
+
+    async def read_spans(self, namespace: str, name: str) -> Sequence[Span]:
+        """What consoles saw of the time of a job that has not ended."""
+        found = await self._open_runs((namespace, name))
+        return decode_seen_time(found[0].seen).spans if found else ()
 
     async def has_open_runs(self) -> bool:
         """Whether a run on this cluster has not ended."""

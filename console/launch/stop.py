@@ -8,9 +8,9 @@ would take it away.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,6 +43,7 @@ class StopPlan:
     pods: int = 0
     gpus: int = 0  # GPUs that would be free
     owner: str = ""  # who launched the job, as a short name; empty: not known
+    lost: str = ""  # the work that was not saved, in words; empty: none, or the job does not train
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,21 @@ def _count_held_gpus(jobset: JobSet | None, fleet: Fleet) -> tuple[int, int, str
 
 
 class JobStopper:
-    def __init__(self, cluster: WatchedCluster, launcher: Callable[[], Launcher]) -> None:
-        self._cluster, self._launcher = cluster, launcher
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        launcher: Callable[[], Launcher],
+        unsaved: Callable[[str, str, int], Awaitable[str]],
+    ) -> None:
+        """`unsaved`: what of a job's work (namespace, name, GPUs) is not in a checkpoint, in words."""
+        self._cluster, self._launcher, self._unsaved = cluster, launcher, unsaved
 
     async def plan_stop(self, namespace: str, name: str) -> StopPlan:
+        """What a stop removes, keeps and loses, as `_plan_removal` finds it."""
+        plan = await self._plan_removal(namespace, name)
+        return replace(plan, lost=await self._unsaved(namespace, name, plan.gpus)) if plan.gpus else plan
+
+    async def _plan_removal(self, namespace: str, name: str) -> StopPlan:
         """A StopPlan from Helm's record of the release; NotFound, and as `stop` if it names objects of others."""
         jobset, release = await self._find_job(namespace, name)
         held = _count_held_gpus(jobset, self._cluster.fleet)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from console.config import Thresholds
-from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence
+from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence, format_duration
 from console.metrics.seen_time import EVENTS, SeenTime, Span, SpanKind, cut_span
 
 
@@ -87,6 +87,20 @@ class RunMoments(Struct, frozen=True):
     end: float  # of the run, or now
     over: bool = True  # whether it has ended
     wasted: bool = False  # whether its end lost what was not saved
+
+
+def format_unsaved(spans: Iterable[Span], now: float, gpus: int) -> str:
+    """What a stop would lose: "the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours"; empty without steps."""
+    every = list(spans)
+    steps = [span for span in every if span.kind is SpanKind.FIRST or span.steps]
+    saved = next((span for span in reversed(every) if span.kind is SpanKind.SAVED), None)
+    if not steps or any(span.kind is SpanKind.IDLE for span in every):
+        return ""
+    since = saved.start if saved is not None else steps[0].start
+    ago, hours = format_duration(max(0.0, now - since)), max(0.0, now - since) * gpus / 3600
+    if saved is None:
+        return f"up to {hours:,.1f} GPU-hours: its log tells of no checkpoint in the last {ago}"
+    return f"the work since step {saved.last:,} was saved {ago} ago: {hours:,.1f} GPU-hours"
 
 
 def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:

@@ -215,17 +215,19 @@ def merge_spans(before: Iterable[Span], later: Iterable[Span]) -> list[Span]:
     fresh = [span for span in later if span.kind not in EVENTS]
     low = min((span.start for span in fresh if span.kind is not SpanKind.BEFORE), default=FAR_APART)
     high = max((span.end for span in fresh), default=-FAR_APART)
-    found = [span for span in fresh if span.kind is not SpanKind.BEFORE or span.start != span.end]
-    for span in before:
-        if span.kind not in EVENTS:
-            outside = (cut_span(span, end=low), cut_span(span, start=max(low, high)))
-            found += [each for each in outside if each is not None]
-    covered = max((span.end for span in found if span.end <= low), default=-FAR_APART)
-    found = [
-        replace(span, start=min(max(span.start, covered), span.end)) if span.kind is SpanKind.BEFORE else span
-        for span in found
+    kept = [
+        part
+        for span in before
+        if span.kind not in EVENTS
+        for part in (cut_span(span, end=low), cut_span(span, start=max(low, high)))
+        if part is not None
     ]
-    return sorted((*found, *events.values()), key=_order)
+    covered = max((span.end for span in kept if span.end <= low), default=-FAR_APART)
+    for span in fresh:  # what came before the first step of the later reading is known where the earlier one saw it
+        start = min(max(span.start, covered), span.end) if span.kind is SpanKind.BEFORE else span.start
+        if start < span.end or span.kind is not SpanKind.BEFORE or not kept:
+            kept.append(replace(span, start=start))
+    return sorted((*kept, *events.values()), key=_order)
 
 
 def _order(span: Span) -> tuple[float, float]:

@@ -193,13 +193,15 @@ def stop_lines(plan: StopPlan, owner: str, *, short: bool = False) -> list[str]:
     goes = ", ".join(plan.goes)
     whose = f", launched by {owner}, not by you" if owner not in {"", YOU} else ""
     if short:
-        return [f"{plan.name} in {plan.namespace}{whose}: {goes}, and its pods with the files inside"]
+        lost = f"; lost: {plan.lost}" if plan.lost else ""
+        return [f"{plan.name} in {plan.namespace}{whose}: {goes}, and its pods with the files inside{lost}"]
     how = f"Helm release {plan.release} is uninstalled" if plan.release else "deleted (no Helm release made it)"
     lines = [f"{plan.name} in {plan.namespace}{whose}: {how}", f"  goes: {goes}"]
     if plan.pods:
         freed = f"; {plan.gpus} GPUs are free after that" if plan.gpus else ""
         inside = "with the logs, files and checkpoints inside"
         lines.append(f"        {wording.count(plan.pods, 'pod')} {inside}{freed}")
+    lines += [f"  lost: {plan.lost}"] if plan.lost else []
     return [*lines, f"  stays: {', '.join(plan.stays) or 'no file of it: no volume and no bucket is mounted'}"]
 
 

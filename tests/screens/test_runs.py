@@ -229,6 +229,7 @@ async def test_before_a_stop_every_object_is_named() -> None:
     plan = StopPlan(
         "default", "llama-70b", "llama-70b", ("JobSet llama-70b", "Secret llama-70b-ssh"),
         ("PersistentVolumeClaim data", "bucket gs://runs, mounted at /gcs"),
+        lost="the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours",
     )  # fmt: skip
     async with console(session_of(stop_plan=plan)) as (app, pilot, session):
         await to_job(app, pilot)
@@ -236,6 +237,7 @@ async def test_before_a_stop_every_object_is_named() -> None:
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         text = screen_text(app)
         assert "goes: JobSet llama-70b, Secret llama-70b-ssh" in text
+        assert "lost: the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours" in text
         assert "stays: PersistentVolumeClaim data, bucket gs://runs, mounted at /gcs" in text
         await pilot.press("y")
         await until(pilot, lambda: session.called("stop_job") == [("default", "llama-70b")])

@@ -10,7 +10,7 @@ import pytest
 from console.logs.line import RankLine
 from console.metrics.alarm_rules import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures
-from console.metrics.ledger import Box, Ledger, RunMoments, reckon_ledger, sum_ledgers
+from console.metrics.ledger import Box, Ledger, RunMoments, format_unsaved, reckon_ledger, sum_ledgers
 from console.metrics.measured_log import LogReader
 from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time, find_phase, list_seen, merge_spans
 
@@ -218,3 +218,21 @@ def test_a_run_that_never_left_its_queue_held_nothing() -> None:
 )  # fmt: skip
 def test_lines_that_tell_of_a_phase(line: str, phase: SpanKind | None) -> None:
     assert find_phase(line) is phase
+
+
+def test_what_a_stop_would_lose() -> None:
+    run = Script(2.0, 16)
+    run.start(0, 50, 30, 0)
+    run.train(99)
+    assert (
+        format_unsaved(run.read(), run.now, 16)
+        == "up to 0.9 GPU-hours: its log tells of no checkpoint in the last 3 min"
+    )
+    run.save(30)
+    run.train(30)
+    told = "the work since step 100 was saved 60 s ago: 0.3 GPU-hours"
+    assert format_unsaved(run.read(), run.now, 16) == told
+    run.end_training()
+    run.spend(Box.IDLE, 5)
+    assert format_unsaved(run.read(), run.now, 16) == ""
+    assert format_unsaved([], run.now, 16) == ""
