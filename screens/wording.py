@@ -198,7 +198,7 @@ class JobColors:
         self._numbers = {uid: number for uid, number in self._numbers.items() if uid in uids}
 
 
-_GKE_NODE = re.compile(r"gke-.+?-([a-z0-9]+-[a-z0-9]+)-[0-9a-f]{8}-([a-z0-9]{4})")
+_GKE_NODE = re.compile(r"gke-.+?-((?:[a-z0-9]+-)?[a-z0-9]+)-[0-9a-f]{8}-([a-z0-9]{4})")
 
 
 def short_node(name: str) -> str:

@@ -50,7 +50,7 @@ class Bucket:
         if self.is_near(region) and self.location_type == "region":
             return "same region"
         if self.is_near(region):
-            return f"{self.location_type}, around the cluster"
+            return f"{self.location_type}, includes it"
         return f"not in {region}" if region else self.location_type
 
 

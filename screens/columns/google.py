@@ -227,8 +227,8 @@ PLACES: tuple[Column[Place], ...] = (
     Column("NAME", lambda place: place.name, least=18, most=50, sort=True, ink="strong"),
     Column("LOCATION", lambda place: place.location, least=11, most=18, sort=True),
     Column("STATE", _place_state, least=8, most=14, drop=2),
-    Column("FROM THE CLUSTER", _match_cell, least=16, most=70),
+    Column("REGION", _match_cell, least=13, most=70),
     Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),
     since("AGE", lambda place: place.created, drop=6),
-    Column("ENDPOINT", _address_cell, fill=True, least=8, drop=3),
+    Column("DETAILS", _address_cell, fill=True, least=8, drop=3),
 )  # fmt: skip

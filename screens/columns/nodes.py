@@ -57,12 +57,12 @@ def pool_state(pool: Pool, now: float) -> list[Span]:
     if pool.maintenance:
         first = min(pool.maintenance, key=lambda each: (not each.maintenance_active, each.maintenance_at))
         words = maintenance_words(first.maintenance_at, now, active=first.maintenance_active)
-        runs += [CARE, Span(f" {count(len(pool.maintenance), 'node')}: {words}  ", "waits")]
+        runs += [CARE, Span(f" {len(pool.maintenance)} {words}  ", "waits")]
     cordoned = sum(node.cordoned for node in pool.nodes)
     if cordoned:
         runs += [Span(f"‖ {cordoned} cordoned  ", "waits")]
     runs += _google(pool)
-    return runs or [OK, Span(" ready", "dim")]
+    return [*runs[:-1], Span(runs[-1].text.rstrip(), runs[-1].ink)] if runs else [OK, Span(" ready", "dim")]
 
 
 def _google(pool: Pool) -> list[Span]:
@@ -198,11 +198,11 @@ POOLS: Layout[Pool] = Layout(
                lambda pool: pool.zones, most=24, drop=9),
         fact("accelerator", "GPU type as the nodes' label has it", lambda pool: pool.accelerator),
         Column("NODES", lambda pool: f"{pool.nodes_ready}/{pool.nodes_total}", "nodes", "number of nodes",
-               lambda pool: pool.nodes_total, width=7, right=True, sort=True, down=True),
+               lambda pool: pool.nodes_total, least=6, right=True, sort=True, down=True),
         fact("ready", "nodes that are ready", lambda pool: pool.nodes_ready),
         fact("gpus", "allocatable GPUs", lambda pool: pool.floor.total),
         Column("GPUS", lambda pool: f"{pool.floor.used}/{pool.floor.total}", "used", "GPUs requested by its pods",
-               lambda pool: pool.floor.used, least=14, most=32, drawn=gpu_bar, sort=True, down=True),
+               lambda pool: pool.floor.used, least=13, most=32, drawn=gpu_bar, sort=True, down=True),
         Column("OUT OF USE", lambda pool: str(pool.floor.out_of_use), "out",
                "GPUs of machines that take no pods, and lost ones; used + out + free = gpus",
                lambda pool: pool.floor.out_of_use, COMMAND, right=True),

@@ -123,8 +123,8 @@ class ChoiceTable(ResourceTable[Choice]):
     EMPTY = Notice("No choices.")
     COLUMNS: ClassVar = (
         Column("", lambda each: Span("●" if each.present else "", "ok"), width=1),
-        Column("NAME", lambda each: each.value, least=20),
-        Column("", lambda each: Span(each.note, "dim"), fill=True, least=0),
+        Column("NAME", lambda each: each.value, least=12),
+        Column("", lambda each: Span(each.note, "dim"), fill=True, least=0, most=120),
     )
 
     def row_text(self, row: Choice) -> str:

@@ -46,7 +46,7 @@ def stretch_words(floor: Floor) -> list[Span]:
     if not largest.in_all:
         loose = f"; {count(floor.free, 'GPU')} free on shared hosts" if floor.free else ""
         return [Span(f"{format_gpu_sum(floor)}. No host is wholly free{loose}.", "dim")]
-    where = f" in one subblock ({largest.subblock})" if largest.subblock else " in one subblock"
+    where = f" in {largest.subblock or 'one subblock'}"
     runs = [Span("Largest free: ", "dim"), Span(f"{largest.in_subblock} GPUs", "strong"), Span(where, "dim")]
     if largest.in_block > largest.in_subblock:
         runs += [Span(", ", "dim"), Span(f"{largest.in_block}", "strong"), Span(" in one block", "dim")]
@@ -183,7 +183,7 @@ class FleetScreen(PoolsScreen):
         runs.append(Span(f"■ a {self.map.zoom} of a job  {partly}· free  ", "dim"))
         for glyph, ink, word in marks:
             runs += [Span(glyph, ink), Span(f" {word}  ", "dim")]
-        return [*runs, Span("a: also pools without machines" if self._can_ask() else "", "dim")]
+        return runs
 
     def _about_subblock(self, hosts: tuple[Host, ...]) -> list[Span]:
         group = Floor(hosts[0].node.subblock, hosts)

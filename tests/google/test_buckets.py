@@ -38,7 +38,7 @@ async def test_buckets_by_the_cluster_come_first_and_say_how_they_lie() -> None:
         region = await session.google.storage.cluster_region()
         assert [each.format_match(region) for each in found] == [
             "same region",
-            "multi-region, around the cluster",
+            "multi-region, includes it",
             "not in us-central1",
         ]
 

@@ -41,7 +41,7 @@ def session() -> FakeSession:
 
 async def test_a_key_shows_pools_without_machines_and_why_they_have_none() -> None:
     async with console(session(), size=(150, 30)) as (app, pilot, fake):
-        await until(pilot, lambda: "a: also pools without machines" in screen_text(app))
+        await until(pilot, lambda: "a All pools" in screen_text(app))
         assert "a4-flex" not in screen_text(app)
         assert "pools" not in [name for name, *_ in fake.calls]
         await pilot.press("a")
@@ -65,10 +65,10 @@ async def test_without_a_login_it_is_said_what_to_do_and_the_key_stays() -> None
     made = session()
     made.answers["pools"] = NotLoggedIn("There are no Google credentials.", "Log in with `gcloud auth`.")
     async with console(made, size=(150, 30)) as (app, pilot, _):
-        await until(pilot, lambda: "a: also pools without machines" in screen_text(app))
+        await until(pilot, lambda: "a All pools" in screen_text(app))
         await pilot.press("a")
         await until(pilot, lambda: "Log in with `gcloud auth`." in toasts(app))
-        assert "a: also pools without machines" in screen_text(app)
+        assert "a All pools" in screen_text(app)
         assert "a4-pool" in screen_text(app)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -15,7 +15,7 @@ from console.kube.snapshot import WatchState, WatchStatus
 from screens.columns.column import Column, RowT
 from screens.widgets.line import Inked, InkOf, cut_name, fit_runs, joined, line, wrap
 from screens.widgets.table.listing import RowKey
-from screens.wording import Cell, Span, runs_of, sentence
+from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_node
 
 SENTENCE = 40  # columns that a sentence at the end of a line is worth
 GAP = 2
@@ -30,8 +30,13 @@ def cell_width(cell: Cell) -> int:
     return sum(cell_width(run.text) for run in cell)
 
 
-def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> list[tuple[Column[RowT], int]]:
-    """The columns that fit in `room` with their widths; `wants` is the widest cell of each."""
+def share(
+    columns: Sequence[Column[RowT]], wants: Sequence[int], room: int, whole: Mapping[int, int] | None = None
+) -> list[tuple[Column[RowT], int]]:
+    """The columns that fit in `room` with their widths.
+
+    `wants` is the widest cell of each; `whole` has those of columns, by number, whose names are shortened for `wants`.
+    """
     kept = list(zip(columns, wants, strict=True))
     while kept:
         last = max(kept, key=lambda pair: pair[0].drop)
@@ -45,6 +50,11 @@ def share(columns: Sequence[Column[RowT]], wants: Sequence[int], room: int) -> l
         if not column.width:
             more = max(0, min(spare, min(column.most, want) - column.floor))
             widths[id(column)] += more
+            spare -= more
+    for number, want in (whole or {}).items():
+        more = want - widths.get(id(columns[number]), want)
+        if want <= columns[number].most and more <= spare:
+            widths[id(columns[number])] += more
             spare -= more
     filling = [column for column, _ in kept if column.fill]
     for column in filling:
@@ -79,6 +89,7 @@ class RowPainter(Generic[RowT]):
         self.stale = False  # whether what is drawn may be out of date: it is drawn dim
         self._aging: tuple[Column[Any], ...] = ()
         self._wants: list[int] = []
+        self._whole: dict[int, int] = {}  # of columns with names of nodes: how wide those would be in full
         self._sampled = False  # whether rows came that were not measured
         self._layout: list[tuple[Column[Any], int]] = []
         self._drawn: dict[RowKey, tuple[RowT, tuple[Any, ...], Strip]] = {}
@@ -90,6 +101,7 @@ class RowPainter(Generic[RowT]):
         self.columns = tuple(columns)
         self._aging = tuple(column for column in columns if column.ages)
         self._wants = [column.floor for column in columns]
+        self._whole = {}
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -100,7 +112,7 @@ class RowPainter(Generic[RowT]):
     def columns_now(self) -> list[tuple[Column[Any], int]]:
         """The columns that fit, with their widths."""
         if not self._layout:
-            self._layout = share(self.columns, self._wants, self._widget.size.width - MARGIN - 1)
+            self._layout = share(self.columns, self._wants, self._widget.size.width - MARGIN - 1, self._whole)
         return self._layout
 
     def measure(self, new: Sequence[RowT]) -> bool:
@@ -112,7 +124,13 @@ class RowPainter(Generic[RowT]):
         for number, column in enumerate(self.columns):
             if column.width or not new or self._wants[number] >= column.most:
                 continue
-            want = max(column.most if column.drawn else cell_width(column.cell(row)) for row in new)
+            if column.cut == "node":
+                names = [plain_text(column.cell(row)) for row in new]
+                whole, want = max(map(cell_len, names)), max(cell_len(short_node(name)) for name in names)
+                if whole > max(want, self._whole.get(number, 0)):
+                    self._whole[number], grew = whole, True
+            else:
+                want = max(column.most if column.drawn else cell_width(column.cell(row)) for row in new)
             if want > self._wants[number]:
                 self._wants[number] = want
                 grew = True

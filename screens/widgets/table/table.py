@@ -127,9 +127,10 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
 
     def set_columns(self, columns: Sequence[Column[Any]]) -> None:
         self._declared = columns
-        shown = {column.title: column for column in columns if column.only in {"", PAGE}}
-        chosen = [shown[title] for title in self._own.columns if title in shown]
-        self._painter.set_columns(chosen or list(shown.values()))
+        shown = [column for column in columns if column.only in {"", PAGE}]
+        titled = {column.title: column for column in shown}
+        chosen = [titled[title] for title in self._own.columns if title in titled]
+        self._painter.set_columns(chosen or shown)
         self._painter.measure(list(self.listing.rows.values()))
         self._report_hidden()
         self.refresh()

@@ -15,7 +15,7 @@ from screens.widgets.table.listing import Listing
 from screens.widgets.table.row_painter import SAMPLE, Notice, share
 from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
-from tests.screens.press import focus, text_of, until
+from tests.screens.press import console, focus, screen_text, text_of, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -268,6 +268,23 @@ def test_columns_share_the_line_by_their_worth() -> None:
     assert [(column.title, width) for column, width in extra_gone] == [("A", 10), ("B", 10), ("D", 8)]
     short = share(columns, [10, 10, 10, 20], 11)
     assert [column.title for column, _ in short] == ["A", "D"]
+
+
+def test_names_of_nodes_are_whole_only_where_nothing_else_is_cut_for_them() -> None:
+    columns: list[Column[Thing]] = [
+        Column("NODE", lambda thing: thing.name, least=4, most=60, cut="node"),
+        Column("STATE", lambda thing: thing.name, least=4, fill=True),
+    ]
+    assert [width for _, width in share(columns, [12, 30], 60, {0: 40})] == [12, 46]
+    assert [width for _, width in share(columns, [12, 30], 72, {0: 40})] == [40, 30]
+
+
+async def test_columns_without_a_title_stand_each_in_its_place() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("0")
+        await until(pilot, lambda: "Which page?" in screen_text(app))
+        first = next(line for line in screen_text(app).splitlines() if "the last alarms of all" in line)
+        assert first.index("alarms ") < first.index("the last alarms")
 
 
 def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pytest.MonkeyPatch) -> None:
