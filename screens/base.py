@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events, getters, on
+from textual import events, getters, on, work
 from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import Horizontal
@@ -19,7 +20,7 @@ from textual.widget import AwaitMount, Widget
 from textual.widgets import Input, Static
 
 from console.config import ListConfig
-from console.errors import ConsoleError
+from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
@@ -247,6 +248,16 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         self._rested_at = monotonic() + (rest if self._drawing_is_slow else 0.0)
         if behind:
             self._fleet_changed()
+
+    @work(group="starts", exclusive=True)
+    async def follow_starts(self, wanted: Callable[[], bool]) -> None:
+        """Look at intervals when what waits would start, while this page is in front and wants it."""
+        while True:
+            if self.app.screen is self and self.app.connected and wanted():
+                with suppress(Unreachable):  # the session was closed meanwhile, which the title says
+                    if await self.session.measures.poll_starts():
+                        self.show_fleet(self.app.fleet)
+            await asyncio.sleep(GLANCE_EVERY)
 
     def _config_changed(self) -> None:
         config = self.app.loaded.config

@@ -34,6 +34,7 @@ class PanedScreen(LiveScreen):
         &.-right.-large #pane { width: 62%; }
         &.-below #pane { display: block; height: 12; border-top: solid $ink-faint; }
         &.-below.-large #pane { height: 60%; }
+        & #pane.-bare { border: none; }
     }
     """
     BELOW: ClassVar[int] = 30  # lines of a terminal from which on the pane is below the list
@@ -69,12 +70,16 @@ class PanedScreen(LiveScreen):
         """Draw the pane again; below a list it gets the lines that the rows leave."""
         if self.has_class("-below") and not self.has_class("-large"):
             parts = self.query_one("#list").children
-            rows = sum(len(part.shown) + 1 if isinstance(part, ResourceTable) else 1 for part in parts if part.display)
+            rows = sum(
+                part.styles.margin.height + (len(part.shown) + 1 if isinstance(part, ResourceTable) else 1)
+                for part in parts if part.display
+            )  # fmt: skip
             left = self.query_one("#split").size.height - max(rows, LEAST)
             self.pane.styles.height = left if left >= LEAST else LOW
         else:
             self.pane.styles.height = None
         self.pane.renew()
+        self.pane.set_class(not self.pane.lines, "-bare")
 
     def on_mount(self) -> None:
         self._place_pane(self.size.width, self.size.height)

@@ -21,6 +21,7 @@ from console.logs.text import AgreedText
 from console.metrics.alarm_rules import Alarm
 from console.metrics.log_search import LogLocation, PodLine, find_first_matches, locate_alarm
 from console.scheduling.ranks import first_failure, format_pods
+from screens import wording
 from screens.columns.jobs import JobLine, rank_waits
 from screens.dialogs.save import save_log
 from screens.job_tabs.tab import JobTab
@@ -297,7 +298,7 @@ class LogTab(JobTab):
         kept = self._log is not None and any(map(len, self._log.segments_of(rank.number)))
         if waits and not (kept and rank.pod is None):
             return waits
-        where = f" on {rank.node}" if rank.node else ""
+        where = f" on {wording.short_node(rank.node)}" if rank.node else ""
         attempt = f", attempt {rank.pod.attempt + 1}" if rank.pod and rank.pod.attempt else ""
         return f"pod {rank.number}  {rank.name}{where}{attempt}"
 

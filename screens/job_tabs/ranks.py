@@ -19,16 +19,20 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
+from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet
 from console.metrics.job_measures import RankProgress
+from console.metrics.training.formats.megatron import shorten_iteration_line
 from console.scheduling.failure import FailureCard, rank_failures
 from console.scheduling.ranks import Rank
 from screens import wording
 from screens.columns.column import Column, since
 from screens.columns.jobs import JobLine, events_of
 from screens.job_tabs.tab import JobTab
-from screens.widgets.line import Inked, wrap
+from screens.widgets.job_pane import start_lines, waiting_lines
+from screens.widgets.line import CutLines, Inked, wrap
 from screens.widgets.log.lines import printable
+from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.listing import RowKey
@@ -62,7 +66,7 @@ class RankTable(ResourceTable[Rank]):
     EMPTY = Notice("This job asks for no pods.")
     COLUMNS: ClassVar = (
         Column("POD", lambda rank: str(rank.number), width=4, right=True, sort=lambda rank: rank.number),
-        Column("STATUS", _status, width=20, sort=lambda rank: rank.status),
+        Column("STATUS", _status, least=13, most=26, sort=lambda rank: rank.status),
         Column("NAME", lambda rank: rank.name or Span("─", "faint"), least=16, cut="middle",
                sort=lambda rank: rank.name),
         Column("NODE", lambda rank: rank.node or Span("─", "faint"), least=12, cut="node",
@@ -189,7 +193,13 @@ def card_lines(card: FailureCard, width: int, room: int) -> list[str]:
     if len(head) > high:
         head = [*head[: high - 1], f"{head[high - 1]} …"]
     newest = max(0, room - len(head))
-    return head + [printable(line) for line in said[len(said) - printed :][-newest:] if newest]
+    return head + [_printed(line) for line in said[len(said) - printed :][-newest:] if newest]
+
+
+def _printed(line: str) -> str:
+    """A line of the log; of a training step the short form, in which the loss is not what is cut."""
+    short = shorten_iteration_line(line)
+    return f"  {short}" if short else printable(line)
 
 
 class FailureCardView(Static):
@@ -231,6 +241,7 @@ class RanksTab(JobTab):
     TITLE = "Pods"
     DEFAULT_CSS: ClassVar[str] = """
     RanksTab {
+        #waits { margin: 1 0 0 0; max-height: 60%; }
         PodMatrix { max-height: 8; margin: 1 0 0 0; }
         RankTable { height: auto; min-height: 4; max-height: 55%; margin: 1 0 0 0; }
         &.-failed RankTable { max-height: 40%; }
@@ -240,6 +251,7 @@ class RanksTab(JobTab):
     """
 
     card = getters.query_one(FailureCardView)
+    waits = getters.query_one("#waits", CutLines)
     matrix = getters.query_one(PodMatrix)
     table = getters.query_one(RankTable)
     latest = getters.query_one(EventTable)
@@ -249,6 +261,7 @@ class RanksTab(JobTab):
 
     def compose(self) -> ComposeResult:
         yield FailureCardView()
+        yield CutLines(id="waits")
         yield PodMatrix()
         yield RankTable(classes="pods")
         yield SentenceLine(id="caption")
@@ -276,7 +289,21 @@ class RanksTab(JobTab):
             self._told = about
             self._read_card()
         self.latest.show_rows(events_of(line), fleet.links.get("events"))
+        self._tell_waits(line)
         self._make_room()
+
+    def _tell_waits(self, line: JobLine) -> None:
+        """When the job would start, and what for it waits; nothing once it has its quota."""
+        width, lines = self.live.size.width - 3, Lines()
+        if line.jobset.state is JobState.PENDING:
+            whose, known = self.live.app.whose, line.start is not None and line.start.at > 0
+            lines = [
+                *start_lines(line.start, width, time.time()),
+                *waiting_lines(line.why, width, whose, start_known=known),
+            ]
+        self.waits.lines = tuple(map(tuple, lines))
+        self.waits.styles.height = len(lines)
+        self.waits.display = bool(lines)
 
     def _show_cells(self, line: JobLine) -> None:
         pulse = self._pulse
@@ -311,6 +338,8 @@ class RanksTab(JobTab):
             self.set_class(self.card.card is not None, "-failed")
 
     def on_resize(self) -> None:
+        if self.line is not None:
+            self._tell_waits(self.line)
         self.call_after_refresh(self._make_room)  # by then it is known whether the page is a low one
 
     def _make_room(self) -> None:

@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher
 
+from console.kube.objects.jobset import JobState
 from console.kube.snapshot import Fleet, WatchState
 from console.scheduling.ranks import Rank, first_failure
 from screens.alarm_notices import has_changed, line_of
@@ -84,6 +85,7 @@ class JobScreen(LiveScreen):
         for tab in self.tabs.values():
             self.watch(tab, "note", self._show_tabs, init=False)
         self.action_tab(self._first_tab)
+        self.follow_starts(lambda: self._line is not None and self._line.jobset.state is JobState.PENDING)
 
     @property
     def rank(self) -> int:

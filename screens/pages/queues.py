@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
 from msgspec import structs
-from textual import events, getters, on, work
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.errors import Unreachable
 from console.kube.objects.queue import LocalQueue
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
 from console.scheduling.quota_accounts import queue_account
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
-from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
+from screens.base import ONLY_MINE, WHAT_IF
 from screens.columns.jobs import JobLine
 from screens.columns.queues import (
     LOCAL_QUEUES,
@@ -84,7 +81,7 @@ class QueuesScreen(PanedScreen):
     CSS_PATH = "queues.tcss"
     KINDS = ("clusterqueues", "localqueues", "workloads", "jobsets")
     SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
-    BELOW = 40  # three lists stand above it
+    BELOW = 35  # three lists stand above it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "why", "Why", id="queues.why", tooltip="The whole reason, if it is cut; again: as before"),
         ONLY_MINE,
@@ -110,16 +107,7 @@ class QueuesScreen(PanedScreen):
 
     def on_mount(self) -> None:
         self.workloads.focus()
-        self._follow_starts()
-
-    @work(group="starts", exclusive=True)
-    async def _follow_starts(self) -> None:
-        while True:
-            if self.app.screen is self and self.app.connected:
-                with suppress(Unreachable):  # the session was closed meanwhile, which the title says
-                    if await self.session.measures.poll_starts():
-                        self.show_fleet(self.app.fleet)
-            await asyncio.sleep(GLANCE_EVERY)
+        self.follow_starts(lambda: True)
 
     _jobs: Sequence[JobLine] = ()
     """Of the workloads that run: what is known of them may change without a new snapshot."""

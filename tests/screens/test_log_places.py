@@ -43,7 +43,7 @@ async def to_log(app: ConsoleApp, pilot: Any, tab: str = "log") -> JobScreen:
 async def test_the_log_opens_on_the_pod_that_prints_iterations() -> None:
     async with console(session_of(*map(iteration, range(1, 9))), size=(140, 35)) as (app, pilot, _):
         screen = await to_log(app, pilot)
-        await until(pilot, lambda: screen.rank == 1 and "8/      97" in screen_text(app))
+        await until(pilot, lambda: screen.rank == 1 and "it 8/97" in screen_text(app))
         await pilot.press("less_than_sign")
         await until(pilot, lambda: "libraries: run" in screen_text(app))
         await pilot.press("r", "l")
@@ -58,7 +58,7 @@ async def test_under_an_alarm_the_log_opens_on_its_line() -> None:
         screen = await to_log(app, pilot)
         await until(pilot, lambda: "nan: 1 of 60 matches" in screen_text(app))
         assert screen.rank == 1
-        await until(pilot, lambda: "grad norm: nan" in screen_text(app))
+        await until(pilot, lambda: "loss nan  gn nan" in screen_text(app))
         assert screen.query_one(LogView).lines.match_line == 89, "iteration 90"
         assert not screen.query_one(LogView).lines.follow
 
@@ -86,7 +86,7 @@ async def test_the_line_of_an_alarm_stays_shown_when_the_rest_of_the_log_comes(m
         await until(pilot, lambda: log._log is not None and log._log.ready.is_set())
         await until(pilot, lambda: "nan: 1 of 60 matches" in screen_text(app))
         await pilot.pause(0.3)
-        await until(pilot, lambda: "grad norm: nan" in screen_text(app))
+        await until(pilot, lambda: "loss nan  gn nan" in screen_text(app))
         assert screen.query_one(LogView).lines.match_line == 89, "iteration 90"
 
 
@@ -111,7 +111,7 @@ async def test_the_first_error_is_looked_for_in_all_pods() -> None:
         await pilot.press("enter")
         await until(pilot, lambda: "errors: 1 of 40 matches" in screen_text(app))
         assert screen.rank == 1
-        await until(pilot, lambda: "grad norm: nan" in screen_text(app))
+        await until(pilot, lambda: "loss nan  gn nan" in screen_text(app))
         assert screen.query_one(LogView).lines.match_line == 19, "iteration 20"
 
 
@@ -127,7 +127,6 @@ async def test_iterations_in_few_words_are_drawn_and_not_saved() -> None:
     async with console(session_of(*map(iteration, range(1, 9))), size=(80, 24)) as (app, pilot, _):
         screen = await to_log(app, pilot)
         await until(pilot, lambda: screen.rank == 1)
-        await pilot.press("C")
         await until(pilot, lambda: "it 8/97  loss 10.580  gn 0.31  2.82 s  883 TF" in screen_text(app))
         text = screen.query_one(LogView).lines.text
         assert [row.text for row in text.read_rows(0, 8)] == [*map(iteration, range(1, 9))]

@@ -85,7 +85,7 @@ async def test_the_time_in_the_queue_goes_on_while_nothing_changes(monkeypatch: 
         later = time.time() + 86400 * 3
         monkeypatch.setattr("screens.columns.queues.time.time", lambda: later)
         app.tick()
-        await until(pilot, lambda: screen_text(app).count("3d0h") == 2)
+        await until(pilot, lambda: text_of(cast("QueuesScreen", app.screen).workloads).count("3d0h") == 2)
 
 
 async def test_an_alarm_stands_in_a_row_as_soon_as_in_the_pane() -> None:
@@ -107,7 +107,7 @@ def test_the_figures_of_a_row_add_up() -> None:
 
 
 async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
-    async with console(FakeSession(queue_scene())) as (app, pilot, _):
+    async with console(FakeSession(queue_scene()), size=(120, 34)) as (app, pilot, _):
         await pilot.press("2")
         screen = app.screen
         assert isinstance(screen, QueuesScreen)
@@ -124,6 +124,13 @@ async def test_the_reason_follows_the_cursor_and_w_shows_all_of_it() -> None:
         await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) == screen.reason.size.height)
         await pilot.press("w")
         await until(pilot, lambda: screen.reason.lines_at(screen.reason.size.width) > screen.reason.size.height)
+
+
+async def test_the_page_of_a_waiting_job_tells_when_it_would_start_and_what_for_it_waits() -> None:
+    async with console(FakeSession(queue_scene()), size=(120, 35)) as (app, pilot, _):
+        app.open_page("job", "default", "dpo-b")
+        words = "starts    cannot be known", "own quota", "needs 32", "16 more needed", "1 in its ClusterQueue"
+        await until(pilot, lambda: all(each in screen_text(app) for each in words))
 
 
 async def test_a_queue_shows_its_own_workloads_and_escape_all_again() -> None:

@@ -115,7 +115,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         Binding("right", "shift(16)", "Right", show=False, id="log.right"),
         Binding("W", "toggle('wrap')", "Wrap", id="log.wrap", tooltip="Fold long lines"),
         Binding("C", "toggle('short')", "Short steps", key_display="C", id="log.short",
-                tooltip="Lines of Megatron as it 20/97  loss 10.580  gn 0.31  2.82 s  883 TF; saved as printed"),
+                tooltip="Lines of Megatron as printed, or those that are too long as it 20/97  loss 10.580  gn 0.31"),
         Binding("T", "toggle('times')", "Times", id="log.times", tooltip="Show when each line was printed"),
         Binding("n", "match(1)", "Next match", id="log.next"),
         Binding("N", "match(-1)", "Previous match", show=False, id="log.previous"),
@@ -124,8 +124,9 @@ class LogLines(ScrollView, Inked, can_focus=True):
     follow: reactive[bool] = reactive(True)
     wrap: reactive[bool] = reactive(False)
     times: reactive[bool] = reactive(False)
-    short: reactive[bool] = reactive(False)
-    """Whether iteration lines are drawn in few words; the text itself, and what is saved of it, stays as it is."""
+    short: reactive[bool] = reactive(True)
+    """Whether iteration lines that are too long, and not wrapped, are drawn in few words; what was searched for in the
+    words left out brings back the whole line, and what is saved of the text stays as it is."""
     shown: reactive[int] = reactive(0)
     total: reactive[int] = reactive(0)
 
@@ -250,7 +251,10 @@ class LogLines(ScrollView, Inked, can_focus=True):
 
     def _drawn(self, row: TextRow) -> TextRow:
         text = printable(row.text)
-        brief = shorten_iteration_line(text) if self.short and "iteration" in text else ""
+        shortens = self.short and not self.wrap and "iteration" in text and cell_len(text) > self._room()
+        brief = shorten_iteration_line(text) if shortens else ""
+        if self.marks is not None and self.marks.search(text) and not self.marks.search(brief):
+            brief = ""
         return row._replace(text=brief or text, whole=text)
 
     def _last_top(self) -> int:
@@ -285,7 +289,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
         if not found:
             return Strip.blank(width, ground)
         row, ground = found[0], ground + self.ground("cursor") if number == self.match_line else ground
-        left = 0 if self.wrap else round(self.scroll_x)
+        left = 0 if self.wrap or row.text != row.whole else round(self.scroll_x)
         in_view = (left + width) * LETTERS_A_CELL  # of a line of 64 KiB only what can be seen is measured and painted
         runs = self.paint(piece if self.wrap else row.text[:in_view], row.whole)
         body = Strip([Segment(run.text, ground + self.ink(run.ink)) for run in runs])
@@ -375,6 +379,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def watch_wrap(self) -> None:
         """Wrap or unwrap the lines; the first visible line stays."""
         top = self.scroll_y
+        self._page, self._widest = (0, []), 0
         self._measure()
         if not self.follow:
             self._jump(top)
@@ -385,11 +390,10 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.refresh_bindings()
 
     def hides(self) -> dict[str, str]:
-        return {"toggle('times')": "Hide times"} if self.times else {}
+        times = {"toggle('times')": "Hide times"} if self.times else {}
+        return times | ({"toggle('short')": "Whole steps"} if self.short else {})
 
-    def watch_short(self) -> None:
-        self._page, self._widest = (0, []), 0
-        self.watch_wrap()
+    watch_short = watch_times
 
     # filter and search
 
@@ -402,6 +406,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def watch_wanted(self, wanted: str) -> None:
         """Search for another text and show the nearest match from here."""
         self.marks = pattern(wanted)
+        self._page = (0, [])
         self._to_first &= bool(wanted)
         self.text.start_search(byte_pattern(wanted))
         self._restart_search()
