@@ -92,12 +92,15 @@ class Alarm:
         """Whether its cause still exists, or did when somebody stopped the job."""
         return not self.over or self.ended == STOPPED
 
-    def next_step(self, owner: str = "", *, may_stop: bool = True) -> str:
-        """Commands for what to do next; `owner`: who launched the job, "you" for this person."""
+    def next_step(self, owner: str = "", *, may_stop: bool = True, look: str = "", stop: str = "") -> str:
+        """What to do next; `owner`: who launched the job, "you" for this person.
+
+        `look` and `stop`: what does that where it is told, instead of commands.
+        """
         verb, why = _NEXT[self.kind]
         whose = f" (launched by {owner}, not by you)" if owner not in {"", YOU} else ""
-        frees = f"; a4 stop {self.job} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
-        return f"a4 {verb} {self.job} {why}{frees}" if self.job else ""
+        frees = f"; {stop or f'a4 stop {self.job}'} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
+        return f"{look or f'a4 {verb} {self.job}'} {why}{frees}" if self.job else ""
 
     @property
     def text(self) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from console.kube.find_job import with_namespace_option
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
@@ -47,7 +46,6 @@ class JobLine:
     faults: tuple[str, ...] = ()  # what the tabs of its page found wrong with it
     owner: str = ""  # who launched it; "you" for whoever looks
     may_stop: bool = True  # whether this session may change the cluster
-    outside: str = ""  # its namespace, where commands have to name it
     slow: SlowReport | None = None  # for which ranks the others wait, if somebody has asked NCCL
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
 
@@ -203,7 +201,8 @@ def glance_words(glance: JobProgress) -> list[Span]:
 def progress_cell(line: JobLine) -> Cell:
     """Progress and remaining time; for a waiting job its expected start."""
     if line.start is not None and line.start.at and line.jobset.state is JobState.PENDING:
-        return Span(start_time(line.start, line.fleet.at), "dim")
+        when = start_time(line.start, line.fleet.at)
+        return Span(when if when.startswith("between") else f"starts {when}", "dim")
     glance = line.glance
     if glance is None or line.jobset.finished:
         return ""
@@ -272,6 +271,13 @@ def first_tab(jobset: JobSet | None) -> str:
     return "pods" if waits or jobset is None else tab_of(jobset.recipe)
 
 
+SHOWN_IN = {
+    AlarmKind.STALL: "Hang", AlarmKind.BEHIND: "Hang", AlarmKind.NAN: "Training", AlarmKind.SPIKE: "Training",
+    AlarmKind.BUSBW: "NCCL", AlarmKind.RESTART: "Log", AlarmKind.GPU: "GPUs",
+}  # fmt: skip
+"""The tab of the job's page that shows what an alarm is about."""
+
+
 def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     """The explanation as spans; `ended`: how it ended, for a job that is gone."""
     if line is None:
@@ -282,7 +288,7 @@ def told(line: JobLine | None, *, gone: bool, ended: str = "") -> list[Span]:
     runs: list[Span] = []
     told_here = [alarm for alarm in line.alarms if alarm.kind is not AlarmKind.FAILED]  # why it failed is said below
     for alarm in told_here[-2:]:
-        said = with_namespace_option(alarm.next_step(line.owner, may_stop=line.may_stop), line.outside)
+        said = alarm.next_step(line.owner, may_stop=line.may_stop, look=SHOWN_IN[alarm.kind], stop="Stop")
         runs.append(Span(f"{GLYPH} {alarm.text}. {said}. ", "bad"))
     first = first_failure(line.jobset, line.fleet)
     if first is not None:

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import GLYPH, Alarm, format_alarm
+from console.metrics.alarm_rules import GLYPH, Alarm
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.jobs import ALARMS
 from screens.widgets.sentence_line import SentenceLine
@@ -86,8 +86,14 @@ class AlarmsScreen(LiveScreen):
         whole.runs = () if alarm is None else (
             Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
             Span(f"{alarm.job} ", "strong"),
-            Span(f"{alarm.kind.label}: {format_alarm(alarm, self.session.watch)}"),
+            Span(f"{alarm.kind.label}: {alarm.text}. {self._next_step(alarm)}."),
         )  # fmt: skip
+
+    def _next_step(self, alarm: Alarm) -> str:
+        jobset = self.app.fleet.jobsets.get((alarm.namespace, alarm.job))
+        owner = self.app.whose(jobset.owner) if jobset is not None else ""
+        may_stop = not self.app.settings.read_only
+        return alarm.next_step(owner, may_stop=may_stop, look="Enter", stop="Stop on that page") or "It is of no job"
 
     @on(AlarmTable.Opened)
     def open_job(self, event: AlarmTable.Opened) -> None:
