@@ -134,7 +134,7 @@ def _reason(line: WorkloadLine) -> Cell:
         if line.health is not None and line.health.level in {HealthLevel.BAD, HealthLevel.LATE}:
             glyph, word = health_runs(line.health)
             return [glyph, Span(f"{word.text} {_where(line.workload)}".rstrip(), word.ink)]
-        return [Span("● ", "ok"), Span(f"runs {_where(line.workload)}".rstrip(), "dim")]
+        return [Span("● ", "ok"), Span(f"running {_where(line.workload)}".rstrip(), "dim")]
     told = wording.sentence(line.why.sentence)
     glyph = wording.job_glyph(state)
     return [Span(f"{glyph.text} ", glyph.ink), Span(told or str(state))]
@@ -161,11 +161,10 @@ def _used_bar(line: QueueLine, width: int) -> Cell:
     return [*bar, Span(f" {account.used:>4} / {account.nominal:<4}")]
 
 
-def _free(line: QueueLine) -> Cell:
-    """Free quota in total, and per flavor if there are several."""
-    total = Span(f"{line.account.free:>4,}", "ok" if line.account.free else "faint")
+def _by_flavor(line: QueueLine) -> Cell:
+    """Free quota per flavor if there are several."""
     parts = ", ".join(f"{name} {free:,}" for name, free in line.flavors)
-    return [total, Span(f" ({parts})", "dim")] if len(line.flavors) > 1 else total
+    return Span(parts if len(line.flavors) > 1 else "", "dim")
 
 
 def _stopped(queue: ClusterQueue | LocalQueue) -> str | None:
@@ -266,9 +265,10 @@ QUEUES: Layout[QueueLine] = Layout(
         Column("LENT", lambda line: _number(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
                lambda line: line.account.lent, width=4, right=True, drop=2),
         fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.sum_text),
-        Column("FREE", _free, "free",
+        Column("FREE", lambda line: Span(f"{line.account.free:,}", "ok" if line.account.free else "faint"), "free",
                "GPUs that are free now, borrowing included, of all its flavors together: a workload gets those of one",
-               lambda line: line.account.free, least=4, most=32),
+               lambda line: line.account.free, width=5, right=True),
+        Column("BY FLAVOR", _by_flavor, least=9, most=32, drop=6),
         fact("flavors", "flavor -> the part of free that it has", lambda line: dict(line.flavors)),
         fact("maximum", "GPUs its workloads could ever have at once", lambda line: line.account.total),
         Column("RUN", lambda line: _number(line.queue.admitted), "admitted", "admitted workloads",
@@ -283,7 +283,7 @@ QUEUES: Layout[QueueLine] = Layout(
                "local_queues", "its LocalQueues: namespace, name, used, admitted, pending, stopped",
                lambda line: as_json(LOCAL_QUEUES, line.local_queues), COMMAND),
         Column("STATE", lambda line: queue_state(line.queue.stop_policy, line.queue.inactive_reason), "stopped",
-               "why it admits nothing", lambda line: _stopped(line.queue), fill=True),
+               "why it admits nothing", lambda line: _stopped(line.queue), fill=True, least=8),
     ),
 )  # fmt: skip
 

@@ -93,7 +93,7 @@ def run_facts(run: RunRecord, now: float, by: str = "") -> tuple[Fact, ...]:
         ("Recipe", run.recipe),
         ("Run", str(run.number)),
         ("Launched", wording.clock(run.launched)),
-        ("By", f"{by} ({run.who})" if by and run.who else run.who),
+        ("By", f"{by} ({run.who})" if by not in {"", run.who} and run.who else run.who),
         ("Took", "" if seconds is None else wording.duration(seconds)),
         ("Ended", wording.clock(run.ended)),
         ("GPUs", str(run.gpus or "")),

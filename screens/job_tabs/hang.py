@@ -150,6 +150,7 @@ class HangTab(JobTab):
     @work(group="hang", exclusive=True)
     async def action_look(self) -> None:
         self._tell("waits", "◐ ", "Reading the stacks of all processes…")
+        self.table.show_trouble(Notice("", glyph=""))
 
         def answered(done: int, every: int) -> None:
             pods = wording.count(every, "pod")
@@ -164,6 +165,8 @@ class HangTab(JobTab):
             else:
                 self._tell("bad", "✗ ", str(error))
             return
+        finally:
+            self.table.show_trouble(None)
         self._take(report)
         if report.without_py_spy and not self.live.app.settings.read_only:
             await self._ask_to_install(report)
@@ -179,7 +182,7 @@ class HangTab(JobTab):
             self._tell_gone()
 
     def _tell_gone(self) -> None:
-        self._tell("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The inspect_job is gone.'}")
+        self._tell("dim", "○ ", f"There are no processes to inspect. {self.ended or 'The job is gone.'}")
 
     def _tell(self, ink: str, glyph: str, words: str) -> None:
         self.verdict.runs = (Span(glyph, ink), Span(words, ink if ink == "bad" else ""))

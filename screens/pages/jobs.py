@@ -15,7 +15,7 @@ from console.kube.snapshot import Fleet
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
-from screens.columns.jobs import JOBS, JobLine, place_words, reasons, state_cell
+from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_jobs
 from screens.paned import PanedScreen
@@ -136,9 +136,11 @@ class JobsScreen(PanedScreen):
             return
         glyph, state = runs_of(state_cell(line))
         sentence, own = reasons(line)
+        # the bar says nothing that the share beside it does not say
+        progress = [Span("  "), *(run for run in runs_of(progress_cell(line)) if run.text.strip("█░"))]
         self.reason.runs = (
             glyph, Span(f" {line.jobset.name}", "strong"), state,
-            Span(f"  {sentence or place_words(line)}"), Span(f"  {own}", "dim"),
+            Span(f"  {sentence or place_words(line)}"), *progress, Span(f"  {own}" if own else "", "dim"),
         )  # fmt: skip
 
     def action_log(self) -> None:

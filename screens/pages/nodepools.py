@@ -34,7 +34,7 @@ from screens.pages.node import events_of_node, node_facts
 from screens.paned import PanedScreen
 from screens.widgets.line import CutLines
 from screens.widgets.pane import Lines, event_lines, fact_lines
-from screens.widgets.sentence_line import SentenceLine, SummaryLine
+from screens.widgets.sentence_line import SentenceLine, SummaryLine, folded_runs
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, DONE, OK, WAITS, Span, age, count, runs_of, sentence
@@ -70,18 +70,18 @@ def request_row(request: ProvisioningRequest, now: float) -> tuple[Span, ...]:
 
 
 class ProgressRows(CutLines):
-    """Shows as many rows as fit, and counts the others in the last line."""
+    """Shows as many rows as fit, wrapped, and counts the others in the last line."""
 
-    DEFAULT_CSS = "ProgressRows { height: auto; max-height: 7; padding: 0 0; }"
+    DEFAULT_CSS = "ProgressRows { height: auto; max-height: 9; padding: 0 0; }"
+    _rows: Sequence[tuple[Span, ...]] = ()
 
     def show(self, rows: Sequence[tuple[Span, ...]]) -> None:
-        shown = tuple(rows[:MOST])
-        if len(rows) > MOST:
-            shown = (*shown, (Span(f"and {len(rows) - MOST} more", "dim"),))
-        moved = len(shown) != len(self.lines)
-        self.lines = shown
-        if moved:
-            self.styles.height = len(shown)
+        self._rows = [*rows[:MOST], (Span(f"and {len(rows) - MOST} more", "dim"),)] if len(rows) > MOST else rows
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        self.lines = tuple(tuple(each) for row in self._rows for each in folded_runs(row, max(20, self.size.width - 3)))
+        self.styles.height = len(self.lines)
 
 
 LATELY = 86400.0  # seconds for which an operation that failed is told of here
@@ -276,8 +276,8 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
     def _about(self, pool: Pool) -> tuple[Span, ...]:
         parts = (
             format_gpu_sum(pool.floor),
-            pool.machine_type, " ".join(part for part in (str(pool.provisioning), pool.reservation) if part),
-            ", ".join(pool.zones),
+            pool.machine_type, ", ".join(pool.zones),
+            " ".join(part for part in (str(pool.provisioning), pool.reservation) if part),
         )  # fmt: skip
         return (
             Span(f"{pool.nodes_ready} of {count(pool.nodes_total, 'node')} ready   ", "strong"),

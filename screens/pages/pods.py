@@ -172,7 +172,7 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
         ("IP", pod.ip),
         ("GPUs", str(pod.gpus or "")),
         ("Job", pod.jobset),
-        ("Owner", f"{pod.owner_kind} {pod.owner_name}".strip()),
+        ("Controlled by", f"{pod.owner_kind} {pod.owner_name}".strip()),
         ("Index", rank),
         ("Attempt", str(pod.attempt) if pod.attempt else ""),
         ("Created", f"{duration(now - pod.created)} ago, {clock(pod.created)}" if pod.created else ""),

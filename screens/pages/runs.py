@@ -72,6 +72,10 @@ class RunRecordsScreen(LiveScreen):
 class RunsScreen(PanedScreen, RunRecordsScreen):
     """All recorded runs, with the selected one's outcome below."""
 
+    DEFAULT_CSS = """
+    RunsScreen.-right #told, RunsScreen.-below #told { display: none; }
+    RunsScreen.-noted #told { display: block; }
+    """
     KINDS = ("jobsets", "pods")
     OPENS = "run"
     CHANGES_CLUSTER = frozenset({"again"})
@@ -125,6 +129,7 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         warning = (Span(f"⚠ {wording.sentence(note)} ", "waits"),) if note else ()
         row = self.table.row
         self.renew_pane()
+        self.set_class(bool(note), "-noted")
         self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
 
     def action_again(self) -> None:

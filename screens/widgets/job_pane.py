@@ -167,8 +167,9 @@ def _curve(measures: JobMeasures | None, width: int, high: int) -> Lines:
     canvas = Canvas(width, high)
     if track is not None and (column := track.columns.get(LOSS.name)) is not None and column.known > 1:
         with track.lock:
+            title = f"loss, steps {track.numbers[0]:,.0f} to {track.numbers[-1]:,.0f}"
             draw_chart(canvas, Box(0, 0, width, high), Chart(LOSS, track, marks=track.list_events(), large=False),
-                       View(), "loss, all steps read")  # fmt: skip
+                       View(), title)  # fmt: skip
         return [*canvas.rows(), []]
     if test is not None and len(test.test.rows) > 1:
         _draw_busbw(canvas, test)

@@ -77,18 +77,25 @@ class Facts(OfSnapshot):
 
 
 Lines = list[list[Span]]
-LABELS = 13
-"""Columns of the names of facts."""
+WIDE = 100
+"""Columns of a pane from which on facts stand beside each other."""
 
 
 def fact_lines(facts: Iterable[Fact], width: int) -> Lines:
-    """One line per name and value, wrapped if long; empty values are left out."""
+    """The names and values, one per line or, in a wide pane, several; long ones wrapped, empty ones left out."""
     found: Lines = []
-    for name, cell in facts:
-        if not any(run.text for run in runs_of(cell)):
+    lines = arrange(tuple(facts), width if width >= WIDE else 0)
+    column = width // max(map(len, lines), default=1)
+    for row in lines:
+        if len(row) > 1:
+            found.append([
+                run for name, cell in row
+                for run in (Span(f"{name:<{NAME}}", "dim"), *runs_of(cell), Span(" " * (column - _width((name, cell)))))
+            ])  # fmt: skip
             continue
-        folded = folded_runs(runs_of(cell), max(8, width - LABELS))
-        found += [[Span(f"{name if not at else '':<{LABELS}}", "dim"), *runs] for at, runs in enumerate(folded)]
+        name, cell = row[0]
+        folded = folded_runs(runs_of(cell), max(8, width - NAME))
+        found += [[Span(f"{name if not at else '':<{NAME}}", "dim"), *runs] for at, runs in enumerate(folded)]
     return found
 
 
@@ -115,17 +122,17 @@ class Pane(OfSnapshot):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self._ask = lines
-        self._lines: Lines = []
+        self.lines: Lines = []
 
     def renew(self) -> None:
         """Get the lines again and repaint if they changed; a hidden pane does nothing."""
         width, height = self.content_size
         if self.display and width and height:
-            before, lines = self._lines, self._ask(width, height - self.stale, time.time())
+            before, lines = self.lines, self._ask(width, height - self.stale, time.time())
             if self.stale and lines:
                 lines = [[*as_last_known(())], *map(dimmed, lines)]
-            self._lines = lines if len(lines) <= height else [*lines[: height - 1], [Span("… z shows more", "faint")]]
-            if self._lines != before:
+            self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span("… z shows more", "faint")]]
+            if self.lines != before:
                 self.refresh()
 
     def on_resize(self) -> None:
@@ -143,5 +150,5 @@ class Pane(OfSnapshot):
         return self.rich_style
 
     def render_line(self, y: int) -> Strip:
-        runs = self._lines[y] if y < len(self._lines) else []
+        runs = self.lines[y] if y < len(self.lines) else []
         return line(runs, self.content_size.width, self.over(self._ground))

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from tests.pictures.frozen import Still
 
 
+HOMES = {"job": "jobs", "doctor": "jobs", "release": "jobs", "pod": "pods", "log": "pods", "object_yaml": "pods",
+         "container_facts": "pods", "run": "runs"}  # fmt: skip
+"""The main page from which each page is usually opened, where that is not the first one."""
+
+
+READS = "so far."
+"""Stands behind the last step while the log is still read."""
+
+
 @dataclass(frozen=True)
 class View:
     """`page`: a main page, or a page and what it is about; then the keys that are pressed there."""
@@ -32,6 +41,8 @@ class View:
         await still.home()
         still.cluster.clock.speed = QUICK if self.asks else STILL
         page, *about = self.page
+        if page in HOMES:
+            await still.app.switch_mode(HOMES[page])
         if page in still.app.MODES:
             await still.app.switch_mode(page)
         else:
@@ -40,9 +51,18 @@ class View:
         await still.press(*self.keys)
         if complete:
             await still.until(f"{self.words!r} on {self.name}", lambda: self.words in still.text())
+            if READS in self.words:
+                await self.read_to_the_end(still)
         for key in self.then:
             await still.settled()
             await still.press(key)
+
+    async def read_to_the_end(self, still: Still) -> None:
+        """Let the log be taken to be read up to now, which else takes a few seconds that do not pass here."""
+        measures = still.app.session.measures.find_followed((self.page[1], self.page[2]))
+        assert measures is not None, "its tab follows the job"
+        measures._reads_until = 0.0
+        await still.until(f"the end of the log on {self.name}", lambda: READS not in still.text())
 
 
 def pod_of(still: Still, name: str) -> str:
@@ -74,13 +94,13 @@ VIEWS = (
     job("job-log", "llama-70b", "log"),
     job("job-nccl", "nccl-0412", "nccl"),
     job("job-nccl-done", "nccl-0411", "nccl"),
-    job("job-training", "llama-70b", "training"),
-    job("job-training-nan", "dpo-a3b", "training"),
+    job("job-training", "llama-70b", "training", f"4,113 {READS}"),
+    job("job-training-nan", "dpo-a3b", "training", f"124 {READS}"),
     job("job-gpus", "llama-70b", "gpus"),
     job("job-events", "sft-a3b", "events"),
     job("job-yaml", "llama-70b", "yaml"),
     job("job-pending", "eval-32", "pods"),
-    job("job-failed", "sft-a3b", "pods", words="iteration       27"),
+    job("job-failed", "sft-a3b", "pods", words="it 27/4000"),
     View("yaml", ("object_yaml", "Pod", *LLAMA)),
     View("facts", ("container_facts", *LLAMA), of_here=True),
     View("doctor", ("doctor", "default", "llama-70b", "0"), of_here=True),
@@ -105,7 +125,7 @@ VIEWS = (
     View("editor", ("job", *LLAMA[:1], "llama-70b"), ("v",), of_here=True),
     View("resize", ("pool", POOL), words="Google: running", then=("R",)),
     View("cordon", ("pool", POOL), ("K",)),
-    View("job-hang", ("job", "team-b", "rag-eval", "hang"), words="COUNT", asks=True),
+    View("job-hang", ("job", "team-b", "rag-eval", "hang"), words="others wait in", asks=True),
     View("launched", ("launch",), words="GPUs", then=("ctrl+s", "ctrl+s")),
     View("runs", ("runs",), words="you-nccl-test"),
     View("run", ("run", "1")),

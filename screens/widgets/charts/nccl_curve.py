@@ -122,8 +122,8 @@ def draw(
         _draw_overlay(canvas, frame, each)
     _draw_half(canvas, frame, [(each.size, each.in_place) for each in shown], IN_INK, every=3)
     _draw_half(canvas, frame, [(each.size, each.out_of_place) for each in shown], OUT_INK, every=1)
-    _draw_marks(canvas, frame, shown)
-    _draw_legend(canvas, bool(band), overlays)
+    both = _draw_marks(canvas, frame, shown)
+    _draw_legend(canvas, both=both, with_band=bool(band), overlays=overlays)
     return canvas
 
 
@@ -155,24 +155,37 @@ def _draw_half(
         canvas.line(start, end, ink, every=every)
 
 
-def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> None:
+def _draw_marks(canvas: Canvas, frame: SizeFrame, points: Sequence[Point]) -> bool:
+    """One mark for both halves where they are nearer than half a line, even if a line's edge is between them.
+
+    Returns whether there is such a mark.
+    """
+    both = False
     for point in points:
-        if point.in_place is not None:
-            canvas.mark(*frame.cell(point.size, point.in_place), IN, IN_INK)
-        if point.out_of_place is not None:
-            x, y = frame.cell(point.size, point.out_of_place)
-            canvas.mark(x, y, BOTH if canvas.letter(x, y) == IN else OUT, OUT_INK)
+        below, above = point.in_place, point.out_of_place
+        if below is not None and above is not None:
+            apart = abs(frame.dot(point.size, below)[1] - frame.dot(point.size, above)[1])
+            below = above if apart < DOTS_HIGH // 2 else below
+        if below is not None:
+            canvas.mark(*frame.cell(point.size, below), IN, IN_INK)
+        if above is not None:
+            x, y = frame.cell(point.size, above)
+            here = canvas.letter(x, y) == IN
+            both |= here
+            canvas.mark(x, y, BOTH if here else OUT, OUT_INK)
+    return both
 
 
-def _draw_legend(canvas: Canvas, with_band: bool, overlays: Sequence[Overlay] = ()) -> None:
+def _draw_legend(canvas: Canvas, *, both: bool, with_band: bool, overlays: Sequence[Overlay]) -> None:
     canvas.text(0, 0, "busbw GB/s", "dim")
+    room = canvas.width - 12
     entries = [(OUT, OUT_INK, "out-of-place"), (IN, IN_INK, "in-place")]
+    entries += [(BOTH, OUT_INK, "both")] if both else []
     if with_band:
         entries.append(("░", "faint", "A4 reference"))
     entries += [(each.letter, each.ink, each.name) for each in overlays]
-    if canvas.width < 12 + sum(len(text) + 4 for _, _, text in entries):
-        entries = [(sign, ink, text.partition("-")[0][:3]) for sign, ink, text in entries]
-    room = canvas.width - 12
+    if sum(len(text) + 4 for _, _, text in entries) > room:
+        entries = [(sign, ink, _SHORT.get(text, text.partition(" (")[0])) for sign, ink, text in entries]
     while entries and sum(len(text) + 4 for _, _, text in entries) > room:
         entries.pop()
     x = canvas.width - sum(len(text) + 4 for *_, text in entries) + 2
@@ -180,6 +193,9 @@ def _draw_legend(canvas: Canvas, with_band: bool, overlays: Sequence[Overlay] = 
         canvas.mark(x, 0, sign, ink)
         canvas.text(x + 2, 0, text, "dim")
         x += len(text) + 4
+
+
+_SHORT = {"out-of-place": "out", "in-place": "in", "A4 reference": "A4"}
 
 
 class Curve(Plot):

@@ -173,7 +173,7 @@ def test_what_waits_says_why_with_numbers(a4: Commands) -> None:
 def test_workloads_say_of_a_job_that_diverged_what_the_page_of_queues_says(a4: Commands) -> None:
     rows = {line.split()[2]: line for line in a4.run("workloads")[1].splitlines()[1:]}
     assert rows["dpo-a3b"].endswith("▲ diverged on a4")
-    assert any(line.endswith("  runs on a4") for line in rows.values())
+    assert any(line.endswith("  running on a4") for line in rows.values())
 
 
 def test_why_tells_of_the_alarm_of_a_job_that_runs(a4: Commands) -> None:

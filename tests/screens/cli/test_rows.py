@@ -164,7 +164,7 @@ def test_only_what_is_in_a_queue_has_a_place_and_a_wait(fleet: Fleet, capsys: py
     print_rows(layout, list(layout.of(shown, None, str)), "workloads")
     titles, two, one = capsys.readouterr().out.splitlines()
     assert two[titles.index("SINCE") :].startswith("2h00m")
-    assert one[titles.index("SINCE") :].split() == ["runs"], "when it got its quota is not said"
+    assert one[titles.index("SINCE") :].split() == ["running"], "when it got its quota is not said"
     assert one[titles.index("PRIORITY") :].split()[0] == "high"
 
 

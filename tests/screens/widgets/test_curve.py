@@ -33,8 +33,17 @@ def test_halves_differ_without_colour_and_legend_explains_them() -> None:
 
 
 def test_equal_halves_share_one_mark() -> None:
-    text = "\n".join(picture([Point(MIB, 10.0, 10.0)], 40, 10))
-    assert text.count("◉") == 1
+    legend, *rows = picture([Point(MIB, 10.0, 10.0)], 40, 10)
+    assert "\n".join(rows).count("◉") == 1
+    assert "◉ both" in legend
+    unlike, *rows = picture([Point(MIB, 500.0, 10.0)], 40, 10)
+    assert not {"◉"} & {*unlike, *"".join(rows)}
+
+
+def test_halves_that_are_alike_share_a_mark_wherever_a_line_ends() -> None:
+    for value in range(40, 100):
+        rows = picture([Point(MIB, float(value), value + 0.1), Point(2 * MIB, 200.0, 200.0)], 40, 10)[1:]
+        assert "○" not in "".join(rows), value
 
 
 def test_axes_name_sizes_and_values() -> None:
