@@ -33,6 +33,14 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(2 * (os.cpu_count() or 1), 16)
 
 
+LONGEST = ("tests/architecture/", "tests/snapshots/", "tests/screens/test_read_only.py")
+"""What takes longest comes first: a file stays with one worker, and at the end the others would wait for it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((at for at, long in enumerate(LONGEST) if item.nodeid.startswith(long)), 9))
+
+
 def pytest_collection_finish() -> None:
     """What thousands of collected tests are made of stays to the end: looking through all of it for garbage, every few
     tests, took a third of the time of those that draw screens, and looking through what one test makes, a sixth.
