@@ -18,14 +18,24 @@ from console.kube.objects.node import Node
 from console.kube.objects.queue import ClusterQueue
 from console.kube.snapshot import Fleet
 from console.scheduling.expected_starts import MAX_WAITING, all_gpu_flavors, cluster_of
-from console.scheduling.kueue.state import PodSet, Workload
-from console.scheduling.kueue_snapshot import ANY_TAINT, closed_reason
+from console.scheduling.kueue.state import PodSet, Workload, try_order
+from console.scheduling.kueue_snapshot import (
+    ANY_TAINT,
+    closed_reason,
+    cluster_queue_name,
+    kueue_snapshot,
+    queue_order,
+    queue_timestamp,
+)
 from console.scheduling.quota_accounts import job_name
 from console.scheduling.scenario import NODE_GPUS
 from console.scheduling.virtual_cluster import VirtualCluster, queued_again
 
 if TYPE_CHECKING:
     Key = tuple[str, str]
+
+
+MAX_ASKED = 64  # machines that are asked for, one after the other, to see who would be preempted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +77,41 @@ class WhatIf(Struct, frozen=True):
     consequences: tuple[Consequence, ...]
     free: tuple[FreeQuota, ...]
     notes: tuple[str, ...]  # what is not counted, and queues that are closed: sentences without their ends
+    next_victims: NextVictims | None  # as things are, without the changes
+
+
+class NextVictims(Struct, frozen=True):
+    """Whom Kueue would preempt, in its order, for more jobs as the one of the highest priority that waits."""
+
+    job: str  # that waits
+    queue: str  # ClusterQueue
+    priority: int
+    victims: tuple[tuple[str, str], ...]  # namespaces and names of jobs
+
+
+def next_victims(fleet: Fleet) -> NextVictims | None:
+    """None: nothing waits, or whoever waits may preempt nobody. Machine after machine is asked for in that queue."""
+    queues = (each for each in fleet.cluster_queues.values() if not closed_reason(each))
+    waiting = [each for queue in queues for each in queue_order(fleet, queue.name).pending]
+    if not waiting:
+        return None
+    first = min(waiting, key=lambda each: try_order(each.priority, queue_timestamp(each), each.uid))
+    name = cluster_queue_name(first, fleet)
+    found: dict[Key, None] = {}
+    cluster = VirtualCluster(kueue_snapshot(fleet, all_gpu_flavors(fleet), places=True), ())
+    for number in range(MAX_ASKED):
+        machine = PodSet("main", 1, {GPU: NODE_GPUS}, {GPU: NODE_GPUS}, tolerations=ANY_TAINT)
+        asked = Workload((first.namespace, f"-{number}-"), "", name, first.priority, queue_timestamp(first), [machine])
+        cluster.submit(asked)
+        moves = cluster.admit(fleet.at)
+        if not moves:
+            break
+        found |= dict.fromkeys(each.workload.key for each in moves if each.preempted_by is not None)
+        for again in (each for listed in cluster.waiting.values() for each in listed):
+            cluster.withdraw(again)
+    victims = (fleet.workloads[key] for key in found if key in fleet.workloads)
+    told = tuple((each.namespace, job_name(each)) for each in victims)
+    return NextVictims(job_name(first), name, first.priority, told) if told else None
 
 
 def what_if(fleet: Fleet, namespace: str, changes: Changes) -> WhatIf:
@@ -116,7 +161,7 @@ class _Comparison:
             for group in queue.groups
             for flavor in group.flavors
         ]  # fmt: skip
-        return WhatIf(tuple(self._consequences()), tuple(free), tuple(self._notes))
+        return WhatIf(tuple(self._consequences()), tuple(free), tuple(self._notes), next_victims(self._fleet))
 
     def _consequences(self) -> Iterator[Consequence]:
         before, after = _running(self._now), _running(self._then)

@@ -12,7 +12,7 @@ from console.kube.objects.workload import Workload
 from console.scheduling.forecast_record import Promise, score
 from console.scheduling.kueue_snapshot import queue_position
 from console.scheduling.quota_accounts import job_name
-from console.scheduling.what_if import Changes, Consequence, WhatIf
+from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf
 from console.scheduling.what_if import what_if as compare
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.arguments import Command, Commands, Options, flag, json_flag, option, word
@@ -22,6 +22,7 @@ from screens.cli.output import print_json, print_line, print_table, table_lines,
 from screens.columns.jobs import start_json, start_words
 from screens.wording import clock, duration
 
+MOST_VICTIMS = 5  # that are named
 KINDS = (*WAIT_KINDS, "topologies")
 
 
@@ -144,7 +145,7 @@ async def what_if(options: WhatIfOptions) -> int:
         found = compare(fleet, session.namespace, changes)
     if options.json:
         print_json({"kind": "whatif", "at": fleet.at, "unread": missing, "notes": found.notes,
-                    "items": found.consequences, "free": found.free})  # fmt: skip
+                    "items": found.consequences, "free": found.free, "next_victims": found.next_victims})  # fmt: skip
         return 0
     for kind, reason in missing.items():
         warn(f"{kind}: {reason}")
@@ -168,7 +169,16 @@ def result_lines(found: WhatIf) -> list[str]:
         *table_lines(("FLAVOR", "GPUS FREE NOW", "GPUS FREE THEN"),
                      [(name, *gpus) for name, gpus in machines.items()], [False, True, True]),
         *(f"{note[0].upper()}{note[1:]}." for note in found.notes),
+        *([_victim_words(found.next_victims)] if found.next_victims else []),
     ]  # fmt: skip
+
+
+def _victim_words(found: NextVictims) -> str:
+    names = [name for _, name in found.victims]
+    more = f" and {len(names) - MOST_VICTIMS} more" if len(names) > MOST_VICTIMS else ""
+    who = f"{', then '.join(names[:MOST_VICTIMS])}{more}"
+    where = f"in queue {found.queue}, where {found.job} waits"
+    return f"For more jobs of priority {found.priority} {where}, Kueue would preempt first {who}."
 
 
 def _machines(gpus: int | None) -> str:
@@ -243,6 +253,8 @@ COMMANDS: Commands = {
         "machines, leaves: loses its machines and waits, stopped), by (for which job it is preempted), position (in "
         "its ClusterQueue; 0: it does not wait), most (GPUs that its queue could have; null unless it asks for more); "
         "free with queue, flavor, now, then (GPUs of quota, its own and borrowed), machines_now, machines_then "
-        "(GPUs on machines of the flavor; null: it has no topology, and Kueue counts no machines)",
+        "(GPUs on machines of the flavor; null: it has no topology, and Kueue counts no machines); next_victims with "
+        "job, queue and priority of the waiting job of the highest priority, and victims (namespace and name of jobs "
+        "that Kueue would preempt for more of that, in its order; null: none)",
     ),
 }

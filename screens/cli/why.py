@@ -13,10 +13,12 @@ from msgspec.structs import asdict
 from console.errors import NotAllowed, NotFound
 from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobSet, JobState
+from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
 from console.metrics.alarm_rules import Alarm, AlarmReport, next_step
 from console.metrics.health import Health, alarm_kind_of_health, job_health
 from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.what_if import next_victims
 from console.scheduling.why_answer import WAIT_KINDS, Category, Why
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import alarm_json, health_code
@@ -48,6 +50,7 @@ async def why(options: WhyOptions) -> int:
             _check(session, job, runs_or_done=not sentence),
             _expected_start(session, job),
         )
+        order, preempted = _preempted_next(fleet, job) if job is not None else (0, "")
         if job is None and card is None:
             await _require_unknown(session, options.job)
             find_job(fleet, session.namespace, options.job)
@@ -56,6 +59,7 @@ async def why(options: WhyOptions) -> int:
                     "phase": job.state if job else None, "health": asdict(health) if health else None,
                     "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
                     "expected_start": start_json(start, fleet.at) if start else None,
+                    "preempted_next": order or None,
                     "why": sentence or (health.words if health else ""),
                     "card": msgspec.to_builtins(card) if card else None,
                     "alarms": [alarm_json(session, each) for each in report.alarms]}  # fmt: skip
@@ -67,6 +71,8 @@ async def why(options: WhyOptions) -> int:
             print_hint(f"{options.job} {state}{sentence or (_words(health, report) if health else 'is done')}.")
             if start is not None:
                 print_hint(f"Start: {start_words(start, fleet.at)}.")
+            if preempted:
+                print_hint(preempted)
             await session.watch.me()  # without it nobody is "you"
             for line in _next_steps(session, options.job, reason, health, report):
                 print_hint(line)
@@ -79,6 +85,16 @@ async def why(options: WhyOptions) -> int:
 async def _expected_start(session: Session, job: JobSet | None) -> ExpectedStart | None:
     workload = session.fleet.workload_of(job) if job is not None and job.state is JobState.PENDING else None
     return (await expected_starts(session)).get(workload.key) if workload is not None else None
+
+
+def _preempted_next(fleet: Fleet, job: JobSet) -> tuple[int, str]:
+    """Its number among those that Kueue would preempt next, and that as a sentence; 0 if it is none of them."""
+    found = next_victims(fleet) if job.state in {JobState.STARTING, JobState.RUNNING} else None
+    if found is None or job.key not in found.victims:
+        return 0, ""
+    order = found.victims.index(job.key) + 1
+    more = f"for more jobs of priority {found.priority} in queue {found.queue}, where {found.job} waits"
+    return order, f"{job.name} is number {order} of those that Kueue would preempt {more}."
 
 
 def _code(reason: Why | None, health: Health | None) -> int:
@@ -169,7 +185,9 @@ COMMANDS: Commands = {
     "why": Command(
         why,
         WhyOptions,
-        epilog="JSON: namespace, name, state and phase (as of a4 jobs), why (one sentence), card (what ended badly "
+        epilog="JSON: namespace, name, state and phase (as of a4 jobs), why (one sentence), "
+        "preempted_next (1: it is the first that Kueue would preempt for more jobs as the waiting one of the highest "
+        "priority; null: it is none of them), card (what ended badly "
         "first; null if nothing did: first: rank: index of the pod, pod, node, exit_code, reason, time, …; others, "
         "lines: the last of its log, named: failures in it, with kind, text, line, rank, host, hint, times), alarms "
         "(of a job that runs: kind, words, time, …; it is watched for 3 s, for 6 s where its step is late "

@@ -12,7 +12,9 @@ from console.errors import BadInput, NotFound, NotThere
 from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor, Topology
 from console.kube.objects.workload import TopologyDomain
 from console.scheduling.expected_starts import expected_starts
-from console.scheduling.what_if import Changes, WhatIf, what_if
+from console.scheduling.what_if import Changes, NextVictims, WhatIf, next_victims, what_if
+from screens.cli.forecast import result_lines
+from screens.cli.why import _preempted_next
 from tests.fakes import fleet_of
 from tests.screens.queue_scene import claim, cluster_queue, job
 from tests.screens.scene import a4, rank
@@ -186,3 +188,27 @@ def test_a_node_goes_by_the_short_names_that_screens_show() -> None:
     assert asked(fleet, drain=("a4-pool/0000",)) == {"a": "moves"}
     with pytest.raises(BadInput, match=rf"^0000 is the end of several nodes' names: {a4(0).name}, {spot.name}\.$"):
         asked(fleet, drain=("0000",))
+
+
+def test_the_next_victims_of_the_highest_waiting_priority_are_named_in_kueues_order() -> None:
+    running = runs("low", 2, priority=1), runs("high", 2, priority=9), runs("lowest", 4, priority=0)
+    asks = waits("vip", 16, priority=5), waits("small", 1, priority=0)
+    fleet = scene(*running, *asks, preemption=PREEMPTING)
+    assert next_victims(fleet) == NextVictims("vip", "a4", 5, (("default", "lowest"), ("default", "low")))
+    found = what_if(fleet, "default", Changes(submit=("a4:8",)))
+    assert found.next_victims == next_victims(fleet)
+    assert result_lines(found)[-1] == (
+        "For more jobs of priority 5 in queue a4, where vip waits, Kueue would preempt first lowest, then low."
+    )
+    by_name = {job.name: job for job, _ in running}
+    words = (
+        "low is number 2 of those that Kueue would preempt for more jobs of priority 5 in queue a4, where vip waits."
+    )
+    assert _preempted_next(fleet, by_name["low"]) == (2, words)
+    assert _preempted_next(fleet, by_name["high"]) == (0, "")
+
+
+def test_nobody_is_a_victim_where_nothing_waits_or_nobody_may_be_preempted() -> None:
+    assert next_victims(scene(runs("a", 8), preemption=PREEMPTING)) is None
+    assert next_victims(scene(runs("a", 8), waits("vip", 4, priority=5))) is None
+    assert next_victims(scene(runs("a", 8, priority=5), waits("b", 4), preemption=PREEMPTING)) is None
