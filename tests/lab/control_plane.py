@@ -185,7 +185,8 @@ class Lab:
 
     def _start_controller(self, tools: Tools, name: str) -> None:
         configuration, login = f"--config={self.folder}/{name}.yaml", f"--kubeconfig={self.kubeconfig}"
-        self.processes.start(name, tools.program(name), configuration, login)
+        more = ["--zap-log-level=3"] if name == "kueue" else []  # its decisions, in their order
+        self.processes.start(name, tools.program(name), configuration, login, *more)
 
     def _wait_for_controller(self, name: str, port: int) -> None:
         self.processes.wait_ready(name, lambda: _answers(port))

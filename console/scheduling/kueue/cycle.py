@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from console.scheduling.kueue.fair_sharing import fairest
-from console.scheduling.kueue.flavors import FlavorAssigner, FlavorChoice, Mode
+from console.scheduling.kueue.flavors import FlavorAssigner, FlavorChoice, Mode, PodSetChoice
 from console.scheduling.kueue.preemption import Preemption, Target
 from console.scheduling.kueue.state import Release, Snapshot, Workload
 
@@ -68,6 +68,7 @@ def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decis
         decided.append(fairest(entries, snapshot) if snapshot.fair_sharing else entries[0])
         entries.remove(decided[-1])
         cycle.decide(decided[-1])
+    cycle.release_places()
     return refused + sorted(decided, key=lambda each: each.verdict is Verdict.SKIP)
 
 
@@ -91,6 +92,7 @@ class _Cycle:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._preempted: list[Workload] = []
+        self._reserved: list[PodSetChoice] = []  # nodes that those which wait keep from others until the cycle ends
 
     def assign(self, entry: Decision) -> Decision:
         failures, key = self._snapshot.failures, _failure_key(entry.workload, self._snapshot)
@@ -115,7 +117,11 @@ class _Cycle:
         preemption = Preemption(self._snapshot, workload)
         queue = self._snapshot.queues[workload.cluster_queue]
         choice = FlavorAssigner(workload, queue, self._snapshot, preemption.simulate).assign()
-        return choice, preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else []
+        targets = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else []
+        if targets and choice.placed():
+            with self._snapshot.without([target.workload for target in targets]):
+                choice.assign_places(self._snapshot)
+        return choice, targets
 
     def _reduced(self, workload: Workload) -> tuple[FlavorChoice, list[Target]] | None:
         """Partial admission: the largest number of pods, at least the minimum of each pod set, that fits the quota."""
@@ -133,13 +139,10 @@ class _Cycle:
         return found
 
     def decide(self, entry: Decision) -> None:
-        with self._snapshot.without(self._evicted_workloads(entry)):
-            fits = self._places_free(entry)
-        if not fits:
-            if self._snapshot.release.minor < 18:
-                entry.message = NO_LONGER_FITS
-                return
+        quota, places = self._free(entry)
+        if quota and not places and self._snapshot.release.minor >= 18:
             self.assign(entry)
+            quota, places = self._free(entry)
         queue = self._snapshot.queues[entry.workload.cluster_queue]
         if entry.choice.mode is Mode.NO_FIT:
             entry.verdict = Verdict.HOPELESS
@@ -151,9 +154,7 @@ class _Cycle:
         if any(target.workload in self._preempted for target in entry.targets):
             entry.message = "Workload has overlapping preemption targets with another workload"
             return
-        with self._snapshot.without(self._evicted_workloads(entry)):
-            fits = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
-        if not fits:
+        if not (quota and places):
             entry.message = NO_LONGER_FITS
             return
         if entry.choice.mode is Mode.FIT:
@@ -163,19 +164,36 @@ class _Cycle:
         self._preempted += [target.workload for target in entry.targets]
         for at, value in entry.choice.usage().items():
             queue.add_usage(at, value)
+        self._reserve_places(entry)
         entry.verdict = Verdict.PREEMPT
         entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
 
-    def _evicted_workloads(self, entry: Decision) -> list[Workload]:
-        return [*self._preempted, *(target.workload for target in entry.targets)]
+    def _free(self, entry: Decision) -> tuple[bool, bool]:
+        """Whether the quota and the domains chosen at nomination are still free, once its targets are gone."""
+        if entry.choice.mode is not Mode.FIT and not entry.targets:
+            return True, True
+        queue, trees = self._snapshot.queues[entry.workload.cluster_queue], self._snapshot.trees
+        with self._snapshot.without([*self._preempted, *(target.workload for target in entry.targets)]):
+            quota = all(value <= queue.available(at) for at, value in entry.choice.usage().items())
+            places = all(
+                trees[one.tree].has_room(values, one.pod_set.single, pods)
+                for one in entry.choice.pod_sets
+                for values, pods in one.places
+            )
+        return quota, places
 
-    def _places_free(self, entry: Decision) -> bool:
-        """Whether the domains chosen at nomination are still free."""
-        return entry.choice.mode is not Mode.FIT or all(
-            self._snapshot.trees[one.tree].has_room(values, one.pod_set.single, pods)
-            for one in entry.choice.pod_sets
-            for values, pods in one.places
-        )
+    def _reserve_places(self, entry: Decision) -> None:
+        for one in entry.choice.placed():
+            self._reserved.append(one)
+            self._use_places(one, 1)
+
+    def _use_places(self, one: PodSetChoice, times: int) -> None:
+        for values, pods in one.places:
+            self._snapshot.trees[one.tree].use(values, one.pod_set.single, times * pods)
+
+    def release_places(self) -> None:
+        for one in self._reserved:
+            self._use_places(one, -1)
 
     def _hold_back(self, entry: Decision) -> None:
         """Reserve quota for a waiting workload that could not get it back by reclaiming."""
@@ -188,6 +206,7 @@ class _Cycle:
             if entry.choice.borrowing:
                 kept = value if limit is None else max(0, min(value, nominal + limit - used))
             queue.add_usage(at, kept)
+        self._reserve_places(entry)
 
 
 def _admitted(entry: Decision) -> Workload:

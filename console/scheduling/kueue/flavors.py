@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.topology_assignment import assign_topology
+from console.scheduling.kueue.topology_assignment import assign_together
 
 if TYPE_CHECKING:
     from console.scheduling.kueue.quota_tree import FlavorResource, Quantities
@@ -123,6 +123,18 @@ class FlavorChoice:
                 parts.append(f"{choice.pod_set.name}: {listed}")
         return " | ".join(parts)
 
+    def placed(self) -> list[PodSetChoice]:
+        """The pod sets that topology places, in the order in which they take their nodes."""
+        return sorted((one for one in self.pod_sets if one.tree), key=lambda one: one.tree)
+
+    def assign_places(self, snapshot: Snapshot, *, empty: bool = False) -> tuple[PodSetChoice, str] | None:
+        """Set the domains of all pod sets; or the first for which there are none, and why."""
+        placed = self.placed()
+        found, why = assign_together(((snapshot.trees[one.tree], one.pod_set) for one in placed), empty=empty)
+        for one, places in zip(placed, found, strict=False):
+            one.places = places
+        return (placed[len(found)], why) if why else None
+
     def usage(self) -> Quantities:
         total: Quantities = {}
         for choice in self.pod_sets:
@@ -168,18 +180,18 @@ class FlavorAssigner:
 
     def place(self, choice: FlavorChoice) -> None:
         """Assign topology to a choice that fits by quota; without room it becomes a preemption or no fit."""
-        for one in choice.pod_sets:
-            if not one.tree:
-                continue
-            tree = self._snapshot.trees[one.tree]
-            if one.mode is Mode.FIT:
-                one.places, why = assign_topology(tree, one.pod_set)
-                if not why:
-                    continue
-                one.reasons.append(why)
+        if choice.mode is Mode.FIT:
+            if (failed := choice.assign_places(self._snapshot)) is None:
+                return
+            one, why = failed
+            one.reasons.append(why)
+            one.mode = Mode.PREEMPT
+        if failed := choice.assign_places(self._snapshot, empty=True):
+            failed[0].mode = Mode.NO_FIT
+            return
+        for one in choice.placed():
+            if one.mode is Mode.FIT:  # there may be no node for it even where its quota is enough
                 one.mode = Mode.PREEMPT
-            if assign_topology(tree, one.pod_set, empty=True)[1]:
-                one.mode = Mode.NO_FIT
 
     def _assign_pod_set(self, pod_set: PodSet) -> PodSetChoice:
         one = PodSetChoice(pod_set, mode=Mode.FIT)

@@ -13,7 +13,7 @@ from console.scheduling.kueue.fair_sharing import LESS_THAN_INITIAL, below_commo
 from console.scheduling.kueue.flavors import FlavorChoice, Mode
 from console.scheduling.kueue.quota_tree import FlavorResource, Quantities, QuotaNode
 from console.scheduling.kueue.state import QueueNode, Snapshot, Workload
-from console.scheduling.kueue.topology_assignment import assign_topology
+from console.scheduling.kueue.topology_assignment import assign_together
 
 HUMAN_REASONS = {
     "InClusterQueue": "prioritization in the ClusterQueue",
@@ -143,8 +143,8 @@ class Preemption:
                 return False
             if value > self._queue.available(at):
                 return False
-        trees, placed = self._snapshot.trees, [one for one in self._choice.pod_sets if one.tree] if self._choice else []
-        return not any(assign_topology(trees[one.tree], one.pod_set)[1] for one in placed)
+        trees, placed = self._snapshot.trees, self._choice.placed() if self._choice else []
+        return not assign_together((trees[one.tree], one.pod_set) for one in placed)[1]
 
     def _valid(self, candidate: _Candidate, *, borrow: bool) -> bool:
         if candidate.top is None:

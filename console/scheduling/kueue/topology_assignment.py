@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 HOSTNAME = "kubernetes.io/hostname"
 _ONE_POD = {"pods": 1000}
+_NOTHING: Mapping[tuple[str, ...], Amounts] = {}
 
 
 @dataclass(eq=False, slots=True)
@@ -130,12 +131,31 @@ class _Exclusions:
         return f". Total nodes: {self.total}; excluded: {listed}"
 
 
-def assign_topology(tree: TopologyTree, pod_set: PodSet, *, empty: bool = False) -> tuple[list[Place], str]:
-    """The domains of all pods of a pod set, or none and the reason; `empty` ignores current usage."""
+def assign_together(
+    wanted: Iterable[tuple[TopologyTree, PodSet]], *, empty: bool = False
+) -> tuple[list[list[Place]], str]:
+    """The domains of each pod set of a workload, none of which takes the room of another, and why the next has none."""
+    found: list[list[Place]] = []
+    taken: dict[TopologyTree, dict[tuple[str, ...], Amounts]] = {}
+    for tree, pod_set in wanted:
+        earlier = taken.setdefault(tree, {})
+        places, why = assign_topology(tree, pod_set, empty=empty, taken=earlier)
+        if why:
+            return found, why
+        found.append(places)
+        for values, pods in places:
+            add_amounts(earlier.setdefault(values, {}), {**pod_set.single, **_ONE_POD}, pods)
+    return found, ""
+
+
+def assign_topology(
+    tree: TopologyTree, pod_set: PodSet, *, empty: bool = False, taken: Mapping[tuple[str, ...], Amounts] = _NOTHING
+) -> tuple[list[Place], str]:
+    """The domains of all pods of a pod set, or none and the reason; `empty` ignores current usage, not what is taken."""
     request, why = _request(tree, pod_set)
     if request is None:
         return [], why
-    excluded = _fill(tree, pod_set, request, empty=empty)
+    excluded = _fill(tree, pod_set, request, empty=empty, taken=taken)
     level, domains, why = _find_level(tree, request, request.level, excluded)
     if why:
         return [], why
@@ -181,7 +201,10 @@ def _request(tree: TopologyTree, pod_set: PodSet) -> tuple[_Request | None, str]
     return _Request(pod_set.count, level, slice_level, asked.slice_size, bool(asked.required), free), ""
 
 
-def _fill(tree: TopologyTree, pod_set: PodSet, request: _Request, *, empty: bool) -> _Exclusions:
+def _fill(
+    tree: TopologyTree, pod_set: PodSet, request: _Request, *, empty: bool,
+    taken: Mapping[tuple[str, ...], Amounts] = _NOTHING,
+) -> _Exclusions:  # fmt: skip
     """Set the number of fitting pods in every domain; returns why nodes were left out."""
     excluded = _Exclusions()
     tolerations = (*pod_set.tolerations, *tree.flavor.tolerations)
@@ -199,6 +222,9 @@ def _fill(tree: TopologyTree, pod_set: PodSet, request: _Request, *, empty: bool
                 excluded.reasons["affinity" if pod_set.has_affinity else "nodeSelector"] += 1
                 continue
         used = {} if empty else leaf.used
+        if taken and (more := taken.get(tree.assigned(leaf))):
+            used = dict(used)
+            add_amounts(used, more)
         free = [(max(leaf.free.get(name, 0) - used.get(name, 0), 0) // value, name) for name, value in single]
         leaf.state, scarce = min(free)
         if not leaf.state:

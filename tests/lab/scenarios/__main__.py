@@ -1,0 +1,78 @@
+"""`python -m tests.lab.scenarios 300 --seed 1`: so many random scenarios on the real Kueue and on our library."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.lab.control_plane import Lab
+from tests.lab.scenarios.draw import draw
+from tests.lab.scenarios.real import RealKueue, Record
+from tests.lab.scenarios.replay import Comparison, compare, load, save
+
+BESIDE = 8  # scenarios that run at the same time
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.scenarios", description=__doc__)
+    parser.add_argument("count", type=int, help="how many scenarios")
+    parser.add_argument("--seed", type=int, default=1, help="of the first; the others follow")
+    parser.add_argument("--records", type=Path, help="a folder to keep what Kueue did, or to read it from")
+    parser.add_argument("--replay", action="store_true", help="only compare what is in that folder already")
+    options = parser.parse_args()
+    seeds = range(options.seed, options.seed + options.count)
+    if options.replay:
+        found = [compare(load(path)) for seed in seeds if (path := options.records / f"{seed}.json").exists()]
+    else:
+        with Lab(say=lambda line: print(line, file=sys.stderr)) as lab:
+            records = asyncio.run(record_all(lab, seeds, options.records))
+        found = [compare(each) for each in records]
+    print(table(found))
+    return 0
+
+
+async def record_all(lab: Lab, seeds: Iterable[int], folder: Path | None = None) -> list[Record]:
+    """What the real Kueue did in each scenario; several run beside each other."""
+    records: list[Record] = []
+    left = list(reversed(list(seeds)))
+
+    async def work(kueue: RealKueue) -> None:
+        while left:
+            seed = left.pop()
+            record = await kueue.run(draw(seed))
+            records.append(record)
+            if folder is not None:
+                folder.mkdir(exist_ok=True)
+                save(record, folder / f"{seed}.json")
+
+    async with RealKueue.open(lab.kubeconfig, lab.processes.logs / "kueue.log") as kueue:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(BESIDE):
+                workers.create_task(work(kueue))
+    return sorted(records, key=lambda each: each.seed)
+
+
+def table(found: Sequence[Comparison]) -> str:
+    """Agreement, and every difference."""
+    totals: Counter[str] = Counter()
+    for each in found:
+        totals.update(admitted=each.admitted, evicted=each.evicted, placed=each.placed)
+    lines = [
+        f"{len(found)} scenarios: {totals['admitted']} admissions, {totals['evicted']} evictions, "
+        f"{totals['placed']} pod sets placed"
+    ]
+    for what in ("order", "victims", "domains"):
+        same = sum(each.same(what) for each in found)
+        lines.append(f"same {what}: {same} of {len(found)} ({same / max(1, len(found)):.1%})")
+    lines += [
+        f"  {one.seed} step {one.step} {one.what}: {one.words}" for each in found for one in each.differences
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""Draws a scenario from its seed: queues, cohorts, nodes and workloads as Kubernetes objects, with run times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tests.lab.machines import GKE, Object
+
+GPU = "nvidia.com/gpu"
+POOL = "a4-lab/scenario-pool"
+SCENARIO = "a4-lab/scenario"
+NAMESPACE = "scenarios"
+BLOCK, SUBBLOCK, HOST = f"{GKE}/gce-topology-block", f"{GKE}/gce-topology-subblock", "kubernetes.io/hostname"
+LEVELS = (BLOCK, SUBBLOCK, HOST)
+NODE_GPUS = 8
+KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A workload, when it arrives and how long it runs, in seconds."""
+
+    name: str
+    queue: str
+    arrives: float
+    runs: float
+    body: Object
+
+
+@dataclass(slots=True)
+class Scenario:
+    seed: int
+    nodes: list[Object] = field(default_factory=list)
+    objects: list[Object] = field(default_factory=list)
+    """Topology, flavors, cohorts, ClusterQueues and LocalQueues, in the order of their creation."""
+    jobs: list[Job] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"s{self.seed}"
+
+    def of_kind(self, kind: str) -> list[Object]:
+        return [each for each in self.objects if each["kind"] == kind]
+
+    def root_cohort(self, queue: str) -> str:
+        """The cohort at the top of a queue's tree."""
+        (found,) = (each for each in self.of_kind("ClusterQueue") if each["metadata"]["name"] == queue)
+        parents = {each["metadata"]["name"]: each["spec"].get("parentName") for each in self.of_kind("Cohort")}
+        name = str(found["spec"]["cohortName"])
+        while parent := parents.get(name):
+            name = str(parent)
+        return name
+
+
+def draw(seed: int) -> Scenario:
+    return _Draft(seed).scenario()
+
+
+class _Draft:
+    def __init__(self, seed: int) -> None:
+        self._dice = Random(seed)
+        self._scenario = Scenario(seed)
+        self._capacity: dict[str, int] = {}
+
+    def scenario(self) -> Scenario:
+        self._add("Topology", "topology", {"levels": [{"nodeLabel": level} for level in LEVELS]})
+        for number in range(self._weighted({1: 3, 2: 2})):
+            self._flavor(f"{self._scenario.name}-f{number}")
+        self._queues()
+        self._jobs()
+        return self._scenario
+
+    def _weighted(self, choices: dict[Any, int]) -> Any:
+        return self._dice.choices(list(choices), list(choices.values()))[0]
+
+    def _add(self, kind: str, name: str, spec: Object, namespace: str = "") -> str:
+        full = name if name.startswith(self._scenario.name) else f"{self._scenario.name}-{name}"
+        metadata = {"name": full, "labels": {SCENARIO: self._scenario.name}}
+        if namespace:
+            metadata["namespace"] = namespace
+        self._scenario.objects.append({"apiVersion": KUEUE_VERSION, "kind": kind, "metadata": metadata, "spec": spec})
+        return full
+
+    def _flavor(self, name: str) -> None:
+        dice = self._dice
+        spec: Object = {"nodeLabels": {POOL: name}}
+        if dice.random() < 0.85:
+            spec["topologyName"] = f"{self._scenario.name}-topology"
+        self._add("ResourceFlavor", name, spec)
+        for block in range(dice.randint(1, 3)):
+            for subblock in range(dice.randint(1, 2)):
+                for host in range(dice.randint(1, 4)):
+                    self._node(name, f"{name}-b{block}", f"{name}-b{block}-s{subblock}", f"{name}-{block}{subblock}{host}")
+        self._capacity[name] = NODE_GPUS * sum(
+            each["metadata"]["labels"][POOL] == name for each in self._scenario.nodes
+        )
+
+    def _node(self, pool: str, block: str, subblock: str, name: str) -> None:
+        size = {"cpu": "224", "memory": "3968Gi", "pods": "110", GPU: str(NODE_GPUS)}
+        self._scenario.nodes.append({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "annotations": {"kwok.x-k8s.io/node": "fake"},
+                "labels": {HOST: name, POOL: pool, BLOCK: block, SUBBLOCK: subblock, SCENARIO: self._scenario.name},
+            },
+            "status": {"capacity": size, "allocatable": size},
+        })  # fmt: skip
+
+    def _queues(self) -> None:
+        dice, count = self._dice, self._dice.randint(2, 4)
+        cohorts = [f"{self._scenario.name}-c{number}" for number in range(self._weighted({1: 3, 2: 2}))]
+        if len(cohorts) == 2 and dice.random() < 0.5:
+            self._add("Cohort", cohorts[1], {"parentName": cohorts[0]})
+            if dice.random() < 0.5:
+                flavors = [
+                    {"name": flavor, "resources": [{"name": GPU, "nominalQuota": NODE_GPUS * dice.randint(0, 2)}]}
+                    for flavor in self._capacity
+                ]
+                self._add("Cohort", cohorts[0], {"resourceGroups": [{"coveredResources": [GPU], "flavors": flavors}]})
+        for number in range(count):
+            name = self._add("ClusterQueue", f"q{number}", self._queue(cohorts[number % len(cohorts)], count))
+            self._add("LocalQueue", f"q{number}", {"clusterQueue": name}, NAMESPACE)
+
+    def _queue(self, cohort: str, count: int) -> Object:
+        dice = self._dice
+        reclaim = dice.choice(["Never", "LowerPriority", "Any", "Any"])
+        preemption: Object = {
+            "withinClusterQueue": dice.choice(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
+            "reclaimWithinCohort": reclaim,
+        }
+        if reclaim != "Never" and dice.random() < 0.3:
+            preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
+            if dice.random() < 0.5:
+                preemption["borrowWithinCohort"]["maxPriorityThreshold"] = dice.choice([0, 100])
+        flavors = [{"name": flavor, "resources": [self._quota(flavor, count)]} for flavor in self._capacity]
+        spec: Object = {
+            "cohortName": cohort,
+            "namespaceSelector": {},
+            "queueingStrategy": self._weighted({"BestEffortFIFO": 4, "StrictFIFO": 1}),
+            "preemption": preemption,
+            "resourceGroups": [{"coveredResources": [GPU], "flavors": flavors}],
+        }
+        if dice.random() < 0.4:
+            policies = ["MayStopSearch", "TryNextFlavor"]
+            spec["flavorFungibility"] = {"whenCanBorrow": dice.choice(policies), "whenCanPreempt": dice.choice(policies)}
+        return spec
+
+    def _quota(self, flavor: str, count: int) -> Object:
+        dice, whole = self._dice, self._capacity[flavor]
+        nominal = NODE_GPUS * round(dice.uniform(0.4, 2.2) * whole / count / NODE_GPUS)
+        quota: Object = {"name": GPU, "nominalQuota": nominal}
+        if dice.random() < 0.25:
+            quota["borrowingLimit"] = NODE_GPUS * dice.randint(0, 3)
+        if nominal and dice.random() < 0.25:
+            quota["lendingLimit"] = NODE_GPUS * dice.randint(0, nominal // NODE_GPUS)
+        return quota
+
+    def _jobs(self) -> None:
+        dice, at = self._dice, 0.0
+        queues = [each["metadata"]["name"] for each in self._scenario.of_kind("LocalQueue")]
+        for number in range(dice.randint(5, 12)):
+            at += dice.uniform(1, 60)
+            name, queue = f"{self._scenario.name}-w{number:02}", dice.choice(queues)
+            body = {
+                "apiVersion": KUEUE_VERSION,
+                "kind": "Workload",
+                "metadata": {"name": name, "namespace": NAMESPACE, "labels": {SCENARIO: self._scenario.name}},
+                "spec": {
+                    "active": True,
+                    "queueName": queue,
+                    "priority": self._weighted({0: 2, 100: 2, 200: 1}),
+                    "podSets": self._pod_sets(),
+                },
+            }
+            self._scenario.jobs.append(Job(name, queue, at, dice.uniform(30, 400), body))
+
+    def _pod_sets(self) -> list[Object]:
+        count = self._weighted({1: 6, 2: 2, 3: 1})
+        style = self._weighted({"none": 2, "required": 3, "preferred": 2, "unconstrained": 1, "slices": 2})
+        return [self._pod_set(f"set-{number}", style, 5 if count == 1 else 2) for number in range(count)]
+
+    def _pod_set(self, name: str, style: str, most: int) -> Object:
+        dice = self._dice
+        gpus, count = self._weighted({8: 6, 4: 2, 2: 1}), dice.randint(1, most)
+        request: Object = {}
+        if style in ("required", "preferred"):
+            request = {style: dice.choice(LEVELS[:2] if style == "required" else LEVELS)}
+        elif style == "unconstrained":
+            request = {"unconstrained": True}
+        elif style == "slices":
+            size, level = dice.choice([1, 2, 2, 3]), dice.choice(LEVELS[1:])
+            count = size * dice.randint(1, max(1, most // size))
+            request = {"podSetSliceRequiredTopology": level, "podSetSliceSize": size}
+            outer = dice.choice(["", "required", "preferred"])
+            if outer:
+                request[outer] = dice.choice(LEVELS[: LEVELS.index(level) + 1])
+        resources = {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
+        container = {"name": "main", "image": "busybox:1", "resources": resources}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        made: Object = {"name": name, "count": count, "template": template}
+        return made | ({"topologyRequest": request} if request else {})

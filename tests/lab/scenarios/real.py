@@ -1,0 +1,364 @@
+"""Runs a scenario on the real Kueue: what it decided after each event, in the order of its own log.
+
+The runner stands in for the jobs: it creates Workloads, gives back the quota of those that are evicted, as a job does
+once its pods are gone, and marks those finished whose time is over. Kueue's log tells when it has nothing left to try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.contract.client import Api
+from tests.contract.cluster import CORE, KUEUE, eventually
+from tests.lab.machines import Object
+from tests.lab.scenarios.draw import KUEUE_VERSION, NAMESPACE, SCENARIO, Job, Scenario
+
+PLURALS = {
+    "Topology": "topologies", "ResourceFlavor": "resourceflavors", "Cohort": "cohorts",
+    "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues",
+}  # fmt: skip
+WORKLOADS = f"{KUEUE}/namespaces/{NAMESPACE}/workloads"
+SETTLED_AFTER = 2
+"""Cycles in a row in which a scenario's queues bring nothing new: one may have begun before it heard of the last change."""
+SETTLE_LIMIT = 120.0
+FENCE = "fence"
+
+
+@dataclass(slots=True)
+class Step:
+    """What Kueue did after one event."""
+
+    event: str  # arrives or ends
+    job: str
+    at: float
+    moves: list[list[str]] = field(default_factory=list)
+    """In the order of decisions: a workload that is admitted, or a victim and for whom."""
+    holding: dict[str, Object] = field(default_factory=dict)
+    """Afterwards: the Workload objects of all that hold quota."""
+
+
+@dataclass(slots=True)
+class Record:
+    """A scenario as it went: the objects as the API server has them, and each step."""
+
+    seed: int
+    objects: list[Object]
+    jobs: list[Object]  # as created, with uid and creation time
+    steps: list[Step]
+
+
+@dataclass(slots=True)
+class _Follower:
+    """What the log says of one scenario."""
+
+    awaited: set[str] = field(default_factory=set)
+    heads: list[str] = field(default_factory=list)
+    quiet: int = 0
+    quiet_heads: list[str] | None = None
+    moves: list[list[str]] = field(default_factory=list)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wait_for(self, what: str) -> None:
+        self.awaited.add(what)
+        self.changed()
+
+    def changed(self) -> None:
+        self.quiet, self.quiet_heads = 0, None
+        self.settled.clear()
+
+
+class KueueLog:
+    """Reads Kueue's log while it is written and follows each scenario in it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.followers: dict[str, _Follower] = {}
+        self.roots: dict[str, str] = {}  # the cohort at the top of each workload's tree
+        self.evictions: asyncio.Queue[str] = asyncio.Queue()
+        self._cycle_counts: set[str] = set()  # scenarios that changed since the cycle began
+
+    async def run(self) -> None:
+        with self._path.open("rb") as log:
+            log.seek(0, 2)
+            rest = b""
+            while True:
+                if not (more := log.read()):
+                    await asyncio.sleep(0.01)
+                    continue
+                *lines, rest = (rest + more).split(b"\n")
+                for line in lines:
+                    if line.startswith(b"{"):
+                        self._read(json.loads(line))
+
+    def _read(self, line: Object) -> None:
+        what = line["msg"]
+        if what == "Scheduling cycle starts":
+            self._cycle_counts.clear()
+            for follower in self.followers.values():
+                follower.heads = []
+        elif what == "Scheduling cycle complete":
+            for name, follower in self.followers.items():
+                self._end_cycle(name, follower)
+        elif what == "Attempting to move workloads":
+            self._on_move(str(line["rootCohort"]))
+        elif isinstance(workload := line.get("workload"), dict) and workload.get("namespace") == NAMESPACE:
+            self._on_workload(what, str(workload["name"]), line)
+        elif what == "Preempted":
+            self._on_preempted(str(line["targetWorkload"]["name"]), str(line["preemptingWorkload"]["name"]))
+
+    def _end_cycle(self, name: str, follower: _Follower) -> None:
+        if follower.awaited or name in self._cycle_counts:
+            return
+        follower.quiet = follower.quiet + 1 if follower.heads == follower.quiet_heads or not follower.heads else 1
+        follower.quiet_heads = follower.heads
+        if follower.quiet >= SETTLED_AFTER:
+            follower.settled.set()
+
+    def _changed(self, name: str) -> _Follower | None:
+        scenario = name.partition("-")[0]
+        follower = self.followers.get(scenario)
+        if follower is not None:
+            self._cycle_counts.add(scenario)
+            follower.changed()
+        return follower
+
+    def _on_move(self, cohort: str) -> None:
+        if follower := self._changed(cohort):
+            follower.awaited.discard(f"move {cohort}")
+
+    def _on_preempted(self, victim: str, by: str) -> None:
+        if follower := self._changed(victim):
+            follower.moves.append([victim, by])
+            follower.awaited.add(f"release {victim}")
+            self.evictions.put_nowait(victim)
+
+    def _on_workload(self, what: str, name: str, line: Object) -> None:
+        follower = self.followers.get(name.partition("-")[0])
+        if follower is None:
+            return
+        if what == "Attempting to schedule workload":
+            follower.heads.append(name)
+        elif what == "Workload create event":
+            self._changed(name)
+            follower.awaited.discard(f"create {name}")
+        elif what == "Workload assumed in the cache":
+            self._changed(name)
+            follower.moves.append([name])
+            follower.awaited.add(f"admit {name}")
+        elif what == "Workload update event" and line.get("status") != line.get("prevStatus", line.get("status")):
+            self._changed(name)
+            if line["status"] in ("finished", "pending"):  # a second later those that wait are tried again
+                follower.awaited.add(f"move {self.roots[name]}")
+            if line["status"] == "finished":
+                follower.awaited.discard(f"finish {name}")
+            elif line["status"] == "admitted":
+                follower.awaited.discard(f"admit {name}")
+            elif line["status"] == "pending":
+                follower.awaited.discard(f"release {name}")
+        elif what == "Preempted":
+            self._on_preempted(str(line["targetWorkload"]["name"]), name)
+
+
+class RealKueue:
+    """The lab's Kueue, on which scenarios run beside each other: each has its own queues, flavors and nodes."""
+
+    def __init__(self, api: Api, log: KueueLog) -> None:
+        self.api, self.log = api, log
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, kubeconfig: Path, log: Path) -> AsyncIterator[RealKueue]:
+        async with Api.open(kubeconfig) as api, asyncio.TaskGroup() as tasks:
+            kueue = cls(api, KueueLog(log))
+            running = [tasks.create_task(kueue.log.run()), tasks.create_task(kueue._release_evicted())]
+            await kueue._create(f"{CORE}/namespaces", {"kind": "Namespace", "apiVersion": "v1",
+                                                        "metadata": {"name": NAMESPACE}})  # fmt: skip
+            await kueue._create_fence()
+            try:
+                yield kueue
+            finally:
+                await kueue._remove_fence()
+                for each in running:
+                    each.cancel()
+
+    async def _create_fence(self) -> None:
+        """A StrictFIFO queue whose head never fits: Kueue tries it in cycle after cycle, and so the log goes on."""
+        spec: Object = {
+            "namespaceSelector": {}, "queueingStrategy": "StrictFIFO",
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+                {"name": FENCE, "resources": [{"name": "cpu", "nominalQuota": 0}]}]}],
+        }  # fmt: skip
+        for kind, body in (("ResourceFlavor", {}), ("ClusterQueue", spec), ("LocalQueue", {"clusterQueue": FENCE})):
+            metadata = {"name": FENCE} | ({"namespace": NAMESPACE} if kind == "LocalQueue" else {})
+            made = {"apiVersion": KUEUE_VERSION, "kind": kind, "metadata": metadata, "spec": body}
+            await self._create(_path(made), made)
+        container = {"name": "main", "image": "busybox:1", "resources": {"requests": {"cpu": "1"}}}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        await self._create(WORKLOADS, {
+            "apiVersion": KUEUE_VERSION, "kind": "Workload", "metadata": {"name": FENCE, "namespace": NAMESPACE},
+            "spec": {"queueName": FENCE, "podSets": [{"name": "main", "count": 1, "template": template}]},
+        })  # fmt: skip
+
+    async def _remove_fence(self) -> None:
+        await self._delete(f"{WORKLOADS}/{FENCE}")
+        for kind in ("localqueues", "clusterqueues", "resourceflavors"):
+            place = f"{KUEUE}/namespaces/{NAMESPACE}" if kind == "localqueues" else KUEUE
+            await self._delete(f"{place}/{kind}/{FENCE}")
+        await self._delete(f"{CORE}/namespaces/{NAMESPACE}")
+
+    async def _create(self, path: str, body: Object) -> Object:
+        answer = await self.api.create(path, body)
+        assert answer.status == 201, answer.body
+        return answer.made
+
+    async def _delete(self, path: str) -> None:
+        answer = await self.api.delete(path)
+        assert answer.status in (200, 202, 404), answer.body
+
+    async def _release_evicted(self) -> None:
+        while True:
+            await self._release(await self.log.evictions.get())
+
+    async def _release(self, victim: str) -> None:
+        """Give back the quota of an evicted workload as its job does, once its pods are gone."""
+        now = _now()
+
+        def release(status: Object) -> bool:
+            kept = {each["type"]: each for each in status["conditions"]}
+            if kept.get("Evicted", {}).get("status") != "True":
+                return False
+            words = kept["Evicted"]["message"]
+            for kind, state, reason in (("QuotaReserved", "False", "Pending"), ("Admitted", "False", "NoReservation"),
+                                        ("Requeued", "True", "Preempted")):  # fmt: skip
+                kept[kind] = {"type": kind, "status": state, "reason": reason, "message": words,
+                              "lastTransitionTime": now}  # fmt: skip
+            status["conditions"] = list(kept.values())
+            del status["admission"]
+            return True
+
+        await self._change_status(victim, release)
+
+    async def _change_status(self, name: str, change: Any) -> None:
+        async def changed() -> bool:
+            found = (await self.api.get(f"{WORKLOADS}/{name}")).made
+            if not change(found["status"]):
+                return False
+            answer = await self.api.send("PUT", f"{WORKLOADS}/{name}/status", found)
+            assert answer.status in (200, 409), answer.body
+            return answer.status == 200
+
+        await eventually(changed, f"the status of {name} is written")
+
+    async def run(self, scenario: Scenario) -> Record:
+        follower = self.log.followers[scenario.name] = _Follower()
+        objects = await self._prepare(scenario)
+        record = Record(scenario.seed, objects, [], [])
+        try:
+            await self._play(scenario, follower, record)
+        finally:
+            del self.log.followers[scenario.name]
+            await self._remove(scenario)
+        return record
+
+    async def _prepare(self, scenario: Scenario) -> list[Object]:
+        for node in scenario.nodes:
+            await self._create(f"{CORE}/nodes", node)
+        picked = f"{SCENARIO}={scenario.name}"
+
+        async def ready() -> list[Object]:
+            found = (await self.api.get(f"{CORE}/nodes", labelSelector=picked)).made["items"]
+            # A node that is ready carries the taint of one that is not for a moment longer.
+            return found if all(_is(each, "Ready") and not each["spec"].get("taints") for each in found) else []
+
+        nodes = await eventually(ready, f"the nodes of {scenario.name} are ready")
+        for each in scenario.objects:
+            await self._create(_path(each), each)
+
+        async def active() -> bool:
+            found = (await self.api.get(f"{KUEUE}/clusterqueues", labelSelector=picked)).made["items"]
+            doors = (await self.api.get(f"{KUEUE}/namespaces/{NAMESPACE}/localqueues", labelSelector=picked)).made
+            return all(_is(each, "Active") for each in [*found, *doors["items"]])
+
+        await eventually(active, f"the queues of {scenario.name} are active")
+        stored = [(await self.api.get(f"{_path(each)}/{each['metadata']['name']}")).made for each in scenario.objects]
+        return [{"apiVersion": "v1", "kind": "Node", **each} for each in nodes] + stored
+
+    async def _play(self, scenario: Scenario, follower: _Follower, record: Record) -> None:
+        coming, ends, jobs = list(scenario.jobs), dict[str, float](), {each.name: each for each in scenario.jobs}
+        while coming or ends:
+            ending = min(ends, key=lambda name: ends[name], default=None)
+            if ending is None or (coming and coming[0].arrives <= ends[ending]):
+                job = coming.pop(0)
+                step = Step("arrives", job.name, job.arrives)
+                await self._arrive(scenario, job, follower, record)
+            else:
+                step = Step("ends", ending, ends.pop(ending))
+                await self._end(jobs[ending], follower)
+            async with asyncio.timeout(SETTLE_LIMIT):
+                await follower.settled.wait()
+            step.moves, follower.moves = follower.moves, []
+            for name, *by in step.moves:
+                if by:
+                    del ends[name]
+                else:
+                    ends[name] = step.at + jobs[name].runs
+            found = (await self.api.get(WORKLOADS, labelSelector=f"{SCENARIO}={scenario.name}")).made["items"]
+            step.holding = {
+                each["metadata"]["name"]: _kept(each)
+                for each in found
+                if _is(each, "QuotaReserved") and not _is(each, "Finished")
+            }
+            assert step.holding.keys() == ends.keys(), (scenario.name, step.job, step.holding.keys(), ends.keys())
+            record.steps.append(step)
+
+    async def _arrive(self, scenario: Scenario, job: Job, follower: _Follower, record: Record) -> None:
+        self.log.roots[job.name] = scenario.root_cohort(job.queue)
+        follower.wait_for(f"create {job.name}")
+        record.jobs.append(_kept(await self._create(WORKLOADS, job.body)))
+
+    async def _end(self, job: Job, follower: _Follower) -> None:
+        follower.wait_for(f"finish {job.name}")
+        now = _now()
+
+        def finish(status: Object) -> bool:
+            status["conditions"].append({"type": "Finished", "status": "True", "reason": "JobFinished", "message": "",
+                                         "lastTransitionTime": now})  # fmt: skip
+            return True
+
+        await self._change_status(job.name, finish)
+
+    async def _remove(self, scenario: Scenario) -> None:
+        picked = f"{SCENARIO}={scenario.name}"
+        answer = await self.api.delete(WORKLOADS, labelSelector=picked)
+        assert answer.status == 200, answer.body
+        for each in reversed(scenario.objects):
+            await self._delete(f"{_path(each)}/{each['metadata']['name']}")
+        answer = await self.api.delete(f"{CORE}/nodes", labelSelector=picked)
+        assert answer.status == 200, answer.body
+
+
+def _path(item: Object) -> str:
+    place = f"{KUEUE}/namespaces/{NAMESPACE}" if item["kind"] == "LocalQueue" else KUEUE
+    return f"{place}/{PLURALS[item['kind']]}"
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _is(item: Object, kind: str) -> bool:
+    listed = item.get("status", {}).get("conditions", [])
+    return any(each["type"] == kind and each["status"] == "True" for each in listed)
+
+
+def _kept(item: Object) -> Object:
+    """Without what only fills a record."""
+    metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+    return {**item, "metadata": metadata}
