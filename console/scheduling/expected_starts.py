@@ -86,7 +86,7 @@ class _Simulation:
         for at, workload in self._ends[:MAX_ENDS]:
             if not self._cluster.holds(workload):
                 continue  # it was preempted meanwhile
-            self._cluster.snapshot.remove_workload(workload)
+            self._cluster.end(workload)
             name = job_name(self._fleet.workloads[workload.key])
             for started in self._admit():
                 self._found.setdefault(started.key, ExpectedStart(at, name, latest=bool(self._endless)))

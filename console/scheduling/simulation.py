@@ -154,7 +154,7 @@ class _Simulation:
         if kind:
             self._cluster.submit(job.workload)
         elif job.attempt == attempt and self._cluster.holds(job.workload):
-            self._cluster.snapshot.remove_workload(job.workload)
+            self._cluster.end(job.workload)
             job.finished = True
             self._leave(job, now)
             self._tell(now, "ends", job)

@@ -161,7 +161,7 @@ class _SharedCluster:
         for at, ended in self._behind:
             if ended is not None:
                 queue = self._cluster.snapshot.queues[ended.cluster_queue]
-                self._cluster.snapshot.remove_workload(queue.workloads[ended.key])
+                self._cluster.end(queue.workloads[ended.key])
             moves = self._cluster.admit(at)
         self._behind.clear()
         return moves

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import defaultdict
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
-from operator import itemgetter
 from typing import NamedTuple
 
 from console.scheduling.kueue.cycle import Decision, Verdict, admission_cycle, failed_before
+from console.scheduling.kueue.quota_tree import QuotaNode
 from console.scheduling.kueue.state import Snapshot, Workload
 
 MAX_CYCLES = 1000
@@ -23,34 +22,61 @@ class Move(NamedTuple):
     preempted_by: Workload | None = None
 
 
+_Shapes = dict[str, list[Workload]]  # by shape, each in the order of trying
+
+
 class VirtualCluster:
-    """A snapshot of running workloads, and those that wait in its queues."""
+    """A snapshot of running workloads, and those that wait in its queues.
+
+    As in Kueue, one that was tried in vain is parked until something in its tree of cohorts ends, while the head of a
+    StrictFIFO queue and one that waits for its victims are tried in each cycle. What is preempted gives its quota back
+    when there is nothing else left to try, since pods take their time to end.
+    """
 
     def __init__(self, snapshot: Snapshot, strict: Iterable[str]) -> None:
         """`strict`: the queues with StrictFIFO."""
         self.snapshot, self._strict = snapshot, frozenset(strict)
-        self._waiting: dict[str, dict[str, list[Workload]]] = {name: {} for name in snapshot.queues}
-        """By queue and shape, each in the order of trying."""
+        self._active: dict[str, _Shapes] = {name: {} for name in snapshot.queues}
+        self._parked: dict[str, _Shapes] = {name: {} for name in snapshot.queues}
+        self._hopeless: dict[str, set[str]] = {name: set() for name in snapshot.queues}
+        """By queue, shapes of which one was tried in vain."""
+        self._freed: set[QuotaNode] = set()  # trees in which something ended
+        self._first: dict[str, Workload] = {}  # by queue, the one that waits for its victims: the head until it starts
+        self._leaving: list[Workload] = []
+        self._turns: set[tuple[object, ...]] = set()  # workloads with the flavors they tried since something changed
         snapshot.failures = {}
 
     @property
     def waiting(self) -> dict[str, list[Workload]]:
         """Those that wait by ClusterQueue, in the order of trying."""
-        return {name: sorted(chain(*alike.values()), key=Workload.order) for name, alike in self._waiting.items()}
+        return {
+            name: sorted(chain(*self._active[name].values(), *self._parked[name].values()), key=Workload.order)
+            for name in self.snapshot.queues
+        }
 
     @property
     def has_waiting(self) -> bool:
-        return any(self._waiting.values())
+        return any(self._active.values()) or any(self._parked.values())
 
     def submit(self, workload: Workload) -> None:
-        insort(self._waiting[workload.cluster_queue].setdefault(workload.shape(), []), workload, key=Workload.order)
+        hopeless = workload.shape() in self._hopeless[workload.cluster_queue]
+        where = self._parked if hopeless else self._active
+        insort(where[workload.cluster_queue].setdefault(workload.shape(), []), workload, key=Workload.order)
 
     def withdraw(self, workload: Workload) -> None:
         """Take a workload that waits out of its queue."""
-        alike = self._waiting[workload.cluster_queue]
-        alike[workload.shape()].remove(workload)
-        if not alike[workload.shape()]:
-            del alike[workload.shape()]
+        name, shape = workload.cluster_queue, workload.shape()
+        where = self._active if workload in self._active[name].get(shape, ()) else self._parked
+        where[name][shape].remove(workload)
+        if not where[name][shape]:
+            del where[name][shape]
+
+    def end(self, workload: Workload) -> None:
+        """A running workload ends; those that wait are tried again."""
+        self.snapshot.remove_workload(workload)
+        self._freed.add(self.snapshot.queues[workload.cluster_queue].root)
+        for waiting in chain(*self._active[workload.cluster_queue].values()):
+            waiting.tried = ()  # with more room its own queue begins with the first flavor again
 
     def holds(self, workload: Workload) -> bool:
         """Whether it still runs and was not preempted since, even if it was admitted again."""
@@ -58,98 +84,146 @@ class VirtualCluster:
 
     def checkpoint(self) -> Callable[[], None]:
         """A function that restores the present state, any number of times."""
-        waiting = {name: {shape: tuple(each) for shape, each in alike.items()} for name, alike in self._waiting.items()}
+        stored = [_copied(where) for where in (self._active, self._parked)]
+        hopeless = {name: set(shapes) for name, shapes in self._hopeless.items()}
         used = [dict(node.used) for node in self.snapshot.nodes]
         running = {name: dict(queue.workloads) for name, queue in self.snapshot.queues.items()}
         places = [(leaf, dict(leaf.used)) for tree in self.snapshot.trees.values() for leaf in tree.leaves]
 
         def restore() -> None:
-            self._waiting = {
-                name: {shape: list(each) for shape, each in alike.items()} for name, alike in waiting.items()
-            }
+            self._active, self._parked = (_copied(where) for where in stored)
+            self._hopeless = {name: set(shapes) for name, shapes in hopeless.items()}
+            self._freed.clear()
+            self._first.clear()
+            for alike in chain.from_iterable(map(dict.values, self._active.values())):
+                for workload in alike:
+                    workload.tried = ()
             for node, amounts in zip(self.snapshot.nodes, used, strict=True):
                 node.used = dict(amounts)
             for name, queue in self.snapshot.queues.items():
                 queue.workloads = dict(running[name])
+                for workload in queue.workloads.values():
+                    workload.evicted = False
             for leaf, taken in places:
                 leaf.used = dict(taken)
 
         return restore
 
     def admit(self, now: float = 0.0) -> list[Move]:
-        """Run admission cycles until nothing more fits; preempted workloads leave at once."""
+        """Run admission cycles until nothing more fits."""
         moves: list[Move] = []
-        passed: dict[str, tuple[object, ...]] = {name: () for name, alike in self._waiting.items() if alike}
-        """By queue that has more to try, the order before which all were tried."""
-        hopeless: dict[str, set[str]] = defaultdict(set)  # by queue, shapes of which one was tried in vain
         for _ in range(MAX_CYCLES):
-            heads = [head for name in list(passed) if (head := self._head(name, passed, hopeless)) is not None]
-            if not heads:
-                break
-            if all(failed_before(head, self.snapshot) for head in heads):
-                for head in heads:
-                    hopeless[head.cluster_queue].add(head.shape())
-                    self._rest(head, passed)
+            heads = [head for name in self._active if (head := self._head(name)) is not None]
+            if heads and self._cycle(heads, moves, now):
                 continue
-            used = [dict(node.used) for node in self.snapshot.nodes]
-            decisions = admission_cycle(heads, self.snapshot)
-            for node, before in zip(self.snapshot.nodes, used, strict=True):
-                node.used = before  # a cycle holds back quota for those that wait, until the next one
-            moved = any(each.verdict in {Verdict.ADMIT, Verdict.PREEMPT} for each in decisions)
-            for decision in decisions:
-                self._apply(decision, passed, hopeless, moves, now)
-                if decision.verdict is Verdict.SKIP and not moved:  # trying again at once would find the same
-                    self._rest(decision.workload, passed)
-        for move in moves:
-            if move.preempted_by is not None:
-                self.submit(queued_again(move.workload))
+            if self._freed:
+                self._unpark()
+            elif self._leaving:
+                self._release()
+            else:
+                break
         return moves
 
-    def _head(
-        self, name: str, passed: dict[str, tuple[object, ...]], hopeless: Mapping[str, set[str]]
-    ) -> Workload | None:
-        before, tried, found = passed[name], hopeless[name], []
-        for shape, alike in self._waiting[name].items():
-            if shape not in tried:
-                order, at = alike[0].order(), 0
-                if order < before:
-                    at = bisect_left(alike, before, key=Workload.order)
-                found += [(alike[at].order() if at else order, alike[at])] if at < len(alike) else []
-        if not found:
-            del passed[name]
+    def _head(self, name: str) -> Workload | None:
+        alike = self._active[name]
+        if not alike:
             return None
-        passed[name], first = min(found, key=itemgetter(0))
-        return first
+        first = self._first.get(name)
+        if first is not None and first in alike.get(first.shape(), ()):
+            return first
+        return min((each[0] for each in alike.values()), key=Workload.order)
 
-    def _rest(self, workload: Workload, passed: dict[str, tuple[object, ...]]) -> None:
-        if workload.cluster_queue in self._strict:
-            del passed[workload.cluster_queue]
-        else:
-            passed[workload.cluster_queue] = (*workload.order(), "")
+    def _cycle(self, heads: list[Workload], moves: list[Move], now: float) -> bool:
+        """Run one cycle; whether anything is other than before."""
+        if all(failed_before(head, self.snapshot) for head in heads):
+            changed = [self._park(head, alike=True) for head in heads]
+            return any(changed)
+        used = [dict(node.used) for node in self.snapshot.nodes]
+        decisions = admission_cycle(heads, self.snapshot)
+        for node, before in zip(self.snapshot.nodes, used, strict=True):
+            node.used = before  # a cycle holds back quota for those that wait, until the next one
+        changed = [self._apply(each, moves, now) for each in decisions]
+        return any(changed)
 
-    def _apply(
-        self, decision: Decision, passed: dict[str, tuple[object, ...]], hopeless: dict[str, set[str]],
-        moves: list[Move], now: float,
-    ) -> None:  # fmt: skip
+    def _apply(self, decision: Decision, moves: list[Move], now: float) -> bool:
         workload, queue = decision.workload, self.snapshot.queues[decision.workload.cluster_queue]
         match decision.verdict:
             case Verdict.ADMIT:
                 self.withdraw(workload)
+                if self._first.get(queue.name) is workload:
+                    del self._first[queue.name]
                 held = queue.workloads[workload.key]
                 held.reserved = now
                 for at, amount in held.usage().items():
                     queue.add_usage(at, amount)
                 moves.append(Move(held))
+                self._turns.clear()
+                return True
             case Verdict.PREEMPT:
-                hopeless.clear()
-                for target in decision.targets:
-                    self.snapshot.remove_workload(target.workload)
-                    moves.append(Move(target.workload, workload))
-            case Verdict.HOPELESS:
-                hopeless[queue.name].add(workload.shape())
-                self._rest(workload, passed)
-            case Verdict.WAIT:
-                self._rest(workload, passed)
+                victims = [each.workload for each in decision.targets if not each.workload.evicted]
+                for victim in victims:
+                    victim.evicted = True
+                    moves.append(Move(victim, workload))
+                self._leaving += victims
+                if queue.name not in self._strict:
+                    self._first[queue.name] = workload
+                workload.tried = ()
+                return bool(victims)
+            case Verdict.HOPELESS if decision.choice.flavors_left:
+                workload.tried = tuple(each.tried for each in decision.choice.pod_sets)
+                return self._is_new(workload)
+            case Verdict.HOPELESS | Verdict.WAIT:
+                workload.tried = ()
+                return self._park(workload, alike=decision.verdict is Verdict.HOPELESS)
+        workload.tried = ()
+        return False
+
+    def _is_new(self, workload: Workload) -> bool:
+        """Whether it did not try these flavors since something last changed: with several pod sets it may go round."""
+        turn = workload.key, tuple(tuple(each.items()) for each in workload.tried)
+        known = turn in self._turns
+        self._turns.add(turn)
+        return not known
+
+    def _park(self, workload: Workload, *, alike: bool) -> bool:
+        """Try it no more, or none like it, until something ends; whether it was tried till now."""
+        name, shape = workload.cluster_queue, workload.shape()
+        if name in self._strict:
+            return False
+        parked = [workload]
+        if alike:
+            self._hopeless[name].add(shape)
+            parked = self._active[name][shape]
+        self._active[name][shape] = [each for each in self._active[name][shape] if each not in parked]
+        if not self._active[name][shape]:
+            del self._active[name][shape]
+        self._parked[name][shape] = sorted([*self._parked[name].get(shape, ()), *parked], key=Workload.order)
+        return True
+
+    def _unpark(self) -> None:
+        """Where something ended, all are tried again."""
+        for name, parked in self._parked.items():
+            if self.snapshot.queues[name].root in self._freed:
+                self._hopeless[name].clear()
+                for shape, alike in parked.items():
+                    active = self._active[name].get(shape)
+                    self._active[name][shape] = sorted([*active, *alike], key=Workload.order) if active else alike
+                parked.clear()
+        self._freed.clear()
+        self._turns.clear()
+
+    def _release(self) -> None:
+        """The pods of what was preempted are gone: it gives its quota back, and waits."""
+        leaving, self._leaving = self._leaving, []
+        for victim in leaving:
+            self.end(victim)
+            victim.evicted = False
+        for victim in leaving:
+            self.submit(queued_again(victim))
+
+
+def _copied(where: Mapping[str, _Shapes]) -> dict[str, _Shapes]:
+    return {name: {shape: list(each) for shape, each in alike.items()} for name, alike in where.items()}
 
 
 def queued_again(workload: Workload) -> Workload:

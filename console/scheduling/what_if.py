@@ -222,7 +222,7 @@ class _Comparison:
 
     def _take_out(self, workload: Workload) -> None:
         if self._then.holds(workload):
-            self._then.snapshot.remove_workload(workload)
+            self._then.end(workload)
         elif workload in self._then.waiting[workload.cluster_queue]:
             self._then.withdraw(workload)
 

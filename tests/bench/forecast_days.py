@@ -275,7 +275,7 @@ class Days:
         self._compare({})
         del self.runs[uid]
         assert run.held is not None
-        self.cluster.snapshot.remove_workload(run.held)
+        self.cluster.end(run.held)
         if run.fails_at is None:
             recipe = run.recipe
             self.past.append(PastRun(recipe.name, recipe.owner, recipe.gpus, self.now - run.first))

@@ -77,7 +77,8 @@ def failed_before(head: Workload, snapshot: Snapshot) -> bool:
 
     Where this holds for all heads, the cycle decides nothing else.
     """
-    return bool(snapshot.failures) and _failure_key(head, snapshot) in (snapshot.failures or ())
+    known = snapshot.failures.get(_failure_key(head, snapshot) or ()) if snapshot.failures else None
+    return known is not None and not known.flavors_left
 
 
 def _failure_key(workload: Workload, snapshot: Snapshot) -> tuple[object, ...] | None:
@@ -85,7 +86,8 @@ def _failure_key(workload: Workload, snapshot: Snapshot) -> tuple[object, ...] |
     if snapshot.failures is None or Preemption(snapshot, workload).may_have_targets():
         return None
     used = tuple([tuple(node.used.items()) for node in snapshot.nodes])
-    return workload.cluster_queue, workload.shape(), used
+    tried = tuple(tuple(each.items()) for each in workload.tried)
+    return workload.cluster_queue, workload.shape(), tried, used
 
 
 class _Cycle:
@@ -106,17 +108,17 @@ class _Cycle:
             failures[key] = entry.choice
         return entry
 
-    def _assign(self, entry: Decision) -> Decision:
-        entry.choice, entry.targets = self._try(entry.workload)
+    def _assign(self, entry: Decision, only: FlavorChoice | None = None) -> Decision:
+        entry.choice, entry.targets = self._try(entry.workload, only)
         if entry.choice.by_quota is not Mode.FIT and not entry.targets and (fewer := self._reduced(entry.workload)):
             entry.choice, entry.targets = fewer
         entry.message = entry.choice.message()
         return entry
 
-    def _try(self, workload: Workload) -> tuple[FlavorChoice, list[Target]]:
+    def _try(self, workload: Workload, only: FlavorChoice | None = None) -> tuple[FlavorChoice, list[Target]]:
         preemption = Preemption(self._snapshot, workload)
         queue = self._snapshot.queues[workload.cluster_queue]
-        choice = FlavorAssigner(workload, queue, self._snapshot, preemption.simulate).assign()
+        choice = FlavorAssigner(workload, queue, self._snapshot, preemption.simulate, only).assign()
         targets = preemption.targets(choice) if Mode.NO_FIT < choice.mode < Mode.FIT else []
         if targets and choice.placed():
             with self._snapshot.without([target.workload for target in targets]):
@@ -141,7 +143,8 @@ class _Cycle:
     def decide(self, entry: Decision) -> None:
         quota, places = self._free(entry)
         if quota and not places and self._snapshot.release.minor >= 18:
-            self.assign(entry)
+            entry.workload.tried = ()
+            self._assign(entry, entry.choice)
             quota, places = self._free(entry)
         queue = self._snapshot.queues[entry.workload.cluster_queue]
         if entry.choice.mode is Mode.NO_FIT:

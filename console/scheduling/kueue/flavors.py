@@ -68,6 +68,8 @@ class PodSetChoice:
     attempts: list[FlavorAttempt] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     tree: str = ""  # the flavor whose topology places the pods, empty when none does
+    tried: dict[str, int] = field(default_factory=dict)
+    """By resource, the last flavor that was looked at, as a number in its group; -1: all were."""
 
 
 @dataclass
@@ -82,6 +84,11 @@ class FlavorChoice:
     def mode(self) -> Mode:
         """The worst mode of the pod sets: FIT, one of the preemption modes, or NO_FIT."""
         return min((choice.mode for choice in self.pod_sets), default=Mode.NO_FIT)
+
+    @property
+    def flavors_left(self) -> bool:
+        """Whether it is tried again at once, with the flavors that were not looked at."""
+        return any(at >= 0 for choice in self.pod_sets for at in choice.tried.values())
 
     @property
     def failed_by_quota(self) -> bool:
@@ -153,7 +160,10 @@ class FlavorAssigner:
         queue: QueueNode,
         snapshot: Snapshot,
         simulate: Callable[[FlavorResource, int], tuple[Mode, int]],
+        only: FlavorChoice | None = None,
     ) -> None:
+        """`only`: the choice whose flavors alone may be used."""
+        self._only = only
         self._workload = workload
         self._queue = queue
         self._snapshot = snapshot
@@ -164,8 +174,8 @@ class FlavorAssigner:
     def assign(self) -> FlavorChoice:
         """Assign flavors and topology to every pod set as far as possible."""
         choice = FlavorChoice()
-        for pod_set in self._workload.pod_sets:
-            one = self._assign_pod_set(pod_set)
+        for number, pod_set in enumerate(self._workload.pod_sets):
+            one = self._assign_pod_set(number, pod_set)
             choice.pod_sets.append(one)
             if one.mode is Mode.NO_FIT or one.error:
                 one.mode = Mode.NO_FIT
@@ -193,7 +203,7 @@ class FlavorAssigner:
             if one.mode is Mode.FIT:  # there may be no node for it even where its quota is enough
                 one.mode = Mode.PREEMPT
 
-    def _assign_pod_set(self, pod_set: PodSet) -> PodSetChoice:
+    def _assign_pod_set(self, number: int, pod_set: PodSet) -> PodSetChoice:
         one = PodSetChoice(pod_set, mode=Mode.FIT)
         for resource, value in sorted(pod_set.requests.items()):
             if resource in one.flavors:
@@ -205,7 +215,7 @@ class FlavorAssigner:
                     one.flavors, one.mode = {}, Mode.NO_FIT
                     return one
                 continue
-            self._search(one, group)
+            self._search(one, group, self._flavors(number, resource, group))
             if one.mode is Mode.NO_FIT:
                 return one
         trees = self._snapshot.trees
@@ -219,13 +229,23 @@ class FlavorAssigner:
         one.tree = next(iter(placed), "") if self._wants_topology(pod_set) else ""
         return one
 
-    def _search(self, one: PodSetChoice, group: ResourceGroup) -> None:
-        """Try the flavors of one resource group for the resources that it covers."""
+    def _flavors(self, number: int, resource: str, group: ResourceGroup) -> dict[str, int]:
+        """The flavors to try for a pod set: those after the last one that was tried, with their numbers."""
+        tried = self._workload.tried[number] if number < len(self._workload.tried) else {}
+        first = tried.get(resource, -1) + 1
+        found = {flavor: at for at, flavor in enumerate(group.flavors) if at >= first}
+        if self._only is None:
+            return found
+        nominated = self._only.pod_sets[number].flavors.get(resource)
+        return {flavor: at for flavor, at in found.items() if flavor == nominated}
+
+    def _search(self, one: PodSetChoice, group: ResourceGroup, flavors: dict[str, int]) -> None:
+        """Try these flavors of one resource group for the resources that it covers."""
         wanted = {name: value for name, value in one.pod_set.requests.items() if name in group.resources}
         best: tuple[Mode, int] = (Mode.NO_FIT, 0)
         reasons: list[str] = []
-        chosen = ""
-        for flavor in group.flavors:
+        chosen, last = "", len(group.flavors) - 1
+        for flavor in flavors:
             tried = self._try(flavor, wanted, one.pod_set, group)
             one.attempts.append(tried)
             mode, borrow = tried.mode, tried.borrow
@@ -233,13 +253,14 @@ class FlavorAssigner:
             if mode > Mode.NO_FIT and (not chosen or (mode, -borrow) > (best[0], -best[1])):
                 best, chosen = (mode, borrow), flavor
             if not self._try_next(mode, borrow):
-                best, chosen = (mode, borrow), flavor
+                best, chosen, last = (mode, borrow), flavor, flavors[flavor]
                 break
         if best[0] is not Mode.FIT:
             one.reasons += reasons
         one.mode = min(one.mode, best[0])
         if chosen:
             one.flavors |= dict.fromkeys(wanted, chosen)
+            one.tried |= dict.fromkeys(wanted, -1 if last == len(group.flavors) - 1 else last)
             self._borrowing = max(self._borrowing, best[1])
 
     def _try(self, flavor: str, wanted: dict[str, int], pod_set: PodSet, group: ResourceGroup) -> FlavorAttempt:

@@ -127,6 +127,8 @@ class Workload:
     reserved: float = 0.0  # since when it holds quota
     evicted: bool = False  # whether it holds its quota only until its pods are gone
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    tried: tuple[Mapping[str, int], ...] = ()
+    """By pod set and resource, the number of the flavor after which its next try begins; empty: with the first."""
     _shape: str = field(default="", init=False)
 
     def usage(self) -> Quantities:

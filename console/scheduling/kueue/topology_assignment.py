@@ -151,7 +151,7 @@ def assign_together(
 def assign_topology(
     tree: TopologyTree, pod_set: PodSet, *, empty: bool = False, taken: Mapping[tuple[str, ...], Amounts] = _NOTHING
 ) -> tuple[list[Place], str]:
-    """The domains of all pods of a pod set, or none and the reason; `empty` ignores current usage, not what is taken."""
+    """The domains of all pods of a pod set, or none and the reason; `empty` ignores usage, not what is taken."""
     request, why = _request(tree, pod_set)
     if request is None:
         return [], why
@@ -197,7 +197,7 @@ def _request(tree: TopologyTree, pod_set: PodSet) -> tuple[_Request | None, str]
         return None, f"no requested topology level for slices: {slice_key}"
     if slice_level < level:
         return None, f"podset slice topology {slice_key} is above the podset topology {key}"
-    free = bool(asked.unconstrained) or not asked.explicit
+    free = bool(asked.unconstrained) or not (asked.required or asked.preferred)
     return _Request(pod_set.count, level, slice_level, asked.slice_size, bool(asked.required), free), ""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.workload import Workload as SeenWorkload
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
+from console.scheduling.kueue.flavors import Mode
 from console.scheduling.kueue.state import (
     Check,
     CheckState,
@@ -239,3 +242,62 @@ def test_each_pod_set_gives_its_share_of_the_pods_that_are_left_out() -> None:
     assert found.verdict is Verdict.ADMIT
     assert [one.pod_set.count for one in found.choice.pod_sets] == [6, 3]
     assert [each.count for each in head.pod_sets] == [8, 4], "what was asked is as before"
+
+
+def two_flavors(nodes: int, **rules: str) -> Snapshot:
+    """One queue with quota for that many nodes of each of two flavors, which have two nodes each."""
+    flavors = [Flavor("one", topology="net"), Flavor("two", topology="net")]
+    trees = {
+        each.name: TopologyTree("net", (HOSTNAME,), each, machines(f"{each.name}-a", f"{each.name}-b"), {})
+        for each in flavors
+    }
+    quotas = {(each.name, GPU): Quota(nodes * 8000) for each in flavors}
+    team = QueueNode("team", quotas=quotas, groups=(ResourceGroup((GPU,), ("one", "two")),),
+                     within_queue=rules.get("within", "Never"))  # fmt: skip
+    return Snapshot([team], flavors=flavors, trees=trees)
+
+
+def machines(*names: str) -> list[Node]:
+    return [Node(name, {HOSTNAME: name}, (), {GPU: 8000, "pods": 110_000}) for name in names]
+
+
+def test_the_pod_sets_of_a_workload_take_nodes_beside_each_other() -> None:
+    snapshot = two_flavors(nodes=4)
+    asked = workload("driver-and-workers", "team", 1)
+    asked.pod_sets = [replace(asked.pod_sets[0], name=name) for name in ("driver", "workers")]
+    (found,) = admission_cycle([asked], snapshot)
+    assert [one.places for one in found.choice.pod_sets] == [[(("one-a",), 1)], [(("one-b",), 1)]]
+
+
+def test_pod_sets_that_fit_only_one_by_one_do_not_fit() -> None:
+    snapshot = two_flavors(nodes=4)
+    asked = workload("driver-and-workers", "team", 2)
+    asked.pod_sets = [replace(asked.pod_sets[0], name=name) for name in ("driver", "workers")]
+    (found,) = admission_cycle([asked], snapshot)
+    assert (found.verdict, found.choice.mode) == (Verdict.HOPELESS, Mode.NO_FIT)
+
+
+def test_a_flavor_without_nodes_leads_to_the_next_one_in_the_next_try() -> None:
+    snapshot = two_flavors(nodes=4)
+    snapshot.trees["one"].use(("one-a",), {GPU: 8000}, 1)
+    asked = workload("job", "team", 2)
+    (found,) = admission_cycle([asked], snapshot)
+    assert (found.verdict, found.choice.flavors_left) == (Verdict.HOPELESS, True)
+    asked.tried = tuple(one.tried for one in found.choice.pod_sets)
+    (found,) = admission_cycle([asked], snapshot)
+    assert (found.verdict, found.choice.pod_sets[0].flavors) == (Verdict.ADMIT, {GPU: "two"})
+
+
+def test_nodes_that_victims_will_leave_are_kept_for_their_preemptor_during_the_cycle() -> None:
+    snapshot = two_flavors(nodes=2, within="LowerPriority")
+    other = QueueNode("other", quotas={("one", GPU): Quota(16_000)}, groups=(ResourceGroup((GPU,), ("one",)),))
+    snapshot = Snapshot([snapshot.queues["team"], other], flavors=snapshot.flavors.values(), trees=snapshot.trees)
+    snapshot.queues["team"].quotas = {("one", GPU): Quota(8000)}
+    snapshot.queues["team"].groups = other.groups
+    (first,) = admission_cycle([workload("victim", "team", 1)], snapshot)
+    assert first.verdict is Verdict.ADMIT
+    snapshot.trees["one"].use(("one-b",), {GPU: 8000}, 1)
+    heads = [workload("urgent", "team", 1, 9), workload("late", "other", 1)]
+    found = {each.workload.uid: each.verdict for each in admission_cycle(heads, snapshot)}
+    assert found == {"urgent": Verdict.PREEMPT, "late": Verdict.HOPELESS}
+    assert snapshot.trees["one"].leaves[0].used[GPU] == 8000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -36,60 +35,97 @@ POLICIES = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 
 
 class PlainCluster:
-    """Every waiting workload that is no repetition of a hopeless one goes through a cycle; nothing is remembered."""
+    """Every waiting workload goes through cycles one by one, those that may be tried first; nothing is remembered."""
 
     def __init__(self, snapshot: Snapshot, strict: Sequence[str]) -> None:
         self.snapshot, self._strict = snapshot, strict
         self.waiting: dict[str, list[Workload]] = {name: [] for name in snapshot.queues}
+        self._parked: list[Workload] = []
+        self._hopeless: set[tuple[str, str]] = set()
+        self._freed: list[object] = []
+        self._first: list[Workload] = []
+        self._turns: list[tuple[Workload, str]] = []
 
     def submit(self, workload: Workload) -> None:
         self.waiting[workload.cluster_queue].append(workload)
         self.waiting[workload.cluster_queue].sort(key=Workload.order)
+        if (workload.cluster_queue, workload.shape()) in self._hopeless:
+            self._parked.append(workload)
+
+    def end(self, workload: Workload) -> None:
+        self.snapshot.remove_workload(workload)
+        self._freed.append(self.snapshot.queues[workload.cluster_queue].root)
+        for waiting in self.waiting[workload.cluster_queue]:
+            waiting.tried = ()
 
     def admit(self, now: float) -> list[Move]:
         moves: list[Move] = []
-        active = {name: list(waiting) for name, waiting in self.waiting.items()}
-        hopeless: set[tuple[str, str]] = set()
+        leaving: list[Workload] = []
         while True:
-            for name, left in active.items():
-                active[name] = without(left, hopeless)
-            heads = [left[0] for left in active.values() if left]
-            if not heads:
-                return moves
+            heads = [head for name in self.waiting for head in self._candidates(name)[:1]]
             used = {node: dict(node.used) for node in self.snapshot.nodes}
-            decisions = admission_cycle(heads, self.snapshot)
+            decisions = admission_cycle(heads, self.snapshot) if heads else []
             for node, before in used.items():
                 node.used = before
-            moved = any(each.verdict in {Verdict.ADMIT, Verdict.PREEMPT} for each in decisions)
-            for each in decisions:
-                name = each.workload.cluster_queue
-                if each.verdict in {Verdict.ADMIT, Verdict.PREEMPT}:
-                    moves += self._admitted(each, now) if each.verdict is Verdict.ADMIT else self._preempting(each)
-                    active[name] = active[name][each.verdict is Verdict.ADMIT :]
-                elif each.verdict is not Verdict.SKIP or not moved:
-                    active[name] = [] if name in self._strict else active[name][1:]
-                if each.verdict is Verdict.HOPELESS:
-                    hopeless.add((name, each.workload.shape()))
-                hopeless = set() if each.verdict is Verdict.PREEMPT else hopeless
+            changed = [self._apply(each, moves, leaving, now) for each in decisions]
+            if any(changed):
+                continue
+            if self._freed:
+                again = [each for each in self._parked if self.snapshot.queues[each.cluster_queue].root in self._freed]
+                self._parked = [each for each in self._parked if each not in again]
+                names = {name for name, queue in self.snapshot.queues.items() if queue.root in self._freed}
+                self._hopeless = {each for each in self._hopeless if each[0] not in names}
+                self._freed, self._turns = [], []
+            elif leaving:
+                for victim in leaving:
+                    self.end(victim)
+                    victim.evicted = False
+                for victim in leaving:
+                    self.submit(queued_again(victim))
+                leaving = []
+            else:
+                return moves
 
-    def _admitted(self, decision: Decision, now: float) -> list[Move]:
-        queue = self.snapshot.queues[decision.workload.cluster_queue]
-        self.waiting[queue.name].remove(decision.workload)
-        held = queue.workloads[decision.workload.key]
-        held.reserved = now
-        for at, amount in held.usage().items():
-            queue.add_usage(at, amount)
-        return [Move(held)]
+    def _candidates(self, name: str) -> list[Workload]:
+        """Those that may be tried: first who waits for its victims."""
+        active = [each for each in self.waiting[name] if each not in self._parked]
+        return sorted(active, key=lambda each: each not in self._first)
 
-    def _preempting(self, decision: Decision) -> list[Move]:
-        for target in decision.targets:
-            self.snapshot.remove_workload(target.workload)
-            self.submit(queued_again(target.workload))
-        return [Move(target.workload, decision.workload) for target in decision.targets]
-
-
-def without(left: list[Workload], hopeless: set[tuple[str, str]]) -> list[Workload]:
-    return list(dropwhile(lambda each: (each.cluster_queue, each.shape()) in hopeless, left))
+    def _apply(self, decision: Decision, moves: list[Move], leaving: list[Workload], now: float) -> bool:
+        workload, name = decision.workload, decision.workload.cluster_queue
+        if decision.verdict is Verdict.ADMIT:
+            self.waiting[name].remove(workload)
+            held = self.snapshot.queues[name].workloads[workload.key]
+            held.reserved = now
+            for at, amount in held.usage().items():
+                self.snapshot.queues[name].add_usage(at, amount)
+            moves.append(Move(held))
+            self._turns = []
+            return True
+        if decision.verdict is Verdict.PREEMPT:
+            workload.tried = ()
+            victims = [each.workload for each in decision.targets if not each.workload.evicted]
+            for victim in victims:
+                victim.evicted = True
+            moves += [Move(each, workload) for each in victims]
+            leaving += victims
+            if name not in self._strict:
+                self._first = [each for each in self._first if each.cluster_queue != name] + [workload]
+            return bool(victims)
+        if decision.verdict is Verdict.HOPELESS and decision.choice.flavors_left:
+            workload.tried = tuple(each.tried for each in decision.choice.pod_sets)
+            again = (workload, repr(workload.tried)) in self._turns
+            self._turns.append((workload, repr(workload.tried)))
+            return not again
+        workload.tried = ()
+        if decision.verdict is Verdict.SKIP or name in self._strict:
+            return False
+        alike = [workload]
+        if decision.verdict is Verdict.HOPELESS:
+            self._hopeless.add((name, workload.shape()))
+            alike = [each for each in self._candidates(name) if each.shape() == workload.shape()]
+        self._parked += alike
+        return True
 
 
 @st.composite
@@ -174,8 +210,8 @@ def test_it_decides_as_if_every_workload_were_tried(
         running = sorted((key, name) for name, queue in one.queues.items() for key in queue.workloads)
         if running:
             key, name = data.draw(st.sampled_from(running))
-            for snapshot in (one, other):
-                snapshot.remove_workload(snapshot.queues[name].workloads[key])
+            for cluster in (quick, plain):
+                cluster.end(cluster.snapshot.queues[name].workloads[key])
         for node, same in zip(one.nodes, other.nodes, strict=True):
             assert {at: value for at, value in node.used.items() if value} == {
                 at: value for at, value in same.used.items() if value

@@ -1,1 +1,1 @@
-"""Random scenarios on the real Kueue, and the same on our library of its rules: who is admitted, who goes, and where."""
+"""Random scenarios on the real Kueue and on our library of its rules: who is admitted, who is evicted, and where."""

@@ -29,7 +29,7 @@ class Job:
     body: Object
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Scenario:
     seed: int
     nodes: list[Object] = field(default_factory=list)
@@ -92,12 +92,13 @@ class _Draft:
         for block in range(dice.randint(1, 3)):
             for subblock in range(dice.randint(1, 2)):
                 for host in range(dice.randint(1, 4)):
-                    self._node(name, f"{name}-b{block}", f"{name}-b{block}-s{subblock}", f"{name}-{block}{subblock}{host}")
+                    self._node(name, f"b{block}", f"b{block}-s{subblock}", f"{block}{subblock}{host}")
         self._capacity[name] = NODE_GPUS * sum(
             each["metadata"]["labels"][POOL] == name for each in self._scenario.nodes
         )
 
-    def _node(self, pool: str, block: str, subblock: str, name: str) -> None:
+    def _node(self, pool: str, block: str, subblock: str, host: str) -> None:
+        name, block, subblock = (f"{pool}-{each}" for each in (host, block, subblock))
         size = {"cpu": "224", "memory": "3968Gi", "pods": "110", GPU: str(NODE_GPUS)}
         self._scenario.nodes.append({
             "apiVersion": "v1",
@@ -146,12 +147,12 @@ class _Draft:
         }
         if dice.random() < 0.4:
             policies = ["MayStopSearch", "TryNextFlavor"]
-            spec["flavorFungibility"] = {"whenCanBorrow": dice.choice(policies), "whenCanPreempt": dice.choice(policies)}
+            spec["flavorFungibility"] = {when: dice.choice(policies) for when in ("whenCanBorrow", "whenCanPreempt")}
         return spec
 
     def _quota(self, flavor: str, count: int) -> Object:
         dice, whole = self._dice, self._capacity[flavor]
-        nominal = NODE_GPUS * round(dice.uniform(0.4, 2.2) * whole / count / NODE_GPUS)
+        nominal = NODE_GPUS * round(dice.uniform(0.5, 2.5) * whole / count / NODE_GPUS)
         quota: Object = {"name": GPU, "nominalQuota": nominal}
         if dice.random() < 0.25:
             quota["borrowingLimit"] = NODE_GPUS * dice.randint(0, 3)
@@ -163,7 +164,7 @@ class _Draft:
         dice, at = self._dice, 0.0
         queues = [each["metadata"]["name"] for each in self._scenario.of_kind("LocalQueue")]
         for number in range(dice.randint(5, 12)):
-            at += dice.uniform(1, 60)
+            at += dice.uniform(1, 50)
             name, queue = f"{self._scenario.name}-w{number:02}", dice.choice(queues)
             body = {
                 "apiVersion": KUEUE_VERSION,
@@ -172,16 +173,16 @@ class _Draft:
                 "spec": {
                     "active": True,
                     "queueName": queue,
-                    "priority": self._weighted({0: 2, 100: 2, 200: 1}),
+                    "priority": self._weighted({0: 3, 100: 3, 200: 2}),
                     "podSets": self._pod_sets(),
                 },
             }
             self._scenario.jobs.append(Job(name, queue, at, dice.uniform(30, 400), body))
 
     def _pod_sets(self) -> list[Object]:
-        count = self._weighted({1: 6, 2: 2, 3: 1})
+        count = self._weighted({1: 7, 2: 2, 3: 1})
         style = self._weighted({"none": 2, "required": 3, "preferred": 2, "unconstrained": 1, "slices": 2})
-        return [self._pod_set(f"set-{number}", style, 5 if count == 1 else 2) for number in range(count)]
+        return [self._pod_set(f"set-{number}", style, 4 if count == 1 else 2) for number in range(count)]
 
     def _pod_set(self, name: str, style: str, most: int) -> Object:
         dice = self._dice

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,10 +26,17 @@ PLURALS = {
     "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues",
 }  # fmt: skip
 WORKLOADS = f"{KUEUE}/namespaces/{NAMESPACE}/workloads"
-SETTLED_AFTER = 2
-"""Cycles in a row in which a scenario's queues bring nothing new: one may have begun before it heard of the last change."""
-SETTLE_LIMIT = 120.0
+SETTLED_AFTER = 4
+"""Cycles in a row with the same heads: one of them may have begun before the last change, and a head is tried once for
+each of its flavors.
+"""
+SETTLE_LIMIT = 240.0
 FENCE = "fence"
+_FOLLOWED = re.compile(
+    rb'"msg":"(Scheduling cycle (starts|complete)|Attempting to (move workloads|schedule workload)|Preempted"'
+    rb"|Workload (create event|update event|assumed in the cache))"
+)
+"""The few lines of Kueue's log that are read."""
 
 
 @dataclass(slots=True)
@@ -55,15 +63,19 @@ class Record:
 
 
 @dataclass(slots=True)
-class _Follower:
+class Follower:
     """What the log says of one scenario."""
 
     awaited: set[str] = field(default_factory=set)
+    releases: set[str] = field(default_factory=set)  # victims that still hold their quota
+    leaving: list[str] = field(default_factory=list)  # those of them whose pods run till all else is settled
     heads: list[str] = field(default_factory=list)
     quiet: int = 0
     quiet_heads: list[str] | None = None
     moves: list[list[str]] = field(default_factory=list)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    busy: bool = False  # an event was sent, and all that follows from it has not happened yet
+    disturbed: bool = False  # meanwhile Kueue tried all again for another reason, as when a node's state was written
 
     def wait_for(self, what: str) -> None:
         self.awaited.add(what)
@@ -79,7 +91,7 @@ class KueueLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.followers: dict[str, _Follower] = {}
+        self.followers: dict[str, Follower] = {}
         self.roots: dict[str, str] = {}  # the cohort at the top of each workload's tree
         self.evictions: asyncio.Queue[str] = asyncio.Queue()
         self._cycle_counts: set[str] = set()  # scenarios that changed since the cycle began
@@ -94,7 +106,7 @@ class KueueLog:
                     continue
                 *lines, rest = (rest + more).split(b"\n")
                 for line in lines:
-                    if line.startswith(b"{"):
+                    if line.startswith(b"{") and _FOLLOWED.search(line):
                         self._read(json.loads(line))
 
     def _read(self, line: Object) -> None:
@@ -110,18 +122,21 @@ class KueueLog:
             self._on_move(str(line["rootCohort"]))
         elif isinstance(workload := line.get("workload"), dict) and workload.get("namespace") == NAMESPACE:
             self._on_workload(what, str(workload["name"]), line)
-        elif what == "Preempted":
-            self._on_preempted(str(line["targetWorkload"]["name"]), str(line["preemptingWorkload"]["name"]))
 
-    def _end_cycle(self, name: str, follower: _Follower) -> None:
+    def _end_cycle(self, name: str, follower: Follower) -> None:
         if follower.awaited or name in self._cycle_counts:
             return
         follower.quiet = follower.quiet + 1 if follower.heads == follower.quiet_heads or not follower.heads else 1
         follower.quiet_heads = follower.heads
-        if follower.quiet >= SETTLED_AFTER:
+        if follower.quiet < SETTLED_AFTER:
+            return
+        if not follower.releases:
             follower.settled.set()
+        for victim in follower.leaving:
+            self.evictions.put_nowait(victim)
+        follower.leaving = []
 
-    def _changed(self, name: str) -> _Follower | None:
+    def _changed(self, name: str) -> Follower | None:
         scenario = name.partition("-")[0]
         follower = self.followers.get(scenario)
         if follower is not None:
@@ -131,13 +146,14 @@ class KueueLog:
 
     def _on_move(self, cohort: str) -> None:
         if follower := self._changed(cohort):
+            follower.disturbed |= follower.busy and f"move {cohort}" not in follower.awaited
             follower.awaited.discard(f"move {cohort}")
 
     def _on_preempted(self, victim: str, by: str) -> None:
         if follower := self._changed(victim):
             follower.moves.append([victim, by])
-            follower.awaited.add(f"release {victim}")
-            self.evictions.put_nowait(victim)
+            follower.releases.add(victim)
+            follower.leaving.append(victim)
 
     def _on_workload(self, what: str, name: str, line: Object) -> None:
         follower = self.followers.get(name.partition("-")[0])
@@ -152,18 +168,18 @@ class KueueLog:
             self._changed(name)
             follower.moves.append([name])
             follower.awaited.add(f"admit {name}")
-        elif what == "Workload update event" and line.get("status") != line.get("prevStatus", line.get("status")):
+        elif what == "Workload update event" and line.get("prevStatus", line["status"]) != line["status"]:
             self._changed(name)
-            if line["status"] in ("finished", "pending"):  # a second later those that wait are tried again
-                follower.awaited.add(f"move {self.roots[name]}")
-            if line["status"] == "finished":
-                follower.awaited.discard(f"finish {name}")
-            elif line["status"] == "admitted":
-                follower.awaited.discard(f"admit {name}")
-            elif line["status"] == "pending":
-                follower.awaited.discard(f"release {name}")
+            self._on_status(follower, name, str(line["status"]))
         elif what == "Preempted":
             self._on_preempted(str(line["targetWorkload"]["name"]), name)
+
+    def _on_status(self, follower: Follower, name: str, status: str) -> None:
+        if status in ("finished", "pending"):  # a second later those that wait are tried again
+            follower.awaited.add(f"move {self.roots[name]}")
+        follower.awaited.discard({"finished": "finish", "admitted": "admit"}.get(status, "") + f" {name}")
+        if status == "pending":
+            follower.releases.discard(name)
 
 
 class RealKueue:
@@ -214,17 +230,31 @@ class RealKueue:
         await self._delete(f"{CORE}/namespaces/{NAMESPACE}")
 
     async def _create(self, path: str, body: Object) -> Object:
-        answer = await self.api.create(path, body)
-        assert answer.status == 201, answer.body
-        return answer.made
+        """Also where a busy machine lets a request time out, of which nobody knows whether it came through."""
+
+        async def created() -> Object | None:
+            answer = await self.api.create(path, body)
+            if answer.status == 504:
+                return None
+            if answer.status == 409:
+                return (await self.api.get(f"{path}/{body['metadata']['name']}")).made
+            assert answer.status == 201, answer.body
+            return answer.made
+
+        made = await eventually(created, f"{body['kind']} {body['metadata']['name']} is created", SETTLE_LIMIT)
+        assert made is not None
+        return made
 
     async def _delete(self, path: str) -> None:
         answer = await self.api.delete(path)
-        assert answer.status in (200, 202, 404), answer.body
+        assert answer.status in (200, 202, 404, 504), answer.body
 
     async def _release_evicted(self) -> None:
         while True:
-            await self._release(await self.log.evictions.get())
+            victims = [await self.log.evictions.get()]
+            while not self.log.evictions.empty():
+                victims.append(self.log.evictions.get_nowait())
+            await asyncio.gather(*map(self._release, victims))
 
     async def _release(self, victim: str) -> None:
         """Give back the quota of an evicted workload as its job does, once its pods are gone."""
@@ -251,21 +281,25 @@ class RealKueue:
             if not change(found["status"]):
                 return False
             answer = await self.api.send("PUT", f"{WORKLOADS}/{name}/status", found)
-            assert answer.status in (200, 409), answer.body
+            assert answer.status in (200, 409, 504), answer.body
             return answer.status == 200
 
         await eventually(changed, f"the status of {name} is written")
 
-    async def run(self, scenario: Scenario) -> Record:
-        follower = self.log.followers[scenario.name] = _Follower()
-        objects = await self._prepare(scenario)
-        record = Record(scenario.seed, objects, [], [])
+    async def run(self, scenarios: Sequence[Scenario]) -> dict[Scenario, Record]:
+        """Play some beside each other; without those in which something else than their events made Kueue try again.
+
+        A new node or flavor does, in all queues there are: that is why all are prepared first, and removed at the end.
+        """
+        self.log.followers = {each.name: Follower() for each in scenarios}
         try:
-            await self._play(scenario, follower, record)
+            objects = await asyncio.gather(*map(self._prepare, scenarios))
+            played = await asyncio.gather(*map(self._play, scenarios, objects))
         finally:
-            del self.log.followers[scenario.name]
-            await self._remove(scenario)
-        return record
+            followers, self.log.followers = self.log.followers, {}
+            await asyncio.gather(*map(self._remove, scenarios))
+        records = zip(scenarios, played, strict=True)
+        return {scenario: record for scenario, record in records if not followers[scenario.name].disturbed}
 
     async def _prepare(self, scenario: Scenario) -> list[Object]:
         for node in scenario.nodes:
@@ -290,9 +324,13 @@ class RealKueue:
         stored = [(await self.api.get(f"{_path(each)}/{each['metadata']['name']}")).made for each in scenario.objects]
         return [{"apiVersion": "v1", "kind": "Node", **each} for each in nodes] + stored
 
-    async def _play(self, scenario: Scenario, follower: _Follower, record: Record) -> None:
+    async def _play(self, scenario: Scenario, objects: list[Object]) -> Record:
+        follower, record = self.log.followers[scenario.name], Record(scenario.seed, objects, [], [])
         coming, ends, jobs = list(scenario.jobs), dict[str, float](), {each.name: each for each in scenario.jobs}
         while coming or ends:
+            async with asyncio.timeout(SETTLE_LIMIT):
+                await follower.settled.wait()
+            follower.busy = True
             ending = min(ends, key=lambda name: ends[name], default=None)
             if ending is None or (coming and coming[0].arrives <= ends[ending]):
                 job = coming.pop(0)
@@ -303,6 +341,7 @@ class RealKueue:
                 await self._end(jobs[ending], follower)
             async with asyncio.timeout(SETTLE_LIMIT):
                 await follower.settled.wait()
+            follower.busy = False
             step.moves, follower.moves = follower.moves, []
             for name, *by in step.moves:
                 if by:
@@ -317,13 +356,14 @@ class RealKueue:
             }
             assert step.holding.keys() == ends.keys(), (scenario.name, step.job, step.holding.keys(), ends.keys())
             record.steps.append(step)
+        return record
 
-    async def _arrive(self, scenario: Scenario, job: Job, follower: _Follower, record: Record) -> None:
+    async def _arrive(self, scenario: Scenario, job: Job, follower: Follower, record: Record) -> None:
         self.log.roots[job.name] = scenario.root_cohort(job.queue)
         follower.wait_for(f"create {job.name}")
         record.jobs.append(_kept(await self._create(WORKLOADS, job.body)))
 
-    async def _end(self, job: Job, follower: _Follower) -> None:
+    async def _end(self, job: Job, follower: Follower) -> None:
         follower.wait_for(f"finish {job.name}")
         now = _now()
 
@@ -337,11 +377,11 @@ class RealKueue:
     async def _remove(self, scenario: Scenario) -> None:
         picked = f"{SCENARIO}={scenario.name}"
         answer = await self.api.delete(WORKLOADS, labelSelector=picked)
-        assert answer.status == 200, answer.body
+        assert answer.status in (200, 504), answer.body
         for each in reversed(scenario.objects):
             await self._delete(f"{_path(each)}/{each['metadata']['name']}")
         answer = await self.api.delete(f"{CORE}/nodes", labelSelector=picked)
-        assert answer.status == 200, answer.body
+        assert answer.status in (200, 504), answer.body
 
 
 def _path(item: Object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +14,6 @@ from practice.controllers.kueue.info import read_workload
 from practice.controllers.kueue.snapshot import read_snapshot
 from practice.objects.resources import CLUSTERQUEUES, COHORTS, NODES, RESOURCEFLAVORS, TOPOLOGIES
 from practice.objects.storage import Storage
-from tests.lab.machines import Object
 from tests.lab.scenarios.real import Record, Step
 
 _RESOURCES = {
@@ -64,6 +63,7 @@ def compare(record: Record) -> Comparison:
 class _Replay:
     def __init__(self, record: Record) -> None:
         self._record, self._found = record, Comparison(record.seed)
+        self._real: dict[str, Workload] = {}  # those that hold quota after a step
         storage = Storage()
         for each in record.objects:
             if each["kind"] in _RESOURCES:
@@ -79,6 +79,7 @@ class _Replay:
 
     def run(self) -> Comparison:
         for at, step in enumerate(self._record.steps):
+            self._real = {name: read_workload(stored) for name, stored in step.holding.items()}
             if not self._same_decisions(at, step):
                 break
             self._same_domains(at, step)
@@ -92,10 +93,10 @@ class _Replay:
         if step.event == "arrives":
             self._cluster.submit(self._jobs[step.job])
         else:
-            self._cluster.snapshot.remove_workload(self._held(step.job))
+            self._cluster.end(self._held(step.job))
         ours = [
             [move.workload.key[1], *([] if move.preempted_by is None else [move.preempted_by.key[1]])]
-            for move in self._cluster.admit(step.at)
+            for move in self._cluster.admit(max((each.reserved for each in self._real.values()), default=0.0))
         ]
         self._found.admitted += sum(len(each) == 1 for each in step.moves)
         self._found.evicted += sum(len(each) == 2 for each in step.moves)
@@ -106,8 +107,8 @@ class _Replay:
         return False
 
     def _same_domains(self, at: int, step: Step) -> None:
-        for name, stored in step.holding.items():
-            real, ours = read_workload(stored), self._held(name)
+        for name, real in self._real.items():
+            ours = self._held(name)
             if [name] in step.moves:
                 self._compare_places(at, name, real, ours)
             pod_sets = [
@@ -130,16 +131,16 @@ class _Replay:
         self._found.differences.append(Difference(self._record.seed, what, at, words))
 
 
-def _evictions(moves: Iterable[Sequence[str]]) -> list[Sequence[str]]:
+def _evictions(moves: Iterable[list[str]]) -> list[list[str]]:
     return sorted(each for each in moves if len(each) == 2)
 
 
-def _decisions(moves: Iterable[Sequence[str]]) -> list[list[Sequence[str]]]:
+def _decisions(moves: Iterable[list[str]]) -> list[list[list[str]]]:
     """Each admission, and all victims of one preemption together: they are evicted at the same time."""
-    grouped = groupby(moves, key=lambda each: tuple(each[1:]))
+    grouped = groupby(moves, key=lambda each: each[1:])
     return [sorted(each) if by else list(each) for by, each in grouped]
 
 
-def _words(moves: Iterable[Sequence[str]]) -> str:
+def _words(moves: Iterable[list[str]]) -> str:
     listed = [f"{name} out for {by[0]}" if by else name for name, *by in moves]
     return ", ".join(listed) or "nothing"
