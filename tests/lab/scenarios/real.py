@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.contract.client import Api
 from tests.contract.cluster import CORE, KUEUE, eventually
+from tests.lab.build import LabError
 from tests.lab.machines import Object
 from tests.lab.scenarios.draw import KUEUE_VERSION, NAMESPACE, SCENARIO, Job, Scenario
 
@@ -30,7 +31,9 @@ SETTLED_AFTER = 4
 """Cycles in a row with the same heads: one of them may have begun before the last change, and a head is tried once for
 each of its flavors.
 """
-SETTLE_LIMIT = 240.0
+SETTLE_LIMIT = 90.0
+ENDLESS = 40
+"""Decisions after one event, from which on they go round."""
 FENCE = "fence"
 _FOLLOWED = re.compile(
     rb'"msg":"(Scheduling cycle (starts|complete)|Attempting to (move workloads|schedule workload)|Preempted"'
@@ -60,6 +63,8 @@ class Record:
     objects: list[Object]
     jobs: list[Object]  # as created, with uid and creation time
     steps: list[Step]
+    endless: bool = False
+    """Whether the last step never ended: workloads evicted each other in turn."""
 
 
 @dataclass(slots=True)
@@ -124,6 +129,8 @@ class KueueLog:
             self._on_workload(what, str(workload["name"]), line)
 
     def _end_cycle(self, name: str, follower: Follower) -> None:
+        if len(follower.moves) >= ENDLESS:
+            follower.settled.set()
         if follower.awaited or name in self._cycle_counts:
             return
         follower.quiet = follower.quiet + 1 if follower.heads == follower.quiet_heads or not follower.heads else 1
@@ -277,7 +284,10 @@ class RealKueue:
 
     async def _change_status(self, name: str, change: Any) -> None:
         async def changed() -> bool:
-            found = (await self.api.get(f"{WORKLOADS}/{name}")).made
+            answer = await self.api.get(f"{WORKLOADS}/{name}")
+            if answer.status == 404:  # its scenario is over
+                return True
+            found = answer.made
             if not change(found["status"]):
                 return False
             answer = await self.api.send("PUT", f"{WORKLOADS}/{name}/status", found)
@@ -328,8 +338,7 @@ class RealKueue:
         follower, record = self.log.followers[scenario.name], Record(scenario.seed, objects, [], [])
         coming, ends, jobs = list(scenario.jobs), dict[str, float](), {each.name: each for each in scenario.jobs}
         while coming or ends:
-            async with asyncio.timeout(SETTLE_LIMIT):
-                await follower.settled.wait()
+            await self._settled(scenario)
             follower.busy = True
             ending = min(ends, key=lambda name: ends[name], default=None)
             if ending is None or (coming and coming[0].arrives <= ends[ending]):
@@ -339,10 +348,13 @@ class RealKueue:
             else:
                 step = Step("ends", ending, ends.pop(ending))
                 await self._end(jobs[ending], follower)
-            async with asyncio.timeout(SETTLE_LIMIT):
-                await follower.settled.wait()
+            await self._settled(scenario)
             follower.busy = False
             step.moves, follower.moves = follower.moves, []
+            if len(step.moves) >= ENDLESS:
+                record.steps.append(step)
+                record.endless = True
+                break
             for name, *by in step.moves:
                 if by:
                     del ends[name]
@@ -357,6 +369,14 @@ class RealKueue:
             assert step.holding.keys() == ends.keys(), (scenario.name, step.job, step.holding.keys(), ends.keys())
             record.steps.append(step)
         return record
+
+    async def _settled(self, scenario: Scenario) -> None:
+        follower = self.log.followers[scenario.name]
+        try:
+            async with asyncio.timeout(SETTLE_LIMIT):
+                await follower.settled.wait()
+        except TimeoutError:
+            raise LabError(f"Kueue did not come to rest in scenario {scenario.seed}: {follower}") from None
 
     async def _arrive(self, scenario: Scenario, job: Job, follower: Follower, record: Record) -> None:
         self.log.roots[job.name] = scenario.root_cohort(job.queue)
