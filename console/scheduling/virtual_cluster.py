@@ -13,6 +13,7 @@ from console.scheduling.kueue.quota_tree import QuotaNode
 from console.scheduling.kueue.state import Snapshot, Workload
 
 MAX_CYCLES = 1000
+MAX_ROUNDS = 20  # of preemptions after one event: in Kueue too workloads may evict each other for ever
 
 
 class Move(NamedTuple):
@@ -112,6 +113,7 @@ class VirtualCluster:
     def admit(self, now: float = 0.0) -> list[Move]:
         """Run admission cycles until nothing more fits."""
         moves: list[Move] = []
+        rounds = 0
         for _ in range(MAX_CYCLES):
             heads = [head for name in self._active if (head := self._head(name)) is not None]
             if heads and self._cycle(heads, moves, now):
@@ -120,8 +122,12 @@ class VirtualCluster:
                 self._unpark()
             elif self._leaving:
                 self._release()
+                rounds += 1
             else:
                 break
+            if rounds > MAX_ROUNDS:
+                break
+        self._release()
         return moves
 
     def _head(self, name: str) -> Workload | None:

@@ -22,7 +22,7 @@ from console.scheduling.kueue.state import (
     Workload,
 )
 from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree
-from console.scheduling.virtual_cluster import Move, VirtualCluster, queued_again
+from console.scheduling.virtual_cluster import MAX_ROUNDS, Move, VirtualCluster, queued_again
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +61,7 @@ class PlainCluster:
     def admit(self, now: float) -> list[Move]:
         moves: list[Move] = []
         leaving: list[Workload] = []
+        rounds = 0
         while True:
             heads = [head for name in self.waiting for head in self._candidates(name)[:1]]
             used = {node: dict(node.used) for node in self.snapshot.nodes}
@@ -83,6 +84,9 @@ class PlainCluster:
                 for victim in leaving:
                     self.submit(queued_again(victim))
                 leaving = []
+                rounds += 1
+                if rounds > MAX_ROUNDS:
+                    return moves
             else:
                 return moves
 
@@ -216,3 +220,58 @@ def test_it_decides_as_if_every_workload_were_tried(
             assert {at: value for at, value in node.used.items() if value} == {
                 at: value for at, value in same.used.items() if value
             }
+
+
+def cluster_of(queues: Sequence[QueueNode], **nodes: int) -> VirtualCluster:
+    """Queues in one cohort, or without one, and so many nodes of each flavor."""
+    trees = {}
+    for name, count in nodes.items():
+        named = [f"{name}-{at}" for at in range(count)]
+        machines = [Node(each, {HOSTNAME: each}, (), {GPU: 8, "pods": 1000}) for each in named]
+        trees[name] = TopologyTree("net", (HOSTNAME,), Flavor(name, topology="net"), machines, {})
+    return VirtualCluster(Snapshot(queues, (), [tree.flavor for tree in trees.values()], trees), ())
+
+
+def team(name: str, quota: dict[str, int], cohort: str = "", reclaim: str = "Never") -> QueueNode:
+    return QueueNode(
+        name, quotas={(flavor, GPU): Quota(gpus) for flavor, gpus in quota.items()}, cohort=cohort,
+        groups=(ResourceGroup((GPU,), tuple(quota)),), within_queue="LowerPriority", reclaim=reclaim,
+    )  # fmt: skip
+
+
+def job(name: str, queue: str, nodes: int, priority: int = 0) -> Workload:
+    return Workload(("ns", name), name, queue, priority, 0.0, [PodSet("main", nodes, {GPU: 8 * nodes}, {GPU: 8})])
+
+
+def words(moves: Sequence[Move]) -> list[str]:
+    return [f"{each.workload.uid}{' out' if each.preempted_by else ''}" for each in moves]
+
+
+def test_what_is_preempted_starts_again_where_there_is_room() -> None:
+    queues = [team("mine", {"first": 16}, "all", "Any"), team("guests", {"first": 0, "second": 16}, "all")]
+    cluster = cluster_of(queues, first=2, second=2)
+    cluster.submit(job("guest", "guests", 2))
+    assert words(cluster.admit()) == ["guest"]
+    cluster.submit(job("owner", "mine", 2))
+    moves = cluster.admit()
+    assert words(moves) == ["guest out", "owner", "guest"]
+    assert moves[-1].workload.pod_sets[0].flavors == {GPU: "second"}
+
+
+def test_a_flavor_whose_nodes_are_taken_leads_to_the_next_one() -> None:
+    cluster = cluster_of([team("mine", {"first": 64, "second": 64})], first=1, second=2)
+    for name in ("one", "two"):
+        cluster.submit(job(name, "mine", 1))
+    moves = cluster.admit()
+    assert [each.workload.pod_sets[0].flavors[GPU] for each in moves] == ["first", "second"]
+
+
+def test_only_its_own_cohort_is_tried_again_when_something_ends() -> None:
+    cluster = cluster_of([team("mine", {"first": 64}), team("others", {"first": 64})], first=1)
+    cluster.submit(job("running", "mine", 1))
+    (running,) = cluster.admit()
+    cluster.submit(job("waiting", "others", 1))
+    cluster.submit(job("next", "mine", 1))
+    assert cluster.admit() == []
+    cluster.end(running.workload)
+    assert words(cluster.admit()) == ["next"]

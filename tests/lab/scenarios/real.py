@@ -31,7 +31,9 @@ SETTLED_AFTER = 4
 """Cycles in a row with the same heads: one of them may have begun before the last change, and a head is tried once for
 each of its flavors.
 """
-SETTLE_LIMIT = 90.0
+SETTLE_LIMIT = 120.0
+CALM_AFTER = 40
+"""Cycles without a retry: Kueue collects events of nodes for a second or two."""
 ENDLESS = 40
 """Decisions after one event, from which on they go round."""
 FENCE = "fence"
@@ -99,6 +101,8 @@ class KueueLog:
         self.followers: dict[str, Follower] = {}
         self.roots: dict[str, str] = {}  # the cohort at the top of each workload's tree
         self.evictions: asyncio.Queue[str] = asyncio.Queue()
+        self.calm = asyncio.Event()  # all nodes and flavors that came or went have been heard of
+        self._still = 0  # cycles since all of a cohort was last tried again
         self._cycle_counts: set[str] = set()  # scenarios that changed since the cycle began
 
     async def run(self) -> None:
@@ -121,9 +125,14 @@ class KueueLog:
             for follower in self.followers.values():
                 follower.heads = []
         elif what == "Scheduling cycle complete":
+            self._still += 1
+            if self._still >= CALM_AFTER:
+                self.calm.set()
             for name, follower in self.followers.items():
                 self._end_cycle(name, follower)
         elif what == "Attempting to move workloads":
+            self._still = 0
+            self.calm.clear()
             self._on_move(str(line["rootCohort"]))
         elif isinstance(workload := line.get("workload"), dict) and workload.get("namespace") == NAMESPACE:
             self._on_workload(what, str(workload["name"]), line)
@@ -303,7 +312,9 @@ class RealKueue:
         """
         self.log.followers = {each.name: Follower() for each in scenarios}
         try:
-            objects = await asyncio.gather(*map(self._prepare, scenarios))
+            objects = [await self._prepare(each) for each in scenarios]
+            async with asyncio.timeout(SETTLE_LIMIT):
+                await self.log.calm.wait()
             played = await asyncio.gather(*map(self._play, scenarios, objects))
         finally:
             followers, self.log.followers = self.log.followers, {}
