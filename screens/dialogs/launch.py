@@ -297,7 +297,8 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
     screen.app.open_launch(LaunchRequest(run.recipe, run.values, run.name, against.values, name, said=said))
 
 
-async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
+async def launch_like_job(screen: LiveScreen, jobset: JobSet, avoid: Sequence[str] = ()) -> None:
+    """Open the launch form with a job's values; `avoid`: nodes that it stays away from as well."""
     if not (jobset.release or jobset.recipe):
         screen.notify(f"{jobset.name} was not launched from a recipe.", severity="warning", markup=False)
         screen.app.switch_mode("launch")
@@ -319,7 +320,14 @@ async def launch_like_job(screen: LiveScreen, jobset: JobSet) -> None:
             screen.app.switch_mode("launch")
             return
         name = f"the job {jobset.name}"
-        wish = LaunchRequest(plan.recipe, plan.values, plan.name, plan.values, name, said=said)
+        values = plan.values
+        if avoid:
+            placement = values.get("placement")
+            known = placement.get("avoidNodes") if isinstance(placement, Mapping) else None
+            every = list(dict.fromkeys([*(known if isinstance(known, list) else []), *avoid]))
+            values = overlay_values(values, {"placement": {"avoidNodes": every}})
+            said += f" Not on {', '.join(avoid)}. {jobset.name} runs on until it is stopped."
+        wish = LaunchRequest(plan.recipe, values, plan.name, plan.values, name, said=said)
         screen.app.open_launch(wish)
 
 

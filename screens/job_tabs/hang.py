@@ -20,6 +20,7 @@ from console.scheduling.ranks import format_processes, format_ranges
 from screens import wording
 from screens.columns.column import Column
 from screens.columns.jobs import JobLine
+from screens.dialogs.act import act_on_hang
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
@@ -68,7 +69,7 @@ def _call(group: HangGroup) -> Span:
 class HangTab(JobTab):
     """Makes a hang report when opened, and again by its key."""
 
-    CHANGES_CLUSTER = frozenset({"slow", "install", "record", "facts"})
+    CHANGES_CLUSTER = frozenset({"slow", "install", "record", "facts", "act"})
     NAME = "hang"
     KEY = "H"
     TITLE = "Hang"
@@ -85,6 +86,8 @@ class HangTab(JobTab):
         Binding("H", "look", "Check again", id="hang.look", tooltip="Read the stacks of all processes again"),
         Binding("M", "slow", "Slow ranks", id="hang.slow",
                 tooltip="Ask NCCL in one pod, for a dozen steps, for which rank the others wait"),
+        Binding("D", "act", "Act", key_display="D", id="hang.act",
+                tooltip="Launch without the node, again, cordon it, write the bundle, stop, or wait; each asks first"),
         Binding("F", "record", "Flame graph", id="hang.record",
                 tooltip="Record the first process of the row for ten seconds: as SVG, or for speedscope as .json"),
         Binding("P", "facts", "Process", id="hang.facts", tooltip="status, limits, fd, maps of /proc, or strace"),
@@ -130,7 +133,12 @@ class HangTab(JobTab):
     def offers(self) -> dict[str, object]:
         process = self._process()
         missing = self.report and self.report.without_py_spy
-        return {"install": missing, "record": process and not process.program, "facts": process}
+        return {
+            "install": missing,
+            "act": self.report and self.line,
+            "record": process and not process.program,
+            "facts": process,
+        }
 
     @work(group="hang", exclusive=True)
     async def action_slow(self) -> None:
@@ -228,6 +236,11 @@ class HangTab(JobTab):
         return self.table.row.members[0] if self.table.row else None
 
     # what takes longer
+
+    @work(group="actions")
+    async def action_act(self) -> None:
+        if self.report is not None and self.line is not None:
+            await act_on_hang(self.live, self.line.jobset, self.report)
 
     @work(group="actions")
     async def action_record(self) -> None:
