@@ -94,6 +94,10 @@ class _Simulation:
         for waiting in self._cluster.waiting.values():
             for workload in waiting:
                 self._found.setdefault(workload.key, ExpectedStart(unknown=self._why_unknown(first)))
+        for queue in self._fleet.cluster_queues.values():
+            if reason := closed_reason(queue):
+                for each in queue_order(self._fleet, queue.name).pending:
+                    self._found[each.key] = ExpectedStart(unknown=reason)
         return self._found
 
     def _why_unknown(self, first: list[Key]) -> str:

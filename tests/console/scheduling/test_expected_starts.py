@@ -80,11 +80,9 @@ def test_what_is_larger_than_its_queue_never_starts() -> None:
     assert start_of(fleet, "huge", a=100)[3] == "it has no room even when all that runs has ended"
 
 
-def test_a_stopped_queue_is_not_forecast() -> None:
+def test_in_a_stopped_queue_the_start_cannot_be_known() -> None:
     fleet = scene(runs("a", 8), waits("c", 4), stop_policy="Hold")
-    workload = fleet.workload_of(fleet.jobsets["default", "c"])
-    assert workload is not None
-    assert workload.key not in expected_starts(fleet, {uid(fleet, "a"): 1.0})
+    assert start_of(fleet, "c", a=1.0)[3] == "queue a4 is stopped (stop policy Hold) and admits nothing"
 
 
 def test_what_is_preempted_and_starts_again_does_not_end_when_it_would_have() -> None:

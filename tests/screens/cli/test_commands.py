@@ -203,6 +203,18 @@ def test_why_jobs_and_training_say_the_same_of_steps_that_take_longer(a4: Comman
     assert said == f"llama-70b runs, but {words}.\na4 training llama-70b shows its steps.\n"
 
 
+def test_each_job_that_waits_has_its_start_or_what_is_not_known(a4: Commands) -> None:
+    waiting = {each["job"] for each in a4.json("workloads", "-A")["items"] if each["state"] == "pending"}
+    told = a4.json("forecast", "-A")
+    assert waiting
+    assert {each["job"] for each in told["items"]} == waiting
+    for each in told["items"]:
+        assert bool(each["start"]) != bool(each["unknown"])
+        if each["window"]:
+            first, last = each["window"]
+            assert told["at"] < first <= each["start"] <= last
+
+
 @pytest.mark.parametrize(("job", "code"), [("dpo-a3b", 5), ("sft-a3b", 1), ("nccl-0411", 0), ("llama-70b", 0)])
 def test_why_and_training_exit_by_the_same_rule(a4: Commands, job: str, code: int) -> None:
     assert a4.run("why", job)[0] == code
