@@ -14,6 +14,7 @@ from practice.controllers.kueue.info import read_workload
 from practice.controllers.kueue.snapshot import read_snapshot
 from practice.objects.resources import CLUSTERQUEUES, COHORTS, NODES, RESOURCEFLAVORS, TOPOLOGIES
 from practice.objects.storage import Storage
+from tests.lab.machines import Object
 from tests.lab.scenarios.real import ENDLESS, Record, Step
 
 _RESOURCES = {
@@ -52,7 +53,10 @@ def save(record: Record, path: Path) -> None:
 
 
 def load(path: Path) -> Record:
-    found = json.loads(path.read_text())
+    return read_record(json.loads(path.read_text()))
+
+
+def read_record(found: Object) -> Record:
     return Record(**{**found, "steps": [Step(**each) for each in found["steps"]]})
 
 
