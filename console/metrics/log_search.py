@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from console.metrics.training.parser import TrainingParser
 PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}  # what stands in the line that an alarm came from
 TAIL = 300  # last lines of a pod in which it is looked for steps
 MAX_PODS = 32  # pods that are all looked at; of more, the first and the last
+SAME_MOMENT = 1e-6  # seconds by which two readings of one time may differ
 BLOCK = 20_000  # lines that are looked through together
 _POD = re.compile(r"\bpod (\d+)\b")
 _STEP = re.compile(r"\b(iteration|step)\W{1,12}(\d{1,12})", re.IGNORECASE)
@@ -50,6 +52,22 @@ def locate_alarm(parts: Sequence[LogSegment], alarm: Alarm | None) -> LogLocatio
             return LogLocation(int(named[1]))
     pod = find_progress_pod(parts)
     return LogLocation(pod) if pod is not None else None
+
+
+def tells_step(text: str) -> bool:
+    """Whether a line by itself tells of a training step."""
+    parser = TrainingParser()
+    return parser.may_be_relevant(text) and parser.read_line(text, 1) and any(run.steps for run in parser.runs)
+
+
+def names_number(text: str, number: float) -> bool:
+    return re.search(rf"(?<![\d.]){number:.0f}(?!\d)", text.replace(",", "")) is not None
+
+
+def pods_printing_at(parts: Iterable[LogSegment], time: float) -> set[int]:
+    """The pods that printed a line at that very moment."""
+    places = [(part, bisect_left(part.times, time - SAME_MOMENT)) for part in parts]
+    return {part.rank for part, at in places if at < len(part) and part.times[at] <= time + SAME_MOMENT}
 
 
 def find_progress_pod(parts: Iterable[LogSegment]) -> int | None:

@@ -17,9 +17,16 @@ from console.logs.consensus import Consensus
 from console.logs.job_log import JobLog
 from console.logs.line import FIRST_ERROR
 from console.logs.segment import LogSegment
-from console.logs.text import AgreedText
+from console.logs.text import AgreedText, TextRow
 from console.metrics.alarm_rules import Alarm
-from console.metrics.log_search import LogLocation, PodLine, find_first_matches, locate_alarm
+from console.metrics.log_search import (
+    LogLocation,
+    PodLine,
+    find_first_matches,
+    locate_alarm,
+    pods_printing_at,
+    tells_step,
+)
 from console.scheduling.ranks import first_failure, format_pods
 from screens import wording
 from screens.columns.jobs import JobLine, rank_waits
@@ -48,6 +55,8 @@ class LogTab(JobTab):
         Binding("m", "mode", "One/all/same", id="log.mode",
                 tooltip="The chosen pod, all pods merged by time, or each line once that many pods print"),
         Binding("enter", "go_there", "Go there", id="log.go-there", tooltip="To the first error of another pod"),
+        Binding("enter", "chart", "Chart", id="log.chart",
+                tooltip="The training charts at the step of the marked line, else of the last step in sight"),
     ]  # fmt: skip
 
     view = getters.query_one(LogView)
@@ -59,6 +68,8 @@ class LogTab(JobTab):
     """Whether a person has chosen the pod whose log is to be opened: nobody looks for a better one."""
     _led_to: Alarm | None = None  # the alarm whose place was shown last
     _offer: PodLine | None = None  # the first error of another pod, while Enter goes there
+    _wanted: tuple[float, float] | None = None  # time and number of the step whose line is to be shown
+    _step: TextRow | None = None  # the line of a step that is marked, or the last in sight
 
     @property
     def turns_ranks(self) -> bool:
@@ -148,7 +159,42 @@ class LogTab(JobTab):
             self.view.action_first_error()
 
     def offers(self) -> dict[str, object]:
-        return {"go_there": self._offer}
+        return {"go_there": self._offer, "chart": self._step}
+
+    # from a step to its place in the charts, and back
+
+    def on_mount(self) -> None:
+        self.watch(self.view.lines, "scroll_y", self._look_for_step, init=False)
+
+    def _look_for_step(self) -> None:
+        rows = self.view.lines.rows_in_sight() if self.is_open else []
+        before, self._step = self._step, next((row for row in rows if tells_step(row.whole)), None)
+        if bool(before) != bool(self._step):
+            self.refresh_bindings()
+
+    def action_chart(self) -> None:
+        self._look_for_step()
+        if self._step is not None:
+            self.post_message(self.Chosen(self.rank, "training", line=(self._step.time, self._step.whole)))
+
+    def show_line(self, time: float, words: str) -> None:
+        self._wanted = time, float(words)
+        if self._log is not None and self._log.ready.is_set():
+            self._show_wanted()
+
+    def _show_wanted(self) -> None:
+        """Show the line that another tab has led to, once the lines up to now are there."""
+        if self._wanted is None:
+            return
+        (time, number), self._wanted = self._wanted, None
+        pods = pods_printing_at(self._parts(), time)
+        if pods and self.mode == "agreed":
+            self.action_mode()
+        if pods and self.mode == "one" and self.rank not in pods:
+            self._lead_to(min(pods))
+        if not self.view.lines.show_time(time, number):
+            self.view.tell_answer(f"The line of step {number:,.0f} is not among those that are shown.")
+        self._look_for_step()
 
     def connected_anew(self) -> None:
         if self._asked:
@@ -176,6 +222,7 @@ class LogTab(JobTab):
                 self._show_log(again=before is not None or self._renewed >= 0)
                 if before is not None and self.mode == "agreed":
                     self._merge_common_lines(log, again=True)
+                self._show_wanted()
                 await self._renew_while_open(log)
             self._tell()
 
@@ -280,6 +327,7 @@ class LogTab(JobTab):
             if log.gone and log.parts:
                 said.insert(0, "kept on this machine")
         self.view.status = "  ".join(each for each in said if each)
+        self._look_for_step()
         self.view.drawn = self._latest_tqdm_bar()
 
     def _latest_tqdm_bar(self) -> str:

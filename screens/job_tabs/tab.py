@@ -37,6 +37,7 @@ class JobTab(Vertical, metaclass=Abstract):
         rank: int
         open: str = ""  # name of the tab to open with it; empty: none
         led: bool = False  # whether the tab led there by itself: no person has chosen it
+        line: tuple[float, str] | None = None  # the tab is to show it: its time, and its text or the number it names
 
     def __init__(self, key: tuple[str, str]) -> None:
         super().__init__(id=self.NAME)
@@ -85,6 +86,9 @@ class JobTab(Vertical, metaclass=Abstract):
 
     def connected_anew(self) -> None:
         """Called after a reconnection: streams have ended and must be reopened."""
+
+    def show_line(self, time: float, words: str) -> None:
+        """Show what was printed then; of several lines the one that agrees with the words."""
 
     @property
     def turns_ranks(self) -> bool:

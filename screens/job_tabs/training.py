@@ -33,11 +33,17 @@ class TrainingTab(JobTab):
         Binding("p", "earlier", "Earlier runs", id="training.earlier",
                 tooltip="Show or hide earlier runs of the same recipe"),
         Binding("S", "save", "Save", key_display="S", id="training.save", tooltip="As .csv, .json or .svg"),
+        Binding("enter", "line", "Log line", id="training.line", tooltip="The line of the step that is pointed at"),
     ]  # fmt: skip
 
     panel = getters.query_one(TrainingPanel)
     _asked = False
     _job: JobMeasures | None = None
+    _line: tuple[float, str] | None = None
+    """Time and words of a line of the log whose step is to be pointed at, as soon as the log was read up to it."""
+
+    def on_mount(self) -> None:
+        self.watch(self.panel.charts, "view", self.refresh_bindings, init=False)
 
     def compose(self) -> ComposeResult:
         yield TrainingPanel()
@@ -103,6 +109,9 @@ class TrainingTab(JobTab):
             self.panel.gpu = self._job.accelerator
             self.panel.unreadable = self._job.unreadable.get("training")
             self.panel.show(self._job.tracks)
+            if self._line is not None and not self._reading:
+                self.panel.point_at(*self._line)
+                self._line = None
             self.refresh_bindings()
 
     # what can be done with it
@@ -111,7 +120,17 @@ class TrainingTab(JobTab):
         return {"earlier": "Hide earlier"} if self.is_mounted and self.panel.earlier else {}
 
     def offers(self) -> dict[str, object]:
-        return dict.fromkeys(("earlier", "save"), self.panel.track is not None)
+        known = self.panel.track is not None
+        return {"earlier": known, "save": known, "line": self.panel.charts.pointed is not None}
+
+    def action_line(self) -> None:
+        at, track = self.panel.charts.pointed, self.panel.track
+        if at is not None and track is not None:
+            self.post_message(self.Chosen(self.rank, "log", line=(track.times[at], f"{track.numbers[at]:.0f}")))
+
+    def show_line(self, time: float, words: str) -> None:
+        self._line = time, words
+        self._show()
 
     @work(group="earlier", exclusive=True)
     async def action_earlier(self) -> None:

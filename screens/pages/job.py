@@ -196,6 +196,8 @@ class JobScreen(LiveScreen):
         self._choose(event.rank)
         if event.open:
             self.action_tab(event.open)
+        if event.line is not None:
+            self.here.show_line(*event.line)
 
     def action_rank(self, step: int) -> None:
         if self._line is not None and self._line.ranks:

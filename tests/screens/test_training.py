@@ -14,6 +14,7 @@ from screens.dialogs.question import Pick, Prompt
 from screens.pages.job import JobScreen
 from screens.widgets.charts.nccl_panel import NcclPanel
 from screens.widgets.charts.training_panel import TrainingPanel
+from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
 from tests.practice.test_programs import place, printed
 from tests.screens.press import console, screen_text, toasts, until
@@ -254,3 +255,43 @@ async def test_the_list_of_jobs_says_how_far_they_are() -> None:
         assert "25 %" in screen_text(app)
         looked = {arguments[1] for arguments in session.called("read_tail")}
         assert all(name.startswith("llama") or session.fleet.pods["default", name] for name in looked)
+
+
+async def test_a_point_of_the_chart_and_its_line_in_the_log_lead_to_each_other() -> None:
+    session = FakeSession(queue_scene())
+    for number in range(1, 61):
+        session.say(last_rank(session), iteration(number), f"checked {number}", at=1_700_000_000 + 10 * number)
+    async with console(session, size=(140, 40)) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama", "training")
+        panel = screen.query_one(TrainingPanel)
+        await until(pilot, lambda: "step 60 of 200" in screen_text(app))
+        assert "⏎ Log line" not in screen_text(app)
+        panel.charts.point_at(22)
+        await until(pilot, lambda: "⏎ Log line" in screen_text(app))
+        await pilot.press("enter")
+        lines = screen.query_one(LogView).lines
+        await until(pilot, lambda: screen.here.NAME == "log" and lines.match_line >= 0)
+        assert "iteration       23/ 200" in lines.text.read_rows(lines.match_line, lines.match_line + 1)[0].text
+        assert screen.rank == 5, "the pod that printed it"
+        assert not lines.follow
+        await until(pilot, lambda: "⏎ Chart" in screen_text(app))
+        panel.charts.action_whole()
+        await pilot.press("enter")
+        await until(pilot, lambda: "at step 23, " in screen_text(app))
+        await pilot.press("l", "end")
+        await until(pilot, lambda: "⏎ Chart" in screen_text(app) and "checked 60" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "at step 60, " in screen_text(app))
+
+
+async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_step() -> None:
+    session = FakeSession(queue_scene())
+    for number in range(1, 61):
+        session.say(last_rank(session), iteration(number), at=1_700_000_000 + 10 * number)
+    async with console(session, size=(140, 40)) as (app, pilot, _):
+        await to_job(app, pilot, "llama", "log")
+        await until(pilot, lambda: "⏎ Chart" in screen_text(app))
+        await pilot.press("home")
+        await until(pilot, lambda: "iteration        1/ 200" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "Training loss" in screen_text(app) and "at step " in screen_text(app))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -15,11 +16,12 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from console.metrics.gpu_metrics import peak_tflops
+from console.metrics.log_search import SAME_MOMENT, names_number
 from console.metrics.training.run import RunEvent, RunEventKind, TrainingRun
 from console.metrics.training.series import METRICS, StepMetric
 from screens import wording
 from screens.widgets.charts.canvas import Box, Canvas, MeasuresPanel, Plot, tick_words
-from screens.widgets.charts.training_plot import LETTERS, SIGNS, Chart, View, clock_words, draw_chart, reach
+from screens.widgets.charts.training_plot import LETTERS, SIGNS, Chart, View, clock_words, draw_chart, reach, start_of
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span
 
@@ -149,20 +151,25 @@ def draw(
     return canvas
 
 
+def pointed_step(picture: TrainingChartData, view: View) -> int | None:
+    """The index of the step that is pointed at."""
+    if view.cursor is None:
+        return None
+    sight = reach([picture.track, *picture.earlier], view)
+    where = start_of(picture.track, view) + sight.low + (sight.high - sight.low) * view.cursor
+    return picture.track.index_at(where, by_time=view.by_time)
+
+
 def _title(picture: TrainingChartData, metric: StepMetric, view: View, *, large: bool) -> str:
     column = picture.track.columns.get(metric.name)
     if column is None:
         return metric.title
     extra = []
     value = column.last_value()
-    if view.cursor is not None:
-        sight = reach([picture.track, *picture.earlier], view)
-        series = picture.track
-        start = series.times[0] if view.by_time and len(series) else 0.0
-        at = series.index_at(start + sight.low + (sight.high - sight.low) * view.cursor, by_time=view.by_time)
-        if at is not None:
-            value = column.values[at] if column.values[at] == column.values[at] else None
-            extra.append(f"at step {series.numbers[at]:,.0f}, {clock_words(series.times[at])}")
+    at = pointed_step(picture, view)
+    if at is not None:
+        value = column.values[at] if column.values[at] == column.values[at] else None
+        extra.append(f"at step {picture.track.numbers[at]:,.0f}, {clock_words(picture.track.times[at])}")
     if large:
         extra += ["log"] * view.log
         extra += [f"{1 / view.span:,.3g}× zoom"] * (view.span < 1)
@@ -220,6 +227,23 @@ class TrainingCharts(Plot, can_focus=True):
         if self.picture is None or width < 12 or height < 3:
             return Canvas(width, 0)
         return draw(self.picture, self.view, self.metrics, width, height, alone=self.alone)
+
+    @property
+    def pointed(self) -> int | None:
+        """The index of the step that is pointed at."""
+        return pointed_step(self.picture, self.view) if self.picture is not None else None
+
+    def point_at(self, at: int) -> None:
+        """Point at that step; if it is out of sight, in the whole run."""
+        if self.picture is None:
+            return
+        track, view = self.picture.track, self.view
+        where = track.x_axis(by_time=view.by_time)[at] - start_of(track, view)
+        sight = reach([track, *self.picture.earlier], view)
+        if not sight.low <= where <= sight.high:
+            view = replace(view, span=1.0, end=1.0)
+            sight = reach([track, *self.picture.earlier], view)
+        self.view = replace(view, cursor=(where - sight.low) / ((sight.high - sight.low) or 1.0))
 
     # keys
 
@@ -314,6 +338,21 @@ class TrainingPanel(MeasuresPanel):
     def show(self, tracks: tuple[TrainingRun, ...]) -> None:
         self.tracks = tracks
         self.redraw()
+
+    def point_at(self, time: float, line: str) -> None:
+        """Point at the step that was printed then; of several at once, at the one that the line names."""
+        begun = [at for at, track in enumerate(self.tracks) if len(track) and track.times[0] <= time + SAME_MOMENT]
+        place = begun[-1] if begun else len(self.tracks) - 1
+        if place < 0 or not len(self.tracks[place]):
+            return
+        self.chosen = None if place == len(self.tracks) - 1 else place
+        self.redraw()
+        track = self.tracks[place]
+        first = bisect_left(track.times, time - SAME_MOMENT)
+        same = range(first, bisect_right(track.times, time + SAME_MOMENT))
+        self.charts.point_at(
+            next((at for at in same if names_number(line, track.numbers[at])), min(first, len(track) - 1))
+        )
 
     watch_late = MeasuresPanel.redraw
     watch_reading = MeasuresPanel.redraw

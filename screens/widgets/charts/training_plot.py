@@ -96,7 +96,7 @@ def reach(tracks: Sequence[TrainingRun], view: View) -> AxisRange:
     return AxisRange(low + whole * max(0.0, view.end - view.span), low + whole * view.end)
 
 
-def _start(track: TrainingRun, view: View) -> float:
+def start_of(track: TrainingRun, view: View) -> float:
     axis = track.x_axis(by_time=view.by_time)
     return axis[0] if view.by_time and len(axis) else 0.0
 
@@ -140,7 +140,7 @@ def draw_chart(canvas: Canvas, box: Box, chart: Chart, view: View, title: str) -
 
 
 def _edges(track: TrainingRun, sight: AxisRange, view: View, columns: int) -> list[int]:
-    start = _start(track, view)
+    start = start_of(track, view)
     return track.column_edges(sight.low + start, sight.high + start, columns, by_time=view.by_time)
 
 
@@ -214,7 +214,7 @@ def _along(frame: Frame, sight: AxisRange, view: View) -> Iterator[tuple[int, st
 
 def _draw_marks(canvas: Canvas, frame: Frame, chart: Chart, sight: AxisRange, view: View) -> None:
     best: dict[int, RunEvent] = {}
-    start, span = _start(chart.track, view), (sight.high - sight.low) or 1.0
+    start, span = start_of(chart.track, view), (sight.high - sight.low) or 1.0
     for mark in chart.marks:
         place = mark.time - start if view.by_time else mark.step
         if place is None or not sight.low <= place <= sight.high:

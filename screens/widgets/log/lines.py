@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
@@ -20,6 +21,7 @@ from textual.strip import Strip
 
 from console.logs.line import HEAD, detect_level
 from console.logs.text import LineFilter, LogText, MemoryText, TextRow
+from console.metrics.log_search import SAME_MOMENT, names_number
 from console.metrics.training.formats.megatron import shorten_iteration_line
 from screens.widgets.line import Inked
 from screens.wording import Span, one_line
@@ -136,7 +138,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     """Lines in which the search text stands, as far as they were looked at."""
     match: reactive[int] = reactive(-1)  # which of the matches was last gone to
     looking: reactive[bool] = reactive(False)  # whether lines are still to be looked at
-    match_line = -1  # the line it stands in
+    match_line = -1  # the marked line: the one that the match stands in, or that of a step that was asked for
     marks: re.Pattern[str] | None = None  # what is marked in the lines
     _label_width = 0
     _due = False  # whether the first match from here on is still to be shown
@@ -158,7 +160,7 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def show_text(self, text: LogText) -> None:
         """Show another text, from its end."""
         self.text = text
-        self._fresh, self._widest, self.match = [], 0, -1
+        self._fresh, self._widest, self.match, self.match_line = [], 0, -1, -1
         self.follow = True
         if self.keep is not None:
             text.apply_filter(self.keep)
@@ -173,13 +175,31 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.show_text(text)
         if follow or first is None:
             return
-        low, high = 0, len(text)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if text.read_rows(middle, middle + 1)[0].time < first.time else (low, middle)
+        low = self._row_at(first.time)
         alike = (low + at for at, row in enumerate(text.read_rows(low, low + SAME_TIME)) if row.text == first.text)
         self.follow = False
         self._jump(next(alike, low))
+
+    def _row_at(self, time: float) -> int:
+        """The number of the first line of that time or later."""
+        return bisect_left(range(len(self.text)), time, key=lambda at: self.text.read_rows(at, at + 1)[0].time)
+
+    def show_time(self, time: float, number: float) -> bool:
+        """Show and mark the line that was printed then, of several one that names the number; whether there is one."""
+        start = self._row_at(time - SAME_MOMENT)
+        rows = self.text.read_rows(start, start + SAME_TIME)
+        found = [(at, row.text) for at, row in enumerate(rows, start) if row.time <= time + SAME_MOMENT]
+        if found:
+            self._show_line(next((at for at, text in found if names_number(text, number)), found[0][0]))
+        return bool(found)
+
+    def rows_in_sight(self) -> list[TextRow]:
+        """The lines in sight: the marked one, then the others from the last one up."""
+        top = round(self.scroll_y)
+        high = len({number for number, _, _ in self._folds}) if self.wrap else self._rows_high()
+        rows = list(self._lines(top, top + high))
+        marked = rows[self.match_line - top :][:1] if self.match_line >= top else []
+        return [*marked, *reversed(rows)]
 
     def append(self, lines: Iterable[tuple[float, str]]) -> None:
         """Append lines (time, text) to its own text; they are drawn together after a short delay."""
@@ -469,12 +489,15 @@ class LogLines(ScrollView, Inked, can_focus=True):
     def _show_match(self, match: int) -> None:
         """Show the line of that match in the middle and pause following."""
         self.match = match
-        self.match_line = self.text.match_position(match)
+        self._show_line(self.text.match_position(match))
+        self._show_columns()
+
+    def _show_line(self, number: int) -> None:
+        self.match_line = number
         self.follow = False
         middle = 0 if self.wrap else self._rows_high() // 2
-        self._jump(self.match_line - middle)
+        self._jump(number - middle)
         self.refresh()
-        self._show_columns()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The key `n` is enabled only while there is a search."""
