@@ -146,7 +146,7 @@ class KeyOrderedApp(SanitizingApp):
             return False
         if await self._check_bindings(event.key, priority=True):
             return True
-        if isinstance(typed_in, Input) and event.is_printable:
+        if isinstance(typed_in, Input) and typed_in.check_consume_key(event.key, event.character):
             await typed_in.on_event(event)
             return True
         return await self._check_bindings(event.key)

@@ -141,6 +141,17 @@ class Line(Input, Inked, inherit_bindings=False):
         at = self._words.index(self.value) if self.value in self._words else -1
         self.typed = self._words[(at + step) % len(self._words)]
 
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The words as they are shown."""
+        return ("yes", "no") if self._words == YES_OR_NO else self._words
+
+    def check_consume_key(self, key: str, character: str | None = None) -> bool:
+        """On lines without text digits are commands, unless a word begins with it."""
+        if (self._words or self.is_handle) and character is not None and character.isdigit():
+            return any(name.startswith(character) for name in self._names)
+        return super().check_consume_key(key, character)
+
     def on_key(self, event: events.Key) -> None:
         """On lines without text, letters choose a word and are not commands."""
         if not (self._words or self.is_handle) or (event.key not in EDITS and not event.is_printable):
@@ -156,10 +167,9 @@ class Line(Input, Inked, inherit_bindings=False):
             self.turn(-1 if event.key.endswith("left") else 1)
         elif event.character and event.is_printable:
             letter = event.character.lower()
-            names = ("yes", "no") if self._words == YES_OR_NO else self._words
             at = self._words.index(self.value) + 1 if self.value in self._words else 0
-            order = [*range(at, len(names)), *range(at)]
-            found = (self._words[place] for place in order if names[place].lower().startswith(letter))
+            order = [*range(at, len(self._words)), *range(at)]
+            found = (self._words[place] for place in order if self._names[place].lower().startswith(letter))
             self.typed = next(found, self.value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldKind, parse_changes
+from screens.key_order import KeyOrderedApp
 from screens.widgets.form.form import Form
 from screens.widgets.form.lines import FormLines
 from screens.widgets.form.model import FormModel, RowKind
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 QUEUES = FieldChoices("localqueues", ("a4", "research"), {"a4": "24 of 64 GPUs free"})
 
 
-class Host(App[None]):
+class Host(KeyOrderedApp):
     """Just the form, and what it says."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,t,1,question_mark,colon,C", "command", "Command")]
@@ -277,9 +278,28 @@ async def test_letters_in_a_form_are_never_commands() -> None:
     async with form_of() as (form, pilot, app):
         for path in ("gpus", "keepAlive", "topology.request", "env"):
             form.go(path)
-            await pilot.press("q", "t", "1", "question_mark", "colon", "C")
+            await pilot.press("q", "t", "question_mark", "colon", "C")
         assert form.here == "env"
         assert app.commands == []
+
+
+async def test_digits_leave_the_form_where_no_text_is_typed() -> None:
+    numbered = replace(
+        next(each for each in FIELDS if each.path == "topology.request"), path="x", choices=("1 rack", "2")
+    )
+    async with form_of(*FIELDS, numbered) as (form, pilot, app):
+        for path in ("keepAlive", "topology.request"):
+            form.go(path)
+            before = form.texts
+            await pilot.press("1")
+            assert form.texts == before
+        await until(pilot, lambda: len(app.commands) == 2)
+        for path in ("gpus", "env", "x"):
+            form.go(path)
+            await pilot.press("1")
+        assert form.texts["gpus"] == "1"
+        assert form.texts["x"] == "1 rack"
+        assert len(app.commands) == 2
 
 
 async def test_secrets_are_never_on_the_screen() -> None:
