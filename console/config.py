@@ -20,6 +20,7 @@ from console.patterns import LONGEST, compiled
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
+PaneSize = Literal["usual", "large", "off"]
 AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu"]
 Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
 ADDRESS = "^[a-zA-Z0-9+.-]{1,20}://."
@@ -55,6 +56,18 @@ class ListConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     columns: Annotated[tuple[str, ...], Meta(description="titles of the columns, in this order; empty: all")] = ()
     sort: Annotated[str, Meta(description="title of the column that orders the rows")] = ""
     descending: Annotated[bool | None, Meta(description="largest first; not set: as the column does")] = None
+
+
+class PaneConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The person's sizes of the panes beside lists."""
+
+    size: Annotated[PaneSize, Meta(description="the size at first, which the key of the pane changes")] = "usual"
+    right: Annotated[
+        int, Meta(ge=20, le=80, description="percent of the columns, where a pane is right of its list")
+    ] = 42
+    below: Annotated[
+        int, Meta(ge=4, le=60, description="lines of a pane below a list that is longer than what it leaves")
+    ] = 12
 
 
 class OwnCommand(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -118,6 +131,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     lists: Annotated[dict[str, ListConfig], Meta(description="columns and order of lists, by the list's name")] = (
         msgspec.field(default_factory=dict)
     )
+    panes: Annotated[PaneConfig, Meta(description="sizes of the panes beside lists")] = PaneConfig()
     themes: Annotated[dict[str, ThemeConfig], Meta(description="themes of one's own, by name")] = msgspec.field(
         default_factory=dict
     )

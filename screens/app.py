@@ -147,7 +147,7 @@ class ConsoleApp(KeyOrderedApp):
         """The job launched last, until the list of jobs has put its cursor there."""
         self.launch_wish: LaunchRequest | None = None
         """What the form of the launch screen is to begin from, until it has taken it."""
-        self.pane_size = "usual"  # of the panes beside lists, see `screens.paned`
+        self.pane_size = loaded.config.panes.size  # of the panes beside lists, see `screens.paned`
         self._job_inks = JobColors()
         self._practice = practice
         self._bell, self._starts = AlarmNotifier(), StartNotifier()
@@ -167,8 +167,10 @@ class ConsoleApp(KeyOrderedApp):
     def _follow_config(self) -> None:
         changed = config_mtime()
         if changed != self._config_changed_at:
-            self._config_changed_at = changed
-            self._take_config(load_config())
+            self._config_changed_at, loaded = changed, load_config()
+            if loaded.config.panes.size != self.loaded.config.panes.size:
+                self.pane_size = loaded.config.panes.size
+            self._take_config(loaded)
             self.tell_config_problems()
 
     @work(group="config", exclusive=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from textual import events, getters
 from textual.app import ComposeResult
@@ -11,14 +11,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
 
+from console.config import PaneSize
 from screens.base import LiveScreen
 from screens.widgets.pane import Lines, Pane
 from screens.widgets.table.table import ResourceTable
 
 RIGHT = 130  # columns of a terminal from which on the pane is right of the list
-LOW, LEAST = 12, 8
-"""Lines of a pane below a list that is longer than the page, and the least that rows leave to it if all of them fit."""
-SIZES = ("usual", "large", "off")
+LEAST = 8  # lines that rows have to leave to a pane below them, for it to have these
+LARGE = 62  # percent of the columns that a large pane has at least
+SIZES = get_args(PaneSize)
 
 
 class PanedScreen(LiveScreen):
@@ -30,9 +31,8 @@ class PanedScreen(LiveScreen):
         #list { width: 1fr; height: 1fr; }
         #pane { display: none; }
         &.-right #split { layout: horizontal; }
-        &.-right #pane { display: block; width: 42%; border-left: solid $ink-faint; }
-        &.-right.-large #pane { width: 62%; }
-        &.-below #pane { display: block; height: 12; border-top: solid $ink-faint; }
+        &.-right #pane { display: block; border-left: solid $ink-faint; }
+        &.-below #pane { display: block; border-top: solid $ink-faint; }
         &.-below.-large #pane { height: 60%; }
         & #pane.-bare { border: none; }
     }
@@ -75,7 +75,7 @@ class PanedScreen(LiveScreen):
                 for part in parts if part.display
             )  # fmt: skip
             left = self.query_one("#split").size.height - max(rows, LEAST)
-            self.pane.styles.height = left if left >= LEAST else LOW
+            self.pane.styles.height = left if left >= LEAST else self.app.loaded.config.panes.below
         else:
             self.pane.styles.height = None
         self.pane.renew()
@@ -90,12 +90,19 @@ class PanedScreen(LiveScreen):
     def on_resize(self, event: events.Resize) -> None:
         self._place_pane(event.size.width, event.size.height)
 
+    def _config_changed(self) -> None:
+        super()._config_changed()
+        self._place_pane(self.size.width, self.size.height)
+
     def _place_pane(self, width: int, height: int) -> None:
         size = self.app.pane_size
         place = "-right" if width >= RIGHT else "-below" if height >= self.BELOW or size == "large" else ""
         for each in ("-right", "-below"):
             self.set_class(each == place and size != "off", each)
         self.set_class(size == "large", "-large")
+        usual = self.app.loaded.config.panes.right
+        columns = max(LARGE, usual) if size == "large" else usual
+        self.pane.styles.width = f"{columns}%" if place == "-right" else None
         self.renew_pane()
 
     def action_pane(self) -> None:

@@ -90,6 +90,28 @@ async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_told_wi
         await until(pilot, lambda: "List jobs has no column AGES" in toasts(app))
 
 
+async def test_panes_have_the_persons_sizes_which_are_taken_over_while_it_runs() -> None:
+    write('start = "jobs"\n[panes]\nright = 30\n')
+    async with console(size=(200, 40)) as (app, pilot, _):
+        assert isinstance(app.screen, JobsScreen)
+        pane = app.screen.pane
+        await until(pilot, lambda: pane.outer_size.width == 60)
+        write("[panes]\nright = 50\n")
+        await until(pilot, lambda: pane.outer_size.width == 100)
+        await pilot.press("z")
+        await until(pilot, lambda: pane.outer_size.width == 124)
+        write('[panes]\nsize = "off"\n')
+        await until(pilot, lambda: not pane.display)
+        write('[panes]\nsize = "usual"\nbelow = 20\n')
+        await pilot.resize_terminal(100, 30)
+        await until(pilot, lambda: pane.outer_size.height == 20)
+        file = write("[panes]\nright = 90\n")
+        await until(
+            pilot, lambda: f"{file}:2: panes.right is 90, and has to be a whole number from 20 to 80" in toasts(app)
+        )
+        await until(pilot, lambda: pane.outer_size.height != 20)
+
+
 OWN = '[[commands]]\nkey = "ctrl+y"\nname = "Top"\ncommand = "kubectl -n {namespace} top pod {pod}"\nchanges = false\n'
 DRAIN = '[[commands]]\nkey = "ctrl+d"\nname = "Drain"\ncommand = "kubectl drain {node}"\n'
 
