@@ -24,7 +24,7 @@ from console.errors import ConsoleError, Unreachable
 from console.kube.snapshot import Fleet, WatchState, WatchStatus
 from screens.columns.column import RowT
 from screens.config import keys_of, own_commands
-from screens.widgets.bars import READING, Hides, HintLine, KeyBar, KeyHint, Title, TitleBar
+from screens.widgets.bars import READING, HintLine, KeyBar, KeyHint, Title, TitleBar, verb_of
 from screens.widgets.base import Abstract
 from screens.widgets.line import OfSnapshot
 from screens.widgets.table.row_painter import Notice
@@ -335,9 +335,8 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         for active in self.active_bindings.values():
             binding = active.binding
             if binding.show and binding.description and active.enabled and binding.action not in seen:
-                hidden = active.node.hides() if isinstance(active.node, Hides) else {}
-                verb = hidden.get(binding.action, binding.description)
-                hint = KeyHint(self.app.get_key_display(binding), verb, binding.action, last=active.node is self.app)
+                keys, last = self.app.get_key_display(binding), active.node is self.app
+                hint = KeyHint(keys, verb_of(active), binding.action, last=last)
                 reading = READING.index(binding.id) - len(READING) if binding.id in READING else 0
                 seen[binding.action] = (reading or order.get(active.node, 0), hint)
         ranked = sorted(seen.values(), key=lambda pair: pair[0])

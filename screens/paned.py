@@ -39,7 +39,7 @@ class PanedScreen(LiveScreen):
     """
     BELOW: ClassVar[int] = 30  # lines of a terminal from which on the pane is below the list
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("z", "pane", "Pane", show=False, id="pane.size",
+        Binding("z", "pane", "Pane", id="pane.size",
                 tooltip="The pane of the row under the cursor: usual, large, off"),
     ]  # fmt: skip
     pane = getters.query_one("#pane", Pane)
@@ -105,11 +105,16 @@ class PanedScreen(LiveScreen):
         self.pane.styles.width = f"{columns}%" if place == "-right" else None
         self.renew_pane()
 
+    def hides(self) -> dict[str, str]:
+        verb = "Hide pane" if self.app.pane_size == "large" else "Larger pane"
+        return {**super().hides(), **({"pane": verb} if self.pane_shown else {})}
+
     def action_pane(self) -> None:
         """Switch to the next pane size, for every page."""
         self.app.pane_size = SIZES[(SIZES.index(self.app.pane_size) + 1) % len(SIZES)]
         self._place_pane(self.size.width, self.size.height)
         self.call_after_refresh(self.renew_pane)
+        self.refresh_bindings()
 
     def _other_row(self) -> None:
         if self.is_mounted:

@@ -19,6 +19,7 @@ from textual.strip import Strip
 from textual.widgets import Input, TextArea
 
 from screens.dialogs.question import Question
+from screens.widgets.bars import verb_of
 from screens.widgets.line import Inked, line
 from screens.widgets.pane import Lines
 from screens.widgets.sentence_line import folded_runs
@@ -44,7 +45,7 @@ def key_groups(screen: Screen[Any]) -> list[KeyGroup]:
             continue
         why = f": {begun_small(active.tooltip)}" if active.tooltip else ""
         actions = found.setdefault(_place(active.node), {})
-        keys, _ = actions.setdefault(binding.action, ([], f"{binding.description}{why}"))
+        keys, _ = actions.setdefault(binding.action, ([], f"{verb_of(active)}{why}"))
         keys.append(screen.app.get_key_display(binding))
     order = ("This screen", "Rows", "Everywhere", "Typing")
     return [
@@ -124,7 +125,7 @@ class HelpScreen(Question[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
             box.border_title = "Keys that work here"
-            box.border_subtitle = "esc closes"
+            box.border_subtitle = "? or esc hides this"
             yield KeyLines(self._groups)
 
     def on_mount(self) -> None:

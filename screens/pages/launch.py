@@ -347,7 +347,10 @@ class LaunchScreen(LiveScreen):
         self.refresh_bindings()
 
     def hides(self) -> dict[str, str]:
-        return {"advanced": "Hide advanced"} if self.is_mounted and self.form.model.advanced else {}
+        if not self.is_mounted:
+            return {}
+        advanced = {"advanced": "Hide advanced"} if self.form.model.advanced else {}
+        return {**advanced, **({"views": self.pane.next_step} if self.pane.is_open else {})}
 
     def help_about(self) -> tuple[str, tuple[tuple[str, str], ...]]:
         field = self.form.model.by_path.get(self.form.here)

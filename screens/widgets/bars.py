@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.binding import ActiveBinding
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -171,6 +172,12 @@ class Hides(Protocol):
 
     def hides(self) -> Mapping[str, str]:
         """Actions that would hide now what they have shown -> what the key line says of them."""
+
+
+def verb_of(active: ActiveBinding) -> str:
+    """What a key would do now."""
+    hidden = active.node.hides() if isinstance(active.node, Hides) else {}
+    return hidden.get(active.binding.action, active.binding.description)
 
 
 class KeyBar(Inked):

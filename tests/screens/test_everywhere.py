@@ -210,3 +210,25 @@ async def test_a_message_covers_nothing_that_is_being_read(size: tuple[int, int]
             assert words in screen_text(app)
             app.clear_notifications()
             await until(pilot, lambda: not app.screen.query(Toast))
+
+
+async def test_the_keys_of_pane_views_and_help_say_what_they_hide() -> None:
+    async with console(FakeSession(queue_scene()), size=(140, 30)) as (app, pilot, _):
+
+        def keys() -> str:
+            return "".join(text_of(bar) for bar in app.screen.query(KeyBar))
+
+        await pilot.press("3")
+        for verb in ("z Larger pane", "z Hide pane", "z Pane"):
+            await until(pilot, lambda verb=verb: verb in keys())  # type: ignore[misc]
+            await pilot.press("z")
+        await until(pilot, lambda: "z Larger pane" in keys())
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "? or esc hides this" in screen_text(app) and "Larger pane: the" in screen_text(app))
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "hides this" not in screen_text(app))
+        await pilot.press("5", "enter")
+        await until(pilot, lambda: "^o Views" in keys())
+        for verb in ("Next view", "Next view", "Next view", "Hide views", "Views"):
+            await pilot.press("ctrl+o")
+            await until(pilot, lambda verb=verb: f"^o {verb}" in keys())  # type: ignore[misc]

@@ -156,6 +156,7 @@ class LaunchPane(Vertical):
         strip.tabs = tuple(Tab(name, key.upper(), title) for name, key, title in VIEWS)
         strip.here = view
         self.query_one(ContentSwitcher).current = view
+        self._launch.refresh_bindings()
 
     def say_remarks(self, remarks: Sequence[Remark]) -> None:
         """Mark the faulty lines of the YAML and list the problems; without problems, describe the text."""
@@ -200,6 +201,12 @@ class LaunchPane(Vertical):
     def show(self, shown: bool) -> None:
         self._launch.set_class(shown, "-pane")
         self._launch.set_class(not shown, "-no-pane")
+        self._launch.refresh_bindings()
+
+    @property
+    def next_step(self) -> str:
+        """What the key of the views does while they are shown."""
+        return "Hide views" if self.here == VIEWS[-1][0] else "Next view"
 
     def turn(self) -> None:
         """Show the views, then go to the next one, and after the last hide them; the focus stays if possible."""
