@@ -182,15 +182,14 @@ def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
 
 
 def glance_words(glance: JobProgress) -> list[Span]:
-    """The latest figures: "loss 2.104  1,180 TFLOP/s", "peak 594 GB/s, average 416 ✓"."""
+    """The latest figures: "loss 2.104  1,180 TFLOP/s", "✓ peak 594 GB/s, average 416"."""
     if glance.busbw is not None:
         of = ", last test average" if glance.repeats else ", average"
         average = f"{of} {glance.average:,.0f}" if glance.average is not None else ""
         so_far = " so far" if glance.repeats or glance.passing is NcclResult.RUNNING else ""
         words = Span(f"peak {glance.busbw:,.0f} GB/s{so_far}{average}")
-        if glance.passing is NcclResult.FAILED:  # in front, where no column cuts it
-            return [wording.BAD, Span(" "), words]
-        return [words, *([Span(" "), wording.DONE] if glance.passing is NcclResult.PASSED else [])]
+        mark = {NcclResult.FAILED: wording.BAD, NcclResult.PASSED: wording.DONE}.get(glance.passing)
+        return [mark, Span(" "), words] if mark else [words]  # in front, where no column cuts it
     if glance.nan:
         return [Span(f"{GLYPH} {glance.nan_words}", "bad")]
     loss = f"loss {glance.loss:.4g}" if glance.loss is not None else ""

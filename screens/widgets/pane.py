@@ -25,7 +25,7 @@ GAP = 3
 
 
 def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
-    """The facts in lines, as many per line as fit."""
+    """The facts in lines, as many per line as fit; one that is too long for a line goes on below."""
     width = max(1, width)
     known = [fact for fact in facts if cell_width(fact[1])]
     if not known:
@@ -36,7 +36,12 @@ def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
     columns = max(1, min(4, width // (widest + GAP)))
     lines = -(-len(narrow) // columns)
     grid = [narrow[index::lines] for index in range(lines)]
-    return [*grid, *([fact] for fact in wide)]
+    return [*grid, *([part] for name, cell in wide for part in _folded(name, cell, width))]
+
+
+def _folded(name: str, cell: Cell, width: int) -> list[Fact]:
+    lines = folded_runs(runs_of(cell), max(8, width - NAME))
+    return [(name if not at else "", runs) for at, runs in enumerate(lines)]
 
 
 def _width(fact: Fact) -> int:

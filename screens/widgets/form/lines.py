@@ -20,7 +20,7 @@ from console.logs.redact import is_confidential
 from screens import wording
 from screens.widgets.base import FixedHeightView
 from screens.widgets.form.model import COLLECTIONS, MENTIONS, PICKED, TALLEST, FormModel, Row, RowKind
-from screens.widgets.line import Inked, changed_columns, fit, line
+from screens.widgets.line import Inked, changed_columns, cut_name, fit, line
 from screens.wording import Span, sentence
 
 MASK = "•"
@@ -144,7 +144,7 @@ def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Spa
         return [Span(placeholder(field), "faint")]
     had = model.defaults[row.path].split("\n")
     differs = text not in had if row.kind is RowKind.ENTRY else model.is_changed(row.path)
-    return [Span(shown_text(field, text), "strong" if differs else "dim")]
+    return cut_name([Span(shown_text(field, text), "strong" if differs else "dim")], room, node=False)
 
 
 def note_run(model: FormModel, field: Field, offers: Mapping[str, FieldChoices], room: int) -> Span:

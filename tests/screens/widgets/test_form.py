@@ -348,3 +348,10 @@ async def test_a_form_with_very_many_fields_draws_only_what_is_in_view() -> None
         assert "Field 899" in screen_text(app)
         assert "Field 1 " not in screen_text(app)
         assert len(app.query("*")) < 40
+
+
+async def test_the_value_of_an_image_keeps_its_end_in_the_form() -> None:
+    image = "us-central1-docker.pkg.dev/deeplearning-images/reproducibility/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
+    field = Field("image", "Image", "Image.", FieldKind.TEXT, image, group="Job")
+    async with form_of(FIELDS[0], field, width=80) as (_, pilot, app):
+        await until(pilot, lambda: "gib1.0.6-A4" in screen_text(app) and "…" in screen_text(app))

@@ -7,9 +7,10 @@ from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.line import DARK
+from screens.widgets.pane import arrange
 from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.yaml import yaml_runs
-from screens.wording import OK, Span
+from screens.wording import OK, Span, runs_of
 from tests.screens.press import focus, text_of, until
 
 
@@ -100,3 +101,11 @@ async def test_tabs_are_clicked() -> None:
         assert "r Ranks" in text_of(app.query_one(TabStrip))
         await pilot.click(TabStrip, offset=(14, 0))
         await until(pilot, lambda: app.picked == ["b"])
+
+
+def test_facts_of_a_node_that_are_too_long_for_a_line_go_on_below_it() -> None:
+    told = "332 GB/s pass, 9 h ago: NCCL between two nodes, 2 to 8 GiB; passes from 250 GB/s on A4"
+    lines = arrange((("Health scan", told), ("Zone", "us-central1-b")), 76)
+    parts = [fact for line in lines for fact in line]
+    assert [name for name, _ in parts] == ["Zone", "Health scan", ""]
+    assert " ".join("".join(run.text for run in runs_of(cell)) for _, cell in parts[1:]) == told
