@@ -5,6 +5,7 @@ Whatever a widget draws, no letter in it can be obeyed as a command; and no erro
 
 from __future__ import annotations
 
+import re
 import sys
 from abc import ABCMeta
 from collections.abc import Sequence
@@ -49,18 +50,34 @@ class FixedHeightView(ScrollView):
 
 
 class ControlCharFilter(LineFilter):
-    """Removes control characters that are left in a line, without changing its width.
+    """Removes control characters that are left in a line, and sets words from right to left apart; no width changes.
 
-    Widgets make them visible where they format a text (`wording.one_line`); this is for those that forgot.
+    Widgets make controls visible where they format a text (`wording.one_line`); this is for those that forgot.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        if all(segment.text.isprintable() for segment in segments):
+        if all(_is_plain(segment.text) for segment in segments):
             return segments
         return [
-            segment if segment.control or segment.text.isprintable() else Segment(_clean(segment.text), segment.style)
+            segment
+            if segment.control or _is_plain(segment.text)
+            else Segment(_RIGHT_TO_LEFT.sub(APART, _clean(segment.text)), segment.style)
             for segment in segments
         ]
+
+
+_LETTERS = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001eeff]"
+_RIGHT_TO_LEFT = re.compile(rf"{_LETTERS}+(?:[ '\"./_-]{_LETTERS}+)*")
+APART = "\u200e\\g<0>\u200e"
+"""Words from right to left, such as Hebrew names, between marks of no width.
+
+A terminal that reorders a line by itself would else move the figures after such a name before it. The marks hold
+wherever a line is cut, as the ends of an isolate would not.
+"""
+
+
+def _is_plain(text: str) -> bool:
+    return text.isprintable() and (text.isascii() or _RIGHT_TO_LEFT.search(text) is None)
 
 
 def _clean(text: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
+from rich.cells import cell_len
 from textual.errors import NoWidget
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -23,13 +25,15 @@ from screens.config import known_names
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar, TitleBar
-from tests.fakes import FakeSession
+from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
-from tests.screens.scene import scene
+from tests.screens.scene import a4, jobset, rank, scene
 from tests.screens.test_training import said, training
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from textual.geometry import Region
     from textual.pilot import Pilot
 
@@ -46,6 +50,10 @@ def owned(fleet: Fleet, mine: str) -> FakeSession:
     session = FakeSession(replace(fleet, jobsets=jobsets))
     session.mine = "anna"
     return session
+
+
+def shows(app: ConsoleApp, words: str) -> bool:
+    return words in screen_text(app)
 
 
 def titles(app: ConsoleApp) -> str:
@@ -102,9 +110,10 @@ async def test_the_trail_keeps_the_end_of_a_name() -> None:
         await until(pilot, lambda: "-0013 " in titles(app))
 
 
-def test_the_mark_of_a_failed_test_stands_where_no_column_cuts_it() -> None:
-    failed = glance_words(JobProgress(busbw=300, average=120, passing=NcclResult.FAILED))
-    assert "".join(run.text for run in failed) == "✗ peak 300 GB/s, average 120"
+@pytest.mark.parametrize(("passing", "mark"), [(NcclResult.FAILED, "✗"), (NcclResult.PASSED, "✓")])
+def test_the_mark_of_a_test_stands_where_no_column_cuts_it(passing: NcclResult, mark: str) -> None:
+    words = glance_words(JobProgress(busbw=300, average=120, passing=passing))
+    assert "".join(run.text for run in words) == f"{mark} peak 300 GB/s, average 120"
 
 
 @pytest.mark.parametrize(("typed", "title"), [("operations", "node pools"), ("leftovers", "orphaned")])
@@ -180,7 +189,7 @@ async def show(app: ConsoleApp, pilot: Pilot[Any], words: str, page: str, *about
         await app.switch_mode(page)
     else:
         app.open_page(page, *about)
-    await until(pilot, lambda: words in screen_text(app))
+    await until(pilot, partial(shows, app, words))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 35), (200, 55)])
@@ -220,7 +229,7 @@ async def test_the_keys_of_pane_views_and_help_say_what_they_hide() -> None:
 
         await pilot.press("3")
         for verb in ("z Larger pane", "z Hide pane", "z Pane"):
-            await until(pilot, lambda verb=verb: verb in keys())  # type: ignore[misc]
+            await until(pilot, partial(shows, app, verb))
             await pilot.press("z")
         await until(pilot, lambda: "z Larger pane" in keys())
         await pilot.press("question_mark")
@@ -231,4 +240,57 @@ async def test_the_keys_of_pane_views_and_help_say_what_they_hide() -> None:
         await until(pilot, lambda: "^o Views" in keys())
         for verb in ("Next view", "Next view", "Next view", "Hide views", "Views"):
             await pilot.press("ctrl+o")
-            await until(pilot, lambda verb=verb: f"^o {verb}" in keys())  # type: ignore[misc]
+            await until(pilot, partial(shows, app, f"^o {verb}"))
+
+
+LONG = "llama-3-1-405b-pretraining-nemo-20261122-run-1"
+POOL = "a4-highgpu-8g-a4-pool"
+
+
+def gke_fleet() -> Fleet:
+    """Jobs, pods and nodes whose names are as long as on GKE and differ at their ends."""
+    jobs = [jobset(f"{LONG}{number}", 4, owner="mira") for number in range(3)]
+    names = [f"gke-prod-us-central1-{POOL}-79c66879-0{number:02d}x" for number in range(12)]
+    nodes = [structs.replace(a4(number), name=name, pool=POOL) for number, name in enumerate(names)]
+    pods = [rank(job, number, names[4 * at + number]) for at, job in enumerate(jobs) for number in range(4)]
+    return fleet_of(*nodes, *pods, *jobs)
+
+
+@pytest.mark.parametrize("width", [140, 200])
+async def test_names_as_long_as_those_of_gke_are_told_apart(width: int) -> None:
+    fleet = gke_fleet()
+    async with console(FakeSession(fleet), size=(width, 40)) as (app, pilot, _):
+
+        def told() -> set[str]:
+            """The ends of names on the screen, of each word that is one."""
+            return {word[-6:] for word in screen_text(app).split() if len(word) >= 6}
+
+        def ends(names: Iterable[str]) -> set[str]:
+            return {name[-6:] for name in names}
+
+        await pilot.press("3")
+        await until(pilot, lambda: ends(name for _, name in fleet.jobsets) <= told())
+        await pilot.press("4")
+        await until(pilot, lambda: ends(name for _, name in fleet.pods) <= told())
+        await until(pilot, lambda: ends(pod.node for pod in fleet.pods.values()) <= told())
+        app.open_page("pool", POOL)
+        await until(pilot, lambda: ends(name for _, name in fleet.nodes) <= told())
+
+
+async def test_names_from_right_to_left_move_nothing_after_them() -> None:
+    fleet = queue_scene()
+    owners = dict(zip(fleet.jobsets, ["שירה כהן", "محمد"] * len(fleet.jobsets), strict=False))
+    jobsets = {key: structs.replace(each, owner=owners[key]) for key, each in fleet.jobsets.items()}
+    async with console(FakeSession(replace(fleet, jobsets=jobsets)), size=(140, 40)) as (app, pilot, _):
+        await pilot.press("3")
+        await until(
+            pilot, lambda: "\u200eשירה כהן\u200e" in screen_text(app) and "\u200eمحمد\u200e" in screen_text(app)
+        )
+        lines = screen_text(app).split("\n")
+        assert {cell_len(line) for line in lines} == {140}
+        state = cell_len(next(line for line in lines if " STATE" in line).partition("STATE")[0])
+        rows = [line for line in lines if "\u200e" in line]
+        assert len(rows) > 2
+        for row in rows:
+            glyph = next(at for at, letter in enumerate(row) if letter in "●○▲✗✓◐‖" and at > row.rindex("\u200e"))
+            assert cell_len(row[:glyph]) == state
