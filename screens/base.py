@@ -101,6 +101,7 @@ class FilterLine(Horizontal):
 
 
 GLANCE_EVERY = 2.0  # seconds between two looks for jobs whose log may be looked at again
+LAST_KEYS = {"pane.size": 3}  # bindings that stand behind the others of their page, and where
 WHAT_IF = Binding("W", "what_if", "What if", show=False, key_display="W", id="table.whatif",
                   tooltip="What would follow if this job were stopped, or of any other change")  # fmt: skip
 ONLY_MINE = Binding("m,at", "mine", "Mine", id="table.mine", tooltip="Only what you launched, or everything again")
@@ -338,7 +339,8 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
                 keys, last = self.app.get_key_display(binding), active.node is self.app
                 hint = KeyHint(keys, verb_of(active), binding.action, last=last)
                 reading = READING.index(binding.id) - len(READING) if binding.id in READING else 0
-                seen[binding.action] = (reading or order.get(active.node, 0), hint)
+                place = LAST_KEYS.get(binding.id or "", order.get(active.node, 0))
+                seen[binding.action] = (reading or place, hint)
         ranked = sorted(seen.values(), key=lambda pair: pair[0])
         self.query_one(KeyBar).hints = tuple(hint for _, hint in ranked)
 

@@ -20,7 +20,9 @@ from screens.pages.node import NodeScreen
 from screens.pages.pods import PodsScreen
 from screens.widgets.bars import KeyBar
 from tests.console.test_config import BROKEN
+from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, toasts, until
+from tests.screens.scene import jobset
 from tests.web_server import server
 
 if TYPE_CHECKING:
@@ -102,14 +104,19 @@ async def test_panes_have_the_persons_sizes_which_are_taken_over_while_it_runs()
         await until(pilot, lambda: pane.outer_size.width == 124)
         write('[panes]\nsize = "off"\n')
         await until(pilot, lambda: not pane.display)
-        write('[panes]\nsize = "usual"\nbelow = 20\n')
-        await pilot.resize_terminal(100, 30)
-        await until(pilot, lambda: pane.outer_size.height == 20)
-        file = write("[panes]\nright = 90\n")
-        await until(
-            pilot, lambda: f"{file}:2: panes.right is 90, and has to be a whole number from 20 to 80" in toasts(app)
-        )
-        await until(pilot, lambda: pane.outer_size.height != 20)
+
+
+async def test_a_pane_below_a_long_list_has_the_persons_lines() -> None:
+    write('start = "jobs"\n[panes]\nbelow = 17\n')
+    fleet = fleet_of(*(jobset(f"job-{number}", 1) for number in range(40)))
+    async with console(FakeSession(fleet), size=(100, 40)) as (app, pilot, _):
+        assert isinstance(app.screen, JobsScreen)
+        pane = app.screen.pane
+        await until(pilot, lambda: pane.outer_size.height == 17)
+        file = write("[panes]\nbelow = 90\n")
+        said = f"{file}:2: panes.below is 90, and has to be a whole number from 4 to 60"
+        await until(pilot, lambda: said in toasts(app))
+        await until(pilot, lambda: pane.outer_size.height == 12)
 
 
 OWN = '[[commands]]\nkey = "ctrl+y"\nname = "Top"\ncommand = "kubectl -n {namespace} top pod {pod}"\nchanges = false\n'

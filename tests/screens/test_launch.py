@@ -25,6 +25,7 @@ from screens.dialogs.launch import LaunchLook, PasteDialog, PasteReport
 from screens.dialogs.question import Confirm
 from screens.pages.help import HelpScreen, key_groups
 from screens.pages.job import JobScreen
+from screens.pages.jobs import JobsScreen
 from screens.pages.launch import LaunchScreen
 from screens.widgets.form.launch_words import fit_words, free_name
 from screens.widgets.form.model import LaunchRequest
@@ -66,6 +67,23 @@ async def to_form(app: ConsoleApp, pilot: Any) -> LaunchScreen:
     await pilot.press("enter")
     await until(pilot, lambda: app.focused is not screen.recipes)
     return screen
+
+
+async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
+    async with console(session_of()) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        for path in ("keepAlive", "topology.request"):
+            screen.form.go(path)
+            await until(pilot, lambda path=path: screen.form.here == path)  # type: ignore[misc]
+            await pilot.press("3")
+            await until(pilot, lambda: isinstance(app.screen, JobsScreen))
+            await pilot.press("5")
+            await until(pilot, lambda: app.screen is screen)
+        screen.form.go("gpus")
+        await until(pilot, lambda: screen.form.here == "gpus")
+        await pilot.press("3")
+        await until(pilot, lambda: screen.form.texts["gpus"] == "3")
+        assert app.screen is screen
 
 
 async def test_the_main_job_form_look_launch_job() -> None:

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
 from console.launch.choices import ChoicesState, FieldChoices
 from console.launch.recipes import Field, FieldKind, parse_changes
-from screens.key_order import KeyOrderedApp
+from screens.widgets.form.editors import Line
 from screens.widgets.form.form import Form
 from screens.widgets.form.lines import FormLines
 from screens.widgets.form.model import FormModel, RowKind
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 QUEUES = FieldChoices("localqueues", ("a4", "research"), {"a4": "24 of 64 GPUs free"})
 
 
-class Host(KeyOrderedApp):
+class Host(App[None]):
     """Just the form, and what it says."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,t,1,question_mark,colon,C", "command", "Command")]
@@ -283,23 +283,14 @@ async def test_letters_in_a_form_are_never_commands() -> None:
         assert app.commands == []
 
 
-async def test_digits_leave_the_form_where_no_text_is_typed() -> None:
-    numbered = replace(
-        next(each for each in FIELDS if each.path == "topology.request"), path="x", choices=("1 rack", "2")
-    )
+async def test_a_digit_that_a_choice_begins_with_chooses_it() -> None:
+    numbered = Field("racks", "Racks", "Racks.", FieldKind.CHOICE, "1 rack", choices=("1 rack", "2 racks"), group="Job")
     async with form_of(*FIELDS, numbered) as (form, pilot, app):
-        for path in ("keepAlive", "topology.request"):
-            form.go(path)
-            before = form.texts
-            await pilot.press("1")
-            assert form.texts == before
-        await until(pilot, lambda: len(app.commands) == 2)
-        for path in ("gpus", "env", "x"):
-            form.go(path)
-            await pilot.press("1")
-        assert form.texts["gpus"] == "1"
-        assert form.texts["x"] == "1 rack"
-        assert len(app.commands) == 2
+        form.go("racks")
+        await until(pilot, lambda: isinstance(app.focused, Line) and form.here == "racks")
+        assert app.focused is not None
+        assert app.focused.check_consume_key("2", "2")
+        assert not app.focused.check_consume_key("3", "3")
 
 
 async def test_secrets_are_never_on_the_screen() -> None:
