@@ -18,7 +18,7 @@ from screens.columns.nodes import busbw_words, maintenance_words, node_state
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.dialogs.pool_actions import NodeActions
 from screens.pages.pods import PodTable
-from screens.widgets.pane import Fact, Facts
+from screens.widgets.pane import Fact, Facts, wrapped_facts
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
 from screens.wording import Span, clock, duration, moment, sentence, short_node
@@ -80,6 +80,9 @@ def events_of_node(node: Node, fleet: Fleet) -> list[Event]:
     return sorted(told, key=lambda event: -event.last)
 
 
+AROUND = 5  # lines of the page beside its facts and pods: the bars, a blank one, and two of events
+
+
 class PodsHere(PodTable):
     EMPTY = Notice("No pods on this node.")
     COLUMNS: ClassVar = tuple(column for column in PodTable.COLUMNS if column.title != "NODE")
@@ -116,7 +119,8 @@ class NodeScreen(NodeActions, PodActions):
         facts = node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)) if node else gone
         self.facts.facts = (("Name", self._node_name), *facts)
         here = sorted(fleet.pods_by_node.get(self._node_name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
-        self.pods_here.styles.height = max(4, min(len(here) + 2, self.size.height // 2))
+        left = self.size.height - AROUND - len(wrapped_facts(self.facts.facts, self.size.width - 4))
+        self.pods_here.styles.height = max(3, min(len(here) + 2, self.size.height // 2, left))
         self.pods_here.show_rows({pod.key: pod for pod in here}, fleet.links.get("pods"))
         told = events_of_node(node, fleet) if node else fleet.events_by_object.get(self._node_name, ())
         self.events.show_rows({(each.namespace, each.name): each for each in told}, fleet.links.get("events"))

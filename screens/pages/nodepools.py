@@ -33,7 +33,7 @@ from screens.google_base import ASKING
 from screens.pages.node import events_of_node, node_facts
 from screens.paned import PanedScreen
 from screens.widgets.line import CutLines
-from screens.widgets.pane import Lines, event_lines, fact_lines
+from screens.widgets.pane import Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.sentence_line import SentenceLine, SummaryLine, folded_runs
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
@@ -263,7 +263,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         if row is None:
             return []
         node = row.node
-        found = [[Span(node.name, "strong")], []]
+        found = [*whole_lines([Span(node.name, "strong")], width), []]
         found += fact_lines(node_facts(node, fleet, now, self.bandwidth_of_nodes().get(node.name)), width)
         pods = sorted(fleet.pods_by_node.get(node.name, ()), key=lambda pod: (pod.finished, -pod.gpus, pod.key))
         found += [[], [Span("pods", "head")]] if pods else []

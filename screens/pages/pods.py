@@ -19,7 +19,7 @@ from screens.columns.column import Column, since
 from screens.columns.pods import PODS, status_cell
 from screens.dialogs.pod_actions import Key, PodActions
 from screens.paned import PanedScreen
-from screens.widgets.pane import Fact, Facts, Lines, event_lines, fact_lines
+from screens.widgets.pane import Fact, Facts, Lines, event_lines, fact_lines, whole_lines
 from screens.widgets.sentence_line import SummaryLine
 from screens.widgets.table.events import EventTable
 from screens.widgets.table.row_painter import Notice
@@ -122,7 +122,7 @@ class PodsScreen(PanedScreen, PodActions):
         pod = self.table.row
         if pod is None:
             return []
-        found = [[Span(pod.name, "strong")], [], *fact_lines(pod_facts(pod, now), width), []]
+        found = [*whole_lines([Span(pod.name, "strong")], width), [], *fact_lines(pod_facts(pod, now), width), []]
         for each in pod.containers:
             exit_code = runs_of(exit_cell(each))
             label = [Span("exit code ", "dim")] if each.exit_code is not None else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -25,7 +26,7 @@ GAP = 3
 
 
 def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
-    """The facts in lines, as many per line as fit; one that is too long for a line goes on below."""
+    """The facts in lines, as many per line as fit."""
     width = max(1, width)
     known = [fact for fact in facts if cell_width(fact[1])]
     if not known:
@@ -36,12 +37,19 @@ def arrange(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
     columns = max(1, min(4, width // (widest + GAP)))
     lines = -(-len(narrow) // columns)
     grid = [narrow[index::lines] for index in range(lines)]
-    return [*grid, *([part] for name, cell in wide for part in _folded(name, cell, width))]
+    return [*grid, *([fact] for fact in wide)]
 
 
-def _folded(name: str, cell: Cell, width: int) -> list[Fact]:
-    lines = folded_runs(runs_of(cell), max(8, width - NAME))
-    return [(name if not at else "", runs) for at, runs in enumerate(lines)]
+def wrapped_facts(facts: tuple[Fact, ...], width: int) -> list[list[Fact]]:
+    """The facts as arranged; one that is too long for a line goes on below it."""
+    rows: list[list[Fact]] = []
+    for row in arrange(facts, width):
+        if len(row) > 1:
+            rows.append(row)
+            continue
+        name, cell = row[0]
+        rows += [[(name if not at else "", runs)] for at, runs in enumerate(whole_lines(runs_of(cell), width - NAME))]
+    return rows
 
 
 def _width(fact: Fact) -> int:
@@ -64,11 +72,11 @@ class Facts(OfSnapshot):
         return (STALE, *((name, dimmed(runs_of(cell))) for name, cell in self.facts))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(arrange(self._shown, width - 4))
+        return len(wrapped_facts(self._shown, width - 4))
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = arrange(self._shown, width - 4)
+        lines = wrapped_facts(self._shown, width - 4)
         back = self.rich_style.background_style
         if y >= len(lines):
             return Strip.blank(width, self.rich_style)
@@ -86,6 +94,13 @@ WIDE = 100
 """Columns of a pane from which on facts stand beside each other."""
 
 
+def whole_lines(runs: Iterable[Span], width: int) -> Lines:
+    """The spans wrapped; a name that is longer than a line goes on in the next, so that all of it can be read."""
+    width = max(8, width)
+    long = re.compile(rf"\S{{{width}}}(?=\S)")
+    return folded_runs([Span(long.sub(r"\g<0> ", run.text), run.ink) for run in runs], width)
+
+
 def fact_lines(facts: Iterable[Fact], width: int) -> Lines:
     """The names and values, one per line or, in a wide pane, several; long ones wrapped, empty ones left out."""
     found: Lines = []
@@ -99,7 +114,7 @@ def fact_lines(facts: Iterable[Fact], width: int) -> Lines:
             ])  # fmt: skip
             continue
         name, cell = row[0]
-        folded = folded_runs(runs_of(cell), max(8, width - NAME))
+        folded = whole_lines(runs_of(cell), width - NAME)
         found += [[Span(f"{name if not at else '':<{NAME}}", "dim"), *runs] for at, runs in enumerate(folded)]
     return found
 

@@ -32,8 +32,6 @@ from tests.screens.scene import a4, jobset, rank, scene
 from tests.screens.test_training import said, training
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from textual.geometry import Region
     from textual.pilot import Pilot
 
@@ -261,20 +259,19 @@ async def test_names_as_long_as_those_of_gke_are_told_apart(width: int) -> None:
     fleet = gke_fleet()
     async with console(FakeSession(fleet), size=(width, 40)) as (app, pilot, _):
 
-        def told() -> set[str]:
-            """The ends of names on the screen, of each word that is one."""
-            return {word[-6:] for word in screen_text(app).split() if len(word) >= 6}
-
-        def ends(names: Iterable[str]) -> set[str]:
-            return {name[-6:] for name in names}
+        def told(part: str) -> set[str]:
+            """The words on the screen that contain it, cut or not; what the pane shows of one stands apart."""
+            return {
+                word for line in screen_text(app).split("\n") for word in line.partition("│")[0].split() if part in word
+            }
 
         await pilot.press("3")
-        await until(pilot, lambda: ends(name for _, name in fleet.jobsets) <= told())
+        await until(pilot, lambda: {word[-6:] for word in told("run-1")} == {"run-10", "run-11", "run-12"})
         await pilot.press("4")
-        await until(pilot, lambda: ends(name for _, name in fleet.pods) <= told())
-        await until(pilot, lambda: ends(pod.node for pod in fleet.pods.values()) <= told())
+        await until(pilot, lambda: len(told("-x7k")) == len(fleet.pods))
+        await until(pilot, lambda: {word[-4:] for word in told("a4-pool/0")} == {name[-4:] for _, name in fleet.nodes})
         app.open_page("pool", POOL)
-        await until(pilot, lambda: ends(name for _, name in fleet.nodes) <= told())
+        await until(pilot, lambda: {word[-4:] for word in told("/0")} >= {name[-4:] for _, name in fleet.nodes})
 
 
 async def test_names_from_right_to_left_move_nothing_after_them() -> None:
@@ -289,8 +286,13 @@ async def test_names_from_right_to_left_move_nothing_after_them() -> None:
         lines = screen_text(app).split("\n")
         assert {cell_len(line) for line in lines} == {140}
         state = cell_len(next(line for line in lines if " STATE" in line).partition("STATE")[0])
-        rows = [line for line in lines if "\u200e" in line]
+        names = {name for _, name in jobsets}
+        rows = [line for line in lines if "\u200e" in line and line[2:].split(" ")[0] in names]
         assert len(rows) > 2
         for row in rows:
-            glyph = next(at for at, letter in enumerate(row) if letter in "●○▲✗✓◐‖" and at > row.rindex("\u200e"))
+            glyph = next(
+                at
+                for at, letter in enumerate(row)
+                if letter in "●○▲✗✓◐‖" and at > row.index("\u200e", row.index("\u200e") + 1)
+            )
             assert cell_len(row[:glyph]) == state
