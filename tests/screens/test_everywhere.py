@@ -271,7 +271,7 @@ async def test_names_as_long_as_those_of_gke_are_told_apart(width: int) -> None:
         await until(pilot, lambda: len(told("-x7k")) == len(fleet.pods))
         await until(pilot, lambda: {word[-4:] for word in told("a4-pool/0")} == {name[-4:] for _, name in fleet.nodes})
         app.open_page("pool", POOL)
-        await until(pilot, lambda: {word[-4:] for word in told("/0")} >= {name[-4:] for _, name in fleet.nodes})
+        await until(pilot, lambda: {word[-4:] for word in told("a4-pool")} >= {name[-4:] for _, name in fleet.nodes})
 
 
 async def test_names_from_right_to_left_move_nothing_after_them() -> None:
