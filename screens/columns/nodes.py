@@ -255,7 +255,7 @@ NODES: Layout[NodeRow] = Layout(
         Column("FREE", lambda row: str(row.free) if row.pips else "", "free", "GPUs a new pod could have now",
                lambda row: row.free, width=5, right=True, sort=True, down=True),
         Column("JOBS", lambda row: row.jobs, "jobs", "JobSets with pods on it", lambda row: row.jobsets, least=6,
-               most=40, drop=3, sort=lambda row: row.jobs),
+               most=40, drop=3, cut="middle", sort=lambda row: row.jobs),
         Column("PODS", lambda row: str(row.pods), width=5, right=True, drop=4, sort=lambda row: row.pods, down=True),
         Column("BUSBW GB/s", lambda row: busbw_cell(row.node, row.measured), "last_busbw",
                "bus bandwidth in its last NCCL health scan, GB/s; on the page in its last NCCL test, where one is kept",
