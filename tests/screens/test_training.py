@@ -292,6 +292,6 @@ async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_ste
         await to_job(app, pilot, "llama", "log")
         await until(pilot, lambda: "⏎ Chart" in screen_text(app))
         await pilot.press("home")
-        await until(pilot, lambda: "iteration        1/ 200" in screen_text(app))
+        await until(pilot, lambda: "it 1/200  loss" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: "Training loss" in screen_text(app) and "at step " in screen_text(app))
