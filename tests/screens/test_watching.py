@@ -446,6 +446,7 @@ async def test_read_only_offers_nothing_that_changes_pods() -> None:
 
 
 async def test_the_start_of_ones_own_job_that_waited_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarm_notices, "SHOWN", 3600)  # of seconds, in which a machine may stand still
     rung: list[tuple[str, str]] = []
     monkeypatch.setattr(alarm_notices, "notify_terminal", lambda app, title, words: rung.append((title, words)))
     sent: list[tuple[str, str]] = []
