@@ -18,6 +18,7 @@ from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 from textual.widgets import Input, Static
+from textual.widgets._toast import ToastHolder
 
 from console.config import ListConfig
 from console.errors import ConsoleError, Unreachable
@@ -160,6 +161,9 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         return {key: row for key, row in rows.items() if key[0] == only} if only else rows
 
     def tick(self) -> None:
+        for holder in self.query(ToastHolder):
+            if holder.is_mounted and not holder.children:
+                holder.remove()  # Textual leaves it where a message was taken away, and it has a line of the page
         self._show_title()
         self._show_hint()
         for table in self.query(ResourceTable):

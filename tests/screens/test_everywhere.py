@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from textual.errors import NoWidget
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets._toast import Toast
+from textual.widgets._toast import Toast, ToastHolder
 
 from console.metrics.alarm_rules import AlarmKind
 from console.metrics.job_progress import JobProgress
@@ -296,3 +296,17 @@ async def test_names_from_right_to_left_move_nothing_after_them() -> None:
                 if letter in "●○▲✗✓◐‖" and at > row.index("\u200e", row.index("\u200e") + 1)
             )
             assert cell_len(row[:glyph]) == state
+
+
+async def test_messages_that_were_closed_leave_no_line_empty() -> None:
+    async with console(size=(80, 24), messages=True) as (app, pilot, _):
+
+        def lines() -> list[int]:
+            """How many messages each part of the page for messages holds."""
+            return [len(holder.children) for holder in app.screen.query(ToastHolder)]
+
+        for number in range(3):
+            app.notify("no new iteration", title=f"▲ job-{number}: stall")
+        await until(pilot, lambda: lines() == [1, 1, 1])
+        app.close_alarms({"▲ job-0: stall", "▲ job-1: stall"})
+        await until(pilot, lambda: lines() == [1])
