@@ -18,7 +18,7 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import BAD, CARE, IDLE, OK, WAITS, Span
 
 GLYPHS = {StepState.OK: OK, StepState.WARNING: CARE, StepState.FAILED: BAD, StepState.SKIPPED: IDLE}
-INKS = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "faint"}
+INKS = {StepState.FAILED: "bad", StepState.WARNING: "waits", StepState.SKIPPED: "dim"}
 Row = tuple[str, Step | None]  # name of a step, and how it ended; None while it has not
 
 

@@ -29,7 +29,7 @@ SHOWN = {
     Result.FAIL: (BAD, Span("fail", "bad")),
     Result.NOT_ALLOWED: (Span("⊘", "waits"), Span("no right", "waits")),
     Result.COULD_NOT: (Span("?", "waits"), Span("not seen", "waits")),
-    Result.NOT_APPLICABLE: (IDLE, Span("n/a", "faint")),
+    Result.NOT_APPLICABLE: (IDLE, Span("n/a", "dim")),
 }
 """Glyph and short word of each result: what is found has the room."""
 
@@ -42,7 +42,7 @@ def found_cell(check: Check) -> Span:
     if not check.over:
         return Span("…", "faint")
     if check.result is Result.NOT_APPLICABLE:
-        return Span(check.reason, "faint")
+        return Span(check.reason, "dim")
     blind = check.result in {Result.NOT_ALLOWED, Result.COULD_NOT}
     return Span(check.reason if blind or (check.reason and check.result is Result.FAIL) else check.evidence)
 
@@ -190,12 +190,12 @@ def _sentence(check: Check) -> list[Span]:
     runs.append(Span(f"{check.reason} ", SHOWN[check.result][1].ink or "dim"))
     if check.over and check.result not in {Result.OK, Result.NOT_APPLICABLE}:
         runs += [Span("→ ", "head"), Span(f"{check.fix} "), Span(f"{check.command} ", "dim")]
-    return [*runs, Span(f"Checked {wording.clock(check.at)}." if check.over else "", "faint")]
+    return [*runs, Span(f"Checked {wording.clock(check.at)}." if check.over else "", "dim")]
 
 
 def _check_spans(check: Check) -> list[Span]:
     if not check.looks:
-        return [Span("No request was sent.", "faint")]
+        return [Span("No request was sent.", "dim")]
     found: list[Span] = []
     for each in check.looks:
         ink = "dim" if each.outcome == "answered" else "waits"

@@ -151,7 +151,7 @@ class Pane(OfSnapshot):
             before, lines = self.lines, self._ask(width, height - self.stale, time.time())
             if self.stale and lines:
                 lines = [[*as_last_known(())], *map(dimmed, lines)]
-            self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span("… z shows more", "faint")]]
+            self.lines = lines if len(lines) <= height else [*lines[: height - 1], [Span("… z shows more", "dim")]]
             if self.lines != before:
                 self.refresh()
 

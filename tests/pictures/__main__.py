@@ -21,7 +21,7 @@ USUAL = SIZES[0], "dark"
 SHOWN_IN_ALL_WAYS = {"fleet", "jobs", "job-training"}
 """Views of which the guide has more than one picture: the small and the large screen, and the light theme."""
 SHOWN_WAYS = USUAL, ((120, 35), "light"), ((80, 24), "dark"), ((200, 55), "dark")
-EVERY_WAY = tuple((size, theme) for size in SIZES for theme in THEMES)
+EVERY_WAY = tuple((size, theme) for theme in THEMES for size in SIZES)
 
 
 def file_name(view: View, size: tuple[int, int], theme: str) -> str:
@@ -32,7 +32,10 @@ def file_name(view: View, size: tuple[int, int], theme: str) -> str:
 async def draw(still: Still, view: View, ways: tuple[tuple[tuple[int, int], str], ...], folder: Path) -> None:
     await view.open(still)
     for size, theme in ways:
-        still.app.theme = THEMES[theme]
+        if still.app.theme != THEMES[theme]:
+            still.app.theme = THEMES[theme]
+            if view.then and not view.once:  # what is open over a page keeps the colours that it was opened with
+                await view.open(still)
         await still.resize(*size)
         await still.settled()
         picture = still.app.export_screenshot(title=f"a4: {view.name}", simplify=True)

@@ -36,6 +36,9 @@ class View:
     of_here: bool = False
     """Whether it shows something of the machine on which it is drawn: no picture of it is kept."""
 
+    once: bool = False
+    """Whether opening it changes the cluster."""
+
     async def open(self, still: Still, *, complete: bool = True) -> None:
         """Open it; what the last key asks for may still be under way then. `complete`: once its words stand on it."""
         await still.home()
@@ -126,7 +129,7 @@ VIEWS = (
     View("resize", ("pool", POOL), words="Google: running", then=("R",)),
     View("cordon", ("pool", POOL), ("K",)),
     View("job-hang", ("job", "team-b", "rag-eval", "hang"), words="others wait in", asks=True),
-    View("launched", ("launch",), words="GPUs", then=("ctrl+s", "ctrl+s")),
+    View("launched", ("launch",), words="GPUs", then=("ctrl+s", "ctrl+s"), once=True),
     View("runs", ("runs",), words="you-nccl-test"),
     View("run", ("run", "1")),
     View("release", ("release", "default", "you-nccl-test")),

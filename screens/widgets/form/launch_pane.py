@@ -357,5 +357,5 @@ class PreflightLine(SentenceLine):
             self._plan, self._looked_at = plan, time.monotonic()
             found = tally(self.checks)
             mark = BAD if found.failing else CARE if dict(found.counts).get(Result.WARN) else OK
-            self.runs = (mark, Span(" preflight: ", "dim"), Span(found.sentence), Span("  f9 shows all", "faint"))
+            self.runs = (mark, Span(" preflight: ", "dim"), Span(found.sentence), Span("  f9 shows all", "dim"))
         self.display = True

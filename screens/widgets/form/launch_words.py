@@ -125,7 +125,7 @@ def help_words(field: Field | None, problem: str) -> list[Span]:
         Span(f" {_rule(field)}" if field.rule else "", "dim"),
         Span(examples, "dim"),
         Span(f" Default: {default if len(default) < 60 else default[:59] + '…'}." if default else "", "dim"),
-        Span(f"  {field.path}" if field.path != "name" else "", "faint"),
+        Span(f"  {field.path}" if field.path != "name" else "", "dim"),
     ]
 
 
@@ -199,7 +199,7 @@ def fit_words(fleet: Fleet, ask: LaunchDemand, start: ExpectedStart | None = Non
     if since:
         about = f" (as of {wording.clock(since)[11:]}, reconnecting; {CHECK}): "
         return [Span("◌ ", "waits"), Span(word, "dim"), Span(about, "waits"), Span(f"{reason}.", "dim")]
-    return [light, Span(word, ink), Span(f" ({CHECK}): ", "faint"), Span(f"{reason}.")]
+    return [light, Span(word, ink), Span(f" ({CHECK}): ", "dim"), Span(f"{reason}.")]
 
 
 def alternative_words(others: Sequence[Alternative]) -> list[Span]:

@@ -67,7 +67,7 @@ def picked_pieces(typed: str, words: Sequence[str], width: int) -> list[Span]:
         return [Span("[✓] yes" if typed == "true" else "[ ] no")]
     if sum(len(word) + 3 for word in words) > width:
         return [Span(f"‹ {typed} ›")]
-    return [Span(f"●{word}  ") if word == typed else Span(f"○{word}  ", "faint") for word in words]
+    return [Span(f"●{word}  ") if word == typed else Span(f"○{word}  ", "dim") for word in words]
 
 
 def placeholder(field: Field) -> str:
@@ -106,7 +106,7 @@ def row_spans(model: FormModel, row: Row, offers: Mapping[str, FieldChoices], wi
         end = [Span(f" {said} ", "accent"), *bad, Span("──", "faint")] if said else bad
         return [Span(" ── ", "faint"), Span(f"{row.path} ", "head"), Span(rule, "faint"), *end]
     if row.kind is RowKind.MORE:
-        return [Span(" " * 3), Span(f"+ {wording.count(row.number, 'more field')}", "dim"), Span("  ⏎", "faint")]
+        return [Span(" " * 3), Span(f"+ {wording.count(row.number, 'more field')}", "dim"), Span("  ⏎", "dim")]
     field, columns = model.by_path[row.path], Columns(width)
     room = room_for(model, row, offers, columns)
     value = _value_runs(model, row, field, room)
@@ -135,7 +135,7 @@ def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Spa
     if row.kind is RowKind.TEXT:
         lines = model.texts[row.path].split("\n")
         if row.number == TALLEST - 1 and len(lines) > TALLEST:
-            return [Span(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "faint")]
+            return [Span(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "dim")]
         if not model.texts[row.path]:
             return [Span(placeholder(model.by_path[row.path]), "faint")]
         return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
