@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -48,13 +49,20 @@ class NodePools:
         """Read all pools; what may not be read is listed in the result. Raises if the cluster cannot be read."""
         gke, cluster = await self._cloud.connected_cluster()
         unread: dict[str, str] = {}
+        nothing_done: tuple[GkeOperation, ...] = ()
+        nothing_asked: tuple[ProvisioningRequest, ...] = ()
         client = self._watched.current_connection.client
         counts = (
-            _answer_or_default(None, unread, "target sizes", self._read_group(pool.groups)) for pool in cluster.pools
+            _answer_or_default(None, unread, "target sizes", partial(self._read_group, pool.groups))
+            for pool in cluster.pools
         )
         operations, found, counted = await asyncio.gather(
-            _answer_or_default((), unread, "operations", gke.list_operations(cluster.project, cluster.location)),
-            _answer_or_default((), unread, "provisioning requests", list_provisioning_requests(client)),
+            _answer_or_default(
+                nothing_done, unread, "operations", lambda: gke.list_operations(cluster.project, cluster.location)
+            ),
+            _answer_or_default(
+                nothing_asked, unread, "provisioning requests", lambda: list_provisioning_requests(client)
+            ),
             asyncio.gather(*counts),
         )
         groups = {pool.name: group for pool, group in zip(cluster.pools, counted, strict=True)}
@@ -175,10 +183,13 @@ class NodePools:
         await actions.set_node_labels(connection.client, node, {"cloud.google.com/fault-behavior": fault})
 
 
-async def _answer_or_default(instead: T, unread: dict[str, str], what: str, answer: Awaitable[T]) -> T:
-    """The awaited answer, or on an error `instead`, with the reason recorded in `unread`."""
+async def _answer_or_default(instead: T, unread: dict[str, str], what: str, ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, or on an error `instead`, with the reason recorded in `unread`.
+
+    It asks itself: what is cancelled before its turn has not begun to ask.
+    """
     try:
-        return await answer
+        return await ask()
     except ConsoleError as error:
         unread[what] = str(error)
         return instead
