@@ -81,6 +81,10 @@ class LogText(ABC):
     @abstractmethod
     def read_rows(self, start: int, stop: int) -> list[TextRow]: ...
 
+    def row_at(self, time: float) -> int:
+        """The number of the first line of that time or later."""
+        return bisect_left(range(len(self)), time, key=lambda at: self.read_rows(at, at + 1)[0].time)
+
     def apply_filter(self, keep: LineFilter | None) -> None:
         self._keep = keep
         self.reset()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
@@ -175,18 +174,14 @@ class LogLines(ScrollView, Inked, can_focus=True):
         self.show_text(text)
         if follow or first is None:
             return
-        low = self._row_at(first.time)
+        low = self.text.row_at(first.time)
         alike = (low + at for at, row in enumerate(text.read_rows(low, low + SAME_TIME)) if row.text == first.text)
         self.follow = False
         self._jump(next(alike, low))
 
-    def _row_at(self, time: float) -> int:
-        """The number of the first line of that time or later."""
-        return bisect_left(range(len(self.text)), time, key=lambda at: self.text.read_rows(at, at + 1)[0].time)
-
     def show_time(self, time: float, number: float) -> bool:
         """Show and mark the line that was printed then, of several one that names the number; whether there is one."""
-        start = self._row_at(time - SAME_MOMENT)
+        start = self.text.row_at(time - SAME_MOMENT)
         rows = self.text.read_rows(start, start + SAME_TIME)
         found = [(at, row.text) for at, row in enumerate(rows, start) if row.time <= time + SAME_MOMENT]
         if found:
