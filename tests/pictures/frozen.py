@@ -38,6 +38,8 @@ PATIENCE = 30.0
 OURS = {"console", "screens", "practice", "tests"}
 READ = ("stalled", "loss is NaN", "step time up", "peak 657 GB/s", "peak 700 GB/s")
 """What the list of jobs says once the logs of all jobs have been read."""
+LAST_STEP = "4113/"
+"""What the last line of the longest log says, which a pane shows."""
 OWN_CLOCKS = ("console.logs.stream", "console.logs.container_log", "screens.wording")
 """Modules that have their own name of the clock."""
 THEMES = {"dark": DARK.name, "light": LIGHT.name}
@@ -102,6 +104,9 @@ class Still:
         """Wait until the console has found in the logs of all jobs what there is to be found."""
         await self.app.switch_mode("jobs")
         await self.until("what logs tell", lambda: all(words in self.text() for words in READ))
+        measures = self.app.session.measures.find_followed(("default", "llama-70b"))
+        if measures is not None:
+            await self.until("its last step", lambda: any(LAST_STEP in line for line in measures.last_lines(1)))
 
     async def home(self) -> None:
         """Back to the first page, with nothing open over any page."""
