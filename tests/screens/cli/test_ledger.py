@@ -123,4 +123,3 @@ def test_a_run_of_the_practice_cluster_has_its_boxes(a4: Commands) -> None:
     assert len(found["nodes"]) == 2
     held = sum(took for box, took in found["gpu_seconds"].items() if box != "queued")
     assert held == pytest.approx(found["allocated_gpu_seconds"])
-    assert found["gpu_seconds"]["not_seen"] < found["allocated_gpu_seconds"]
