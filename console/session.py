@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from console.launch.install import ChartCatalog
     from console.launch.launcher import LaunchService
     from console.logs.follow import LogService
-    from console.metrics.alarm_rules import Alarm
+    from console.metrics.alarm import Alarm
     from console.metrics.alarms import AlarmService
     from console.metrics.gpu_reader import GpuReader
     from console.metrics.measures import MeasureService

@@ -15,7 +15,7 @@ from console.kube.objects.jobset import JobSet
 from console.kube.objects.meta import GPU, condition
 from console.kube.objects.workload import Workload, WorkloadState
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind, format_alarm, next_step
+from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.notify import Outbox
 from console.settings import YOU
 from screens.columns.jobs import JobLine

@@ -23,7 +23,7 @@ from textual.screen import Screen
 from console.config import MIN_REFRESH_SECONDS, LoadedConfig, OwnCommand, config_mtime, load_config
 from console.errors import BadKubeconfig, ConsoleError, Unreachable
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import GLYPH
+from console.metrics.alarm import GLYPH
 from console.settings import Settings
 from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
 from screens.base import ALL_NAMESPACES, LiveScreen

@@ -16,7 +16,7 @@ from console.settings import YOU
 
 if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
-    from console.metrics.alarm_rules import Alarm
+    from console.metrics.alarm import Alarm
     from console.scheduling.why_answer import Why
 
 MINUTE = 60

@@ -17,7 +17,7 @@ from console.config import Thresholds
 from console.hang.report import HangReport, TracedProcess
 from console.hang.slow_ranks import SlowReport
 from console.kube.find_job import find_job
-from console.metrics.alarm_rules import Alarm, AlarmKind, AlarmReport, Coverage
+from console.metrics.alarm import Alarm, AlarmKind, AlarmReport, Coverage
 from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_monitor import JobMonitor
 from console.metrics.nccl.reference import PASS_LINE
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from console.metrics.alarm_watch import AlarmWatch
+    from console.metrics.alarm_rules import AlarmWatch
     from console.metrics.gpu_metrics import Source
     from tests.fakes import FakeSession
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.launch.releases import Releases
     from console.launch.runs import Runs
     from console.launch.stop import JobStopper
-    from console.metrics.alarm_rules import Alarm
+    from console.metrics.alarm import Alarm
     from console.metrics.seen_time import Span
     from console.scheduling.why_answer import Why
 

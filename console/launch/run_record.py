@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.meta import condition
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import STOPPED, Alarm, AlarmKind
+from console.metrics.alarm import STOPPED, Alarm, AlarmKind
 from console.metrics.ledger import Ledger, RunMoments, reckon_ledger
 from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time
 from console.metrics.training.steps import RunPosition, find_nan_since

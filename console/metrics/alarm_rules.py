@@ -1,221 +1,266 @@
-"""The kinds of alarms, their thresholds, and when a run's next step counts as late, judged by its earlier steps.
-
-A step is not late while the run makes a pause as it has made before, for a checkpoint or an evaluation, nor before the
-next line is due in a log that tells of every hundredth step only.
-"""
+"""Evaluates one job's alarm rules by the clock of this machine, as those of nodes may be minutes apart."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from dataclasses import dataclass, replace
 
-from msgspec import Struct
+from console.config import Thresholds
+from console.metrics.alarm import STOPPED, Alarm, AlarmKind
+from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, StepCadence, format_duration, format_late_step
 
-from console.kube.find_job import with_namespace_option
-from console.settings import YOU
-
-if TYPE_CHECKING:
-    from console.config import Thresholds
-    from console.kube.watched_cluster import WatchedCluster
-    from console.metrics.job_progress import JobProgress
-
-
-class AlarmKind(StrEnum):
-    STALL = "stall"  # no new iteration, or no line of any rank while there has been none
-    NAN = "nan"
-    SPIKE = "spike"
-    BUSBW = "busbw"  # a test of NCCL is under the line, or has wrong values
-    BEHIND = "behind"  # a rank is behind the others
-    RESTART = "restart"
-    FAILED = "failed"  # the job is over, and it failed
-    GPU = "gpu"  # an Xid, ECC errors, a clock that is held down
-
-    @classmethod
-    def _missing_(cls, value: object) -> AlarmKind | None:
-        return cls.STALL if value == "silent" else None  # as it is called in runs that were remembered earlier
-
-    @property
-    def label(self) -> str:
-        return "NaN" if self is AlarmKind.NAN else self
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether the alarm ends with its cause; other kinds are single events."""
-        return self in (AlarmKind.STALL, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)
-
-
-GLYPH = "▲"
-STOPPED = "the job was stopped"  # what ended an alarm of a job that was deleted before its end
-_NEXT = {  # command, which is the same wherever one reads of the alarm, and what it is for
-    AlarmKind.STALL: ("hang", "shows which rank the others wait for"),
-    AlarmKind.BEHIND: ("hang", "shows where each rank is"),
-    AlarmKind.NAN: ("training", "shows its steps"),
-    AlarmKind.SPIKE: ("training", "shows its steps"),
-    AlarmKind.BUSBW: ("nccl", "shows the table"),
-    AlarmKind.RESTART: ("logs", "shows the log"),
-    AlarmKind.FAILED: ("why", "shows what failed first"),
-    AlarmKind.GPU: ("gpus", "shows which GPU"),
-}
+SETTLE_SECONDS = 10.0  # seconds at first in which lines come that were printed before anybody listened
+OLD_LINE_SECONDS = 1.0  # seconds after an old line in which the next one may come
+MAX_CATCH_UP_SECONDS = (
+    60.0  # seconds that a log may take to be read once more; a run that restarted never comes to where it was
+)
+MAX_ALARMS = 200  # alarms that are kept
+INSPECTED = "inspected: "  # before what a look at the processes found
+_PAUSE = re.compile(
+    r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
+    r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
+)
+_XID = re.compile(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")  # of the driver; people write the word too
+_FREES = {AlarmKind.STALL, AlarmKind.NAN}  # alarms for which a job is stopped
+_WORDS = ("val", "VAL", "heck", "HECK")
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
-    kind: AlarmKind
-    words: str  # what is wrong, in a sentence without its end
-    time: float  # when it was noticed, in seconds since the epoch, by this machine's clock
-    namespace: str = ""
-    job: str = ""
-    over: float = 0.0  # when its cause was gone; 0.0: it is still there, or it is something that happened
-    more: str = ""  # what else is to be known of it: which rank the others wait for, the last checkpoint
+class JobSample:
+    """The state of a job at one moment, by which its alarms are evaluated."""
+
+    running: bool  # it runs, its pods too; what does not run is silent for a good reason
+    finished: bool = False
+    restarts: int = 0
+    restart_words: str = ""
+    step: int | None = None  # latest iteration; None: none yet
+    step_time: float = 0.0  # when it was printed, where that was before anybody listened; else 0.0
+    steps: int = 0  # how many there have been
+    rhythm: StepCadence | None = None  # how regularly they come; None while there are too few
+    pace: float | None = None  # seconds that one usually takes
+    blamed: str = ""  # the rank that the others wait for, in words, if somebody looked
+    blamed_at: float = 0.0  # when that was
+    trained: bool = False  # the program said that training is over
+    nan: str = ""  # what is no number now; empty: all is
+    saved: str = ""  # the last checkpoint, in words, if its log tells of one
     held: int = 0  # GPUs that a stop of the job frees
-    began: float = 0.0  # when it happened: the last step before a stall, the first NaN; 0.0: not known
-    ended: str = ""  # what ended it where that was not the end of its cause, such as "the job ended"
+    nan_at: float = 0.0  # when the first of them was printed; 0.0: not known
+    failed_at: float = 0.0  # when the job failed
+    spikes: tuple[tuple[float, float, str], ...] = ()  # of the loss: step, time, and words
+    failed_tests: tuple[tuple[str, str], ...] = ()  # tests that failed: what tells them apart, and why
+    behind: tuple[tuple[int, int], ...] = ()  # ranks and by how many steps they are behind
+    gpus: tuple[str, ...] = ()  # faults of GPUs
+    failed: str = ""  # why the job is over; empty: it is not, or it ended well
+    behind_log: bool = False  # its log comes faster than it is read: later steps may wait in it
+    stopped: bool = False  # somebody stops it: what was wrong with it by then stays until it is gone
+
+
+class AlarmWatch:
+    def __init__(
+        self, key: tuple[str, str], thresholds: Thresholds, now: float, settles: float = SETTLE_SECONDS
+    ) -> None:
+        self.alarms: list[Alarm] = []  # in the order in which they began
+        self.quiet = "no pod has"  # who has printed nothing while nobody has: those who are heard
+        self.line_at = self.step_at = now  # when something was printed last, and when there was a new iteration
+        self.heard_any = False
+        self.late = ""  # that the next step is late, in words; empty: it is not
+        self.verdict = ""  # for whom the ranks wait, as a look since the last step told; empty: it goes on, or no look
+        self.unproved = False  # whether the log tells of an alarm, and no line has had time to come yet
+        self._begun = self._listens = now
+        self._old_line_at = 0.0  # when a line was read last that had been printed long before
+        self._settles = settles
+        self._awaited: int | None = None  # the iteration that an earlier reader had heard of, until this one has
+        self._read: tuple[int | None, float] = (None, now)  # how far that one is, and since when
+        self._key, self._limits = key, thresholds
+        self._last: JobSample | None = None
+        self._pausing = False
+        self._xids: list[tuple[str, float]] = []
+        self._open: dict[AlarmKind, Alarm] = {}  # alarms that last
+        self._done: set[tuple[AlarmKind, object]] = set()
 
     @property
-    def since(self) -> float:
-        """When it happened, else when it was noticed."""
-        return self.began or self.time
+    def active(self) -> tuple[Alarm, ...]:
+        """Alarms whose cause persists, and single events."""
+        return tuple(each for each in self.alarms if each.is_active)
 
     @property
-    def ended_text(self) -> str:
-        """What ended the alarm, or "over"; empty while it is active."""
-        return "" if not self.over else f"until {self.ended}" if self.ended else "over"
+    def has_step_cadence(self) -> bool:
+        """Whether enough steps have been read to tell when the next one is late."""
+        return self._last is not None and self._last.step is not None and not self.unproved
 
-    @property
-    def is_active(self) -> bool:
-        """Whether the alarm is not over; active ones are shown beside their job."""
-        return not self.over
+    def is_reading_old_lines(self, now: float) -> bool:
+        """Whether the lines read just now are old, so that more lines may still be unread."""
+        return now - self._old_line_at < OLD_LINE_SECONDS
 
-    @property
-    def lasted_to_job_end(self) -> bool:
-        """Whether its cause still exists, or did when somebody stopped the job."""
-        return not self.over or self.ended == STOPPED
+    def feed_line(self, now: float, text: str, printed: float = 0.0) -> None:
+        """Take a line of any rank; `printed` is its node's timestamp, used only for lines printed earlier."""
+        early = now - self._listens < self._settles and printed
+        if printed and now - printed > self._limits.late:
+            self._old_line_at = now
+        self.line_at, self.heard_any = min(now, printed) if early else now, True
+        if "Xid" in text and _XID.search(text):
+            self._xids.append((text.strip()[:200], self.line_at))
+        elif any(word in text for word in _WORDS) and _PAUSE.search(text):
+            self._pausing = True
 
-    def next_step(self, owner: str = "", *, may_stop: bool = True, look: str = "", stop: str = "") -> str:
-        """What to do next; `owner`: who launched the job, "you" for this person.
+    def on_reader_changed(self, now: float) -> None:
+        """Note that another reader takes over, which will read the earlier lines again."""
+        self.quiet, self._listens = "no pod has", now
+        if self._last is not None:
+            self._awaited, self._read = self._last.step, (None, now)
+            self._last = replace(self._last, step=None, steps=0)
 
-        `look` and `stop`: what does that where it is told, instead of commands.
-        """
-        verb, why = _NEXT[self.kind]
-        whose = f" (launched by {owner}, not by you)" if owner not in {"", YOU} else ""
-        frees = f"; {stop or f'a4 stop {self.job}'} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
-        return f"{look or f'a4 {verb} {self.job}'} {why}{frees}" if self.job else ""
+    def evaluate(self, now: float, look: JobSample) -> list[Alarm]:
+        """Evaluate the rules for the job's current sample; returns the new alarms."""
+        if look.stopped:
+            if look.finished:  # nobody can look whether the causes of its alarms are gone
+                ended = "the job failed" if look.failed else STOPPED
+                for alarm in self._open.values():
+                    self._replace_alarm(alarm, replace(alarm, over=now, ended=ended))
+                self._open, self.late, self.verdict = {}, "", ""
+            return []
+        if self._is_catching_up(now, look):
+            return []
+        known = len(self.alarms)
+        before = self._last
+        if before is None or look.step != before.step or look.steps != before.steps or not look.running:
+            first = before is None or before.step is None or now - self._listens < self._settles
+            self.step_at = min(now, look.step_time) if first and look.step_time else now
+            self._pausing = self._pausing and before is not None and look.step == before.step
+        if not look.running or (before and before.restarts != look.restarts):
+            self.line_at = now
+        self._raise_event_alarms(now, look, before)
+        self._update_lasting_alarms(now, look)
+        self._last = look
+        del self.alarms[: max(0, len(self.alarms) - MAX_ALARMS)]
+        return self.alarms[min(known, len(self.alarms)) :]
 
-    @property
-    def text(self) -> str:
-        """The problem, followed by details if there are any."""
-        return f"{self.words}; {self.more}" if self.more else self.words
+    def _is_catching_up(self, now: float, look: JobSample) -> bool:
+        """Whether a new reader (see `on_reader_changed`) still reads steps that were read before."""
+        if self._awaited is None:
+            return False
+        if look.step != self._read[0]:
+            self._read = look.step, now
+        there = look.step is not None and look.step >= self._awaited
+        if (
+            there
+            or look.finished
+            or now - self._read[1] >= SETTLE_SECONDS
+            or now - self._listens >= MAX_CATCH_UP_SECONDS
+        ):
+            self._awaited = None
+        return self._awaited is not None
+
+    def _raise_event_alarms(self, now: float, look: JobSample, before: JobSample | None) -> None:
+        """Raise the alarms of single events, once for each; restarts before the first sample raise none."""
+        told: list[tuple[AlarmKind, object, str, float]] = [
+            (AlarmKind.SPIKE, step, words, at) for step, at, words in look.spikes if at > self._begun - self._settles
+        ]
+        told += [(AlarmKind.BUSBW, name, why, 0.0) for name, why in look.failed_tests]
+        if before is None:
+            self._done |= {(AlarmKind.RESTART, look.restarts), (AlarmKind.FAILED, bool(look.failed))}
+        if look.failed:
+            told.append((AlarmKind.FAILED, True, f"the job failed: {look.failed}", look.failed_at))
+        if look.restarts:
+            why = f": {look.restart_words}" if look.restart_words else ""
+            words = f"restarted, attempt {look.restarts + 1}{why}"
+            told.append((AlarmKind.RESTART, look.restarts, words, 0.0))
+        told += [(AlarmKind.GPU, text, text, at) for text, at in self._xids]
+        self._xids = []
+        for kind, name, words, at in told:
+            if (kind, name) not in self._done:
+                self._done.add((kind, name))
+                self._raise_alarm(Alarm(kind, words, now, *self._key, began=min(now, at)))
+
+    def _update_lasting_alarms(self, now: float, look: JobSample) -> None:
+        """Begin, update and end the alarms that last as long as their cause."""
+        stalled, since = self._stall_text(now, look), self.step_at
+        if not stalled:
+            stalled, since = self._silence_text(now, look)
+        worst = max(look.behind, key=lambda each: each[1], default=(0, 0))
+        late = sum(by >= self._limits.behind for _, by in look.behind)
+        behind = ""
+        if late and look.running:
+            more = f" and {late - 1} more" if late > 1 else ""
+            behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
+        saved = f"last checkpoint before: {look.saved}" if look.saved else ""
+        blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - self._settles) else ""
+        self.verdict = blamed.removeprefix(INSPECTED) if blamed.startswith(INSPECTED) and (stalled or self.late) else ""
+        for kind, words, beside, began in (
+            (AlarmKind.STALL, stalled, blamed, since), (AlarmKind.BEHIND, behind, "", 0.0),
+            (AlarmKind.NAN, look.nan, saved, look.nan_at), (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
+        ):  # fmt: skip
+            held = look.held if kind in _FREES else 0
+            alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began))
+            self._update_alarm(alarm, "" if look.running else _why_not_running(look))
+
+    def _update_alarm(self, alarm: Alarm, ended: str) -> None:
+        """Begin or update an alarm, or end it if `alarm` has no text; `ended`: what ended it, if not its cause."""
+        lasting = self._open.pop(alarm.kind, None)
+        if not alarm.words:
+            if lasting is not None:
+                self._replace_alarm(lasting, replace(lasting, over=alarm.time, ended=ended))
+            return
+        known = lasting or self._continued_stall(alarm)
+        if known is None:
+            if self._raise_alarm(alarm):
+                self._open[alarm.kind] = alarm
+            return
+        self._open.pop(known.kind, None)
+        began = known.began or alarm.began
+        self._open[alarm.kind] = changed = replace(alarm, time=known.time, began=began)
+        self._replace_alarm(known, changed)
+
+    def _continued_stall(self, alarm: Alarm) -> Alarm | None:
+        """The last stall alarm, if this stall began before it was raised and so is the same one; else None."""
+        if alarm.kind is not AlarmKind.STALL:
+            return None
+        same = (each for each in reversed(self.alarms) if each.kind is alarm.kind)
+        return next((each for each in same if alarm.began < each.time), None)
+
+    def _replace_alarm(self, before: Alarm, after: Alarm) -> None:
+        self.alarms = [after if each is before else each for each in self.alarms]
+
+    def _raise_alarm(self, alarm: Alarm) -> bool:
+        if alarm.kind in self._limits.off:
+            return False
+        self.alarms.append(alarm)
+        return True
+
+    def _stall_text(self, now: float, look: JobSample) -> str:
+        """The text of a stall alarm if a step is overdue, else empty; sets `late` to how late the step is."""
+        self.late, self.unproved = "", False
+        if not look.running or look.finished or look.trained or look.step is None:
+            return ""
+        quiet, rhythm = now - self.step_at, look.rhythm
+        late = rhythm.late_after(self._limits) if rhythm else self._limits.warm_up
+        limit = rhythm.alarm_after(self._limits) if rhythm else self._limits.warm_up
+        if self._pausing:
+            late, limit = max(late, self._limits.pause), max(limit, self._limits.pause)
+        words = format_late_step(quiet, look.step, look.pace if rhythm else None)
+        listened = now - self._begun >= max(self._settles, 3 * rhythm.pace if rhythm else 0.0)
+        proved = listened and not look.behind_log
+        self.unproved = quiet > limit and not proved  # it has had no time to show that it lives
+        self.late = words if quiet > late and proved else ""
+        return words if quiet > limit and proved else ""
+
+    def _silence_text(self, now: float, look: JobSample) -> tuple[str, float]:
+        """The text of a stall alarm if no line has come for too long, else empty; and since when."""
+        if not look.running or look.finished or look.trained or now - self._begun < self._settles or look.behind_log:
+            return "", 0.0
+        known = self.heard_any and (look.step is None or look.steps >= MIN_STEPS_FOR_PACE) and not self._pausing
+        limit = self._limits.silent if known and look.step is not None else self._limits.warm_up
+        if look.rhythm is not None:  # who makes a step in twenty minutes may print nothing for as long
+            limit = max(limit, look.rhythm.late_after(self._limits))
+        if now - max(self.line_at, self.step_at if look.step is not None else 0.0) <= limit:
+            return "", 0.0
+        if look.step is None:
+            return f"{self.quiet} printed a line for {format_duration(now - self.line_at)}", self.line_at
+        return format_late_step(now - self.step_at, look.step, look.pace if look.rhythm else None), self.step_at
 
 
-def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
-    """What to do next about an alarm; stopping is suggested only if allowed, with the job's owner."""
-    jobset = watch.fleet.jobsets.get((alarm.namespace, alarm.job))
-    owner = watch.whose(jobset.owner) if jobset is not None else ""
-    said = alarm.next_step(owner, may_stop=not watch.read_only)
-    return with_namespace_option(said, watch.namespace_option(alarm.namespace))
-
-
-def format_alarm(alarm: Alarm, watch: WatchedCluster) -> str:
-    said = next_step(alarm, watch)
-    return f"{alarm.text}. {said}." if said else f"{alarm.text}."
-
-
-class AlarmReport(NamedTuple):
-    """The alarms found in a job within a few seconds."""
-
-    alarms: tuple[Alarm, ...] = ()
-    late: str = ""  # that its next step is late, in words; empty: it is not, or that cannot be said
-    refused: str = ""  # why its log cannot be heard, if it cannot
-    follows_steps: bool = False  # whether steps came as they were printed, so that the times in its log do not count
-    progress: JobProgress | None = None  # how far it is by its log; None too where that was not read to its end
-    unread: str = ""  # why nothing is known of its present steps though its log can be read, in words
-
-
-class Coverage(Struct, frozen=True):
-    """How many running jobs are watched for alarms."""
-
-    running: int = 0  # running jobs of the chosen namespaces
-    heard: int = 0  # those whose log is followed
-    streams: int = 0
-    most: int = 0  # logs that are followed for them, and how many may be
-    refused: tuple[str, ...] = ()  # why logs cannot be followed, each reason once
-    read: int = 0  # running jobs of whose log a line was read
-
-    @property
-    def words(self) -> str:
-        jobs = "job" if self.running == 1 else "jobs"
-        if not self.running:
-            return "No job runs."
-        said = f"Alarms watch {self.heard} of {self.running} running {jobs}"
-        if self.heard == self.running:
-            return f"{said}."
-        left = self.running - self.heard
-        others = "the other" if left == 1 else f"the {left} others"
-        why = self.refused[0].rstrip(".") if self.refused else f"at most {self.most} logs are followed"
-        return f"{said}; {others}: only restarts and failures are watched ({why})."
-
-
-MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
-MAX_SINGLE_PAUSE = (
-    300.0  # seconds of a pause that was made only once which count: a longer one may have been a fault that passed
-)
-_LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
-_LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
-
-
-class StepCadence(Struct, frozen=True):
-    """How regularly a run makes steps, in seconds."""
-
-    pace: float  # of one step
-    between: float = 0.0  # usually from one line that tells of a step to the next
-    pause: float = 0.0  # the longest between two such lines, but for the start, restarts, and singular ones (ONCE)
-
-    def usual(self, printed: float | None) -> float:
-        """Seconds that a step usually takes: as is printed, or from one to the next where that is longer."""
-        return max(self.pace, printed or 0.0)
-
-    def late_after(self, limits: Thresholds) -> float:
-        """Seconds after the last step after which the next one counts as late."""
-        return max(limits.late, limits.late_steps * self.pace, _LATE_LINES * self.between, _LATE_PAUSES * self.pause)
-
-    def alarm_after(self, limits: Thresholds) -> float:
-        """Seconds after the last step after which the missing step raises an alarm."""
-        return max(
-            limits.stall, limits.stall_steps * self.pace, _ALARM_LINES * self.between, _ALARM_PAUSES * self.pause
-        )
-
-
-class PauseHistory:
-    """The longest times between two steps, updated line by line."""
-
-    def __init__(self) -> None:
-        self._first = self._second = 0.0
-
-    def add_pause(self, seconds: float) -> None:
-        if seconds > self._first:
-            self._first, self._second = seconds, self._first
-        elif seconds > self._second:
-            self._second = seconds
-
-    @property
-    def longest(self) -> float:
-        """The longest pause in seconds; one that occurred only once counts for at most ONCE."""
-        return max(self._second, min(self._first, MAX_SINGLE_PAUSE))
-
-
-def is_overdue(left: float, quiet: float) -> bool:
-    """Whether a run has been silent for so long that its estimated remaining time `left` is wrong."""
-    return quiet > 2 * left + 60
-
-
-def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
-    """How late the next step is: "no step for 34 s after step 9, usually one takes 2.8 s"."""
-    after = f" after step {step:,}" if step is not None else ""
-    usual = f", usually one takes {f'{pace:.3g} s' if pace >= 1 else f'{1000 * pace:.3g} ms'}" if pace else ""
-    return f"no step for {format_duration(quiet)}{after}{usual}"
-
-
-def format_duration(seconds: float) -> str:
-    """A duration; from two minutes on in whole minutes, so that the text changes rarely."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+def _why_not_running(look: JobSample) -> str:
+    """What ended an alarm whose job no longer runs."""
+    if look.finished:
+        return "the job failed" if look.failed else "the job ended"
+    return "its pods ended"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from console.config import Thresholds, config_in_force
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
-from console.metrics.alarm_rules import Alarm, AlarmReport, Coverage
-from console.metrics.alarm_watch import AlarmWatch
+from console.metrics.alarm import Alarm, AlarmReport, Coverage
+from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_monitor import TAIL, JobMonitor, MonitorSources
 from console.metrics.seen_time import Span, list_seen
 

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm import Alarm, AlarmKind
 from console.scheduling.why_answer import Category
 from console.scheduling.why_job import why_jobset
 

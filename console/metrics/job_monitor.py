@@ -20,8 +20,8 @@ from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import RankLine
 from console.logs.line_splitter import decode_line
-from console.metrics.alarm_rules import AlarmKind
-from console.metrics.alarm_watch import INSPECTED, AlarmWatch, JobSample
+from console.metrics.alarm import AlarmKind
+from console.metrics.alarm_rules import INSPECTED, AlarmWatch, JobSample
 from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures

@@ -11,8 +11,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from console.config import Thresholds
-from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence, format_duration
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.seen_time import EVENTS, SeenTime, Span, SpanKind, cut_span
+from console.metrics.step_cadence import StepCadence, format_duration
 
 
 class Box(StrEnum):

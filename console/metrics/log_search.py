@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from console.logs.filter import find_matching_lines
 from console.logs.line import NOT_A_NUMBER, XID
 from console.logs.segment import LogSegment
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.training.parser import TrainingParser
 
 PATTERNS = {AlarmKind.NAN: NOT_A_NUMBER, AlarmKind.GPU: XID}  # what stands in the line that an alarm came from

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind, format_alarm, next_step
+from console.metrics.alarm import GLYPH, Alarm, AlarmKind, format_alarm, next_step
 from console.metrics.health import Health, HealthLevel
 from screens.cli.output import warn
 

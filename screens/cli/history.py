@@ -12,7 +12,7 @@ import yaml
 
 from console.errors import BadKubeconfig, ConsoleError, NotThere
 from console.launch.run_record import RunRecord, compare_values, find_run, last_success
-from console.metrics.alarm_rules import GLYPH
+from console.metrics.alarm import GLYPH
 from console.session import Session, load_catalog
 from console.settings import login_name
 from screens import wording

@@ -14,7 +14,7 @@ from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet, JobState
 from console.launch.recipes import LaunchPlan
 from console.launch.releases import DiffKind, format_unified
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm import AlarmKind
 from console.preflight.check import summarize_unanswered, tally
 from console.scheduling.launch_alternatives import launch_alternatives
 from console.scheduling.launch_forecast import CHECK, PAST, QUEUE_KINDS, choose_queue, forecast

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import Alarm
+from console.metrics.alarm import Alarm
 from console.scheduling.topology import Pool, pools
 from screens import wording
 from screens.cli.alarm_words import alarm_line

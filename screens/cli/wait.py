@@ -19,7 +19,7 @@ from console.config import Thresholds, config_in_force, with_thresholds
 from console.errors import BadInput
 from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobSet, JobState
-from console.metrics.alarm_rules import Alarm, Coverage, format_alarm
+from console.metrics.alarm import Alarm, Coverage, format_alarm
 from console.metrics.health import job_health
 from console.scheduling.why_answer import WAIT_KINDS
 from screens.cli.alarm_words import ALARM, alarm_json, alarm_line

@@ -15,7 +15,7 @@ from console.kube.find_job import find_job, require_jobs
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.snapshot import Fleet
 from console.launch.run_record import Outcome
-from console.metrics.alarm_rules import Alarm, AlarmReport, next_step
+from console.metrics.alarm import Alarm, AlarmReport, next_step
 from console.metrics.health import Health, alarm_kind_of_health, job_health
 from console.scheduling.expected_starts import ExpectedStart
 from console.scheduling.what_if import next_victims

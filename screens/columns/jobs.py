@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import GLYPH, Alarm, AlarmKind
+from console.metrics.alarm import GLYPH, Alarm, AlarmKind
 from console.metrics.health import NO_STEPS, Health, HealthLevel, job_health
 from console.metrics.nccl.reference import NcclResult
 from console.scheduling.ranks import Rank, first_failure, ranks

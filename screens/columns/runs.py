@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from console.launch.run_record import STALLED, Outcome, RunRecord
-from console.metrics.alarm_rules import GLYPH
+from console.metrics.alarm import GLYPH
 from console.metrics.training.steps import find_nan_since
 from console.settings import YOU
 from screens import wording

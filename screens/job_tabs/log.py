@@ -18,7 +18,7 @@ from console.logs.job_log import JobLog
 from console.logs.line import FIRST_ERROR
 from console.logs.segment import LogSegment
 from console.logs.text import AgreedText, TextRow
-from console.metrics.alarm_rules import Alarm
+from console.metrics.alarm import Alarm
 from console.metrics.log_search import (
     LogLocation,
     PodLine,

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from console.kube.snapshot import Fleet
-from console.metrics.alarm_rules import GLYPH, Alarm
+from console.metrics.alarm import GLYPH, Alarm
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.jobs import ALARMS
 from screens.widgets.sentence_line import SentenceLine

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import condition
 from console.logs.redact import redact
-from console.metrics.alarm_rules import GLYPH
+from console.metrics.alarm import GLYPH
 from console.metrics.gpu_metrics import Gpu
 from console.metrics.job_measures import JobMeasures
 from console.metrics.nccl.history import MeasuredTest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm import AlarmKind
 from tests.contract.cluster import eventually
 
 if TYPE_CHECKING:

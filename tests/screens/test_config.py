@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.config import OwnCommand, config_path, load_config
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm import AlarmKind
 from console.settings import Settings
 from screens.__main__ import main
 from screens.config import all_problems, applies, fill, known_names

@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets._toast import Toast, ToastHolder
 
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm import AlarmKind
 from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.reference import NcclResult
 from screens.__main__ import main

@@ -13,7 +13,7 @@ from console.errors import Conflict, NotAllowed
 from console.kube.objects.jobset import JobState
 from console.kube.snapshot import StopReport, WatchState, WatchStatus
 from console.logs.line import LogLine
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_progress import JobProgress
 from console.metrics.nccl.reference import NcclResult
 from console.scheduling.failure import FailureCard, RankFailure

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from console.logs.job_log import JobLog
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm import AlarmKind
 from screens.job_tabs.log import LogTab
 from screens.pages.job import JobScreen
 from screens.widgets.log.view import LogView

@@ -10,7 +10,7 @@ from msgspec import structs
 from console.kube.objects.queue import ClusterQueue, LocalQueue
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import WatchState, WatchStatus
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm import AlarmKind
 from console.metrics.job_progress import JobProgress
 from console.scheduling.quota_accounts import QuotaAccount
 from screens.columns.column import as_json

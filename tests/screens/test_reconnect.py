@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.kube.objects.meta import Condition
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm import AlarmKind
 from console.metrics.gpu_metrics import GpuBoard, RankGpus
 from console.settings import Settings
 from screens.app import ConsoleApp

@@ -16,7 +16,7 @@ from console.hang.slow_ranks import LateRank, SlowReport
 from console.hang.stack_location import Activity, StackLocation, locate_compiled
 from console.launch.recipes import LaunchPlan
 from console.launch.run_record import Outcome
-from console.metrics.alarm_rules import AlarmKind, Coverage
+from console.metrics.alarm import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
 from console.settings import Settings
 from screens import alarm_notices

@@ -14,9 +14,9 @@ from threading import RLock
 from typing import NamedTuple
 
 from console.config import Thresholds, config_in_force
-from console.metrics.alarm_rules import MIN_STEPS_FOR_PACE, PauseHistory, StepCadence, format_late_step, is_overdue
 from console.metrics.gpu_metrics import MAX_MFU, peak_tflops
 from console.metrics.seen_time import TimeRecorder
+from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, PauseHistory, StepCadence, format_late_step, is_overdue
 from console.metrics.training.formats.programs import parse_checkpoint
 from console.metrics.training.reader import RunReader
 from console.metrics.training.series import BLOCK, METRICS, MetricColumn

@@ -14,7 +14,7 @@ import pytest
 
 from console.launch.run_database import VERSION, RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.seen_time import SeenTime, Span, SpanKind, decode_seen_time
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from console.launch.run_record import (
     update_from_cluster,
 )
 from console.launch.schema import without_secrets
-from console.metrics.alarm_rules import STOPPED, Alarm, AlarmKind
+from console.metrics.alarm import STOPPED, Alarm, AlarmKind
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:

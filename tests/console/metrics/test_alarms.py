@@ -15,8 +15,8 @@ from console.config import Thresholds
 from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
-from console.metrics.alarm_rules import AlarmKind, Coverage
-from console.metrics.alarm_watch import SETTLE_SECONDS
+from console.metrics.alarm import AlarmKind, Coverage
+from console.metrics.alarm_rules import SETTLE_SECONDS
 from console.metrics.alarms import AlarmMonitor
 from console.metrics.gpu_metrics import DCGM, Gpu, GpuBoard, RankGpus, Source
 from console.metrics.job_measures import NanOnsetFinder

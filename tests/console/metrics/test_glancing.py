@@ -16,7 +16,7 @@ from console.kube.objects.meta import Condition
 from console.launch.run_record import RunRecord
 from console.launch.runs import training_figures
 from console.logs.line import LogLine
-from console.metrics.alarm_watch import AlarmWatch
+from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import BACK, TABLE, TRIES, JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.log_results import LogResults

@@ -8,9 +8,10 @@ import pytest
 from msgspec import structs
 
 from console.kube.objects.meta import Condition
-from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.health import HealthLevel, job_health
 from console.metrics.job_progress import JobProgress
+from console.metrics.step_cadence import StepCadence
 from tests.fakes import fleet_of
 from tests.screens.scene import jobset, rank
 

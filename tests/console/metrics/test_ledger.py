@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from console.logs.line import RankLine
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import Box, Ledger, RunMoments, format_unsaved, reckon_ledger, sum_ledgers
 from console.metrics.measured_log import LogReader

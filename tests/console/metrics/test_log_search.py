@@ -4,7 +4,7 @@ import pytest
 
 from console.logs.line import FIRST_ERROR
 from console.logs.segment import LogSegment
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.log_search import LogLocation, find_first_matches, find_progress_pod, locate_alarm
 from console.metrics.training.formats.megatron import shorten_iteration_line
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from console.kube.objects.meta import short_name
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord, finish_record
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm import Alarm, AlarmKind
 from console.settings import login_name
 from screens.__main__ import main
 from screens.cli.history import as_item, show_run

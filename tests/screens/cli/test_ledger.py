@@ -12,7 +12,7 @@ import pytest
 
 from console.launch.run_database import RunHistory, default_path
 from console.launch.run_record import Outcome, RunRecord
-from console.metrics.alarm_rules import Alarm, AlarmKind
+from console.metrics.alarm import Alarm, AlarmKind
 from console.metrics.seen_time import SeenTime, Span, SpanKind
 from screens.__main__ import main
 

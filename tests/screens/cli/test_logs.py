@@ -16,7 +16,7 @@ from msgspec import structs
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.launch.run_record import Outcome, RunRecord
 from console.logs.line import Coverage, LogLine, RankLine
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm import AlarmKind
 from console.scheduling.why_job import why_jobset
 from screens.cli import logs, why
 from screens.cli import logs as log_printers

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.kube.snapshot import WatchState
-from console.metrics.alarm_rules import AlarmKind
+from console.metrics.alarm import AlarmKind
 from screens.cli import plain
 from tests.fakes import FakeSession
 from tests.screens.cli.commands import parse

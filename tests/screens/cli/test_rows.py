@@ -22,10 +22,11 @@ from console.kube.objects.queue import ClusterQueue, LocalQueue, Quota, Usage
 from console.kube.objects.workload import PodSet, Workload
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.runs import Runs
-from console.metrics.alarm_rules import Alarm, AlarmKind, StepCadence
-from console.metrics.alarm_watch import AlarmWatch
+from console.metrics.alarm import Alarm, AlarmKind
+from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
+from console.metrics.step_cadence import StepCadence
 from console.scheduling.expected_starts import ExpectedStart
 from console.settings import YOU
 from screens.cli.launch import wait_for_end

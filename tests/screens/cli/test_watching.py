@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.metrics.alarm_rules import Coverage
+from console.metrics.alarm import Coverage
 from screens.cli.wait import show_alarms
 
 if TYPE_CHECKING:

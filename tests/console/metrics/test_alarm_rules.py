@@ -10,8 +10,9 @@ from msgspec import structs
 
 from console.config import AlarmName, Thresholds, load_config, with_thresholds
 from console.errors import BadInput
-from console.metrics.alarm_rules import AlarmKind, StepCadence, format_late_step
-from console.metrics.alarm_watch import AlarmWatch, JobSample
+from console.metrics.alarm import AlarmKind
+from console.metrics.alarm_rules import AlarmWatch, JobSample
+from console.metrics.step_cadence import StepCadence, format_late_step
 
 if TYPE_CHECKING:
     from pathlib import Path

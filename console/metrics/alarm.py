@@ -1,0 +1,151 @@
+"""The kinds of alarms, what one says of its job, and how many jobs are watched for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from console.kube.find_job import with_namespace_option
+from console.settings import YOU
+
+if TYPE_CHECKING:
+    from console.kube.watched_cluster import WatchedCluster
+    from console.metrics.job_progress import JobProgress
+
+
+class AlarmKind(StrEnum):
+    STALL = "stall"  # no new iteration, or no line of any rank while there has been none
+    NAN = "nan"
+    SPIKE = "spike"
+    BUSBW = "busbw"  # a test of NCCL is under the line, or has wrong values
+    BEHIND = "behind"  # a rank is behind the others
+    RESTART = "restart"
+    FAILED = "failed"  # the job is over, and it failed
+    GPU = "gpu"  # an Xid, ECC errors, a clock that is held down
+
+    @classmethod
+    def _missing_(cls, value: object) -> AlarmKind | None:
+        return cls.STALL if value == "silent" else None  # its name in run records of older versions
+
+    @property
+    def label(self) -> str:
+        return "NaN" if self is AlarmKind.NAN else self
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the alarm ends with its cause; other kinds are single events."""
+        return self in (AlarmKind.STALL, AlarmKind.NAN, AlarmKind.BEHIND, AlarmKind.GPU)
+
+
+GLYPH = "▲"
+STOPPED = "the job was stopped"  # what ended an alarm of a job that was deleted before its end
+_NEXT = {  # command, which is the same wherever one reads of the alarm, and what it is for
+    AlarmKind.STALL: ("hang", "shows which rank the others wait for"),
+    AlarmKind.BEHIND: ("hang", "shows where each rank is"),
+    AlarmKind.NAN: ("training", "shows its steps"),
+    AlarmKind.SPIKE: ("training", "shows its steps"),
+    AlarmKind.BUSBW: ("nccl", "shows the table"),
+    AlarmKind.RESTART: ("logs", "shows the log"),
+    AlarmKind.FAILED: ("why", "shows what failed first"),
+    AlarmKind.GPU: ("gpus", "shows which GPU"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    kind: AlarmKind
+    words: str  # what is wrong, in a sentence without its end
+    time: float  # when it was noticed, in seconds since the epoch, by this machine's clock
+    namespace: str = ""
+    job: str = ""
+    over: float = 0.0  # when its cause was gone; 0.0: it is still there, or it is something that happened
+    more: str = ""  # what else is to be known of it: which rank the others wait for, the last checkpoint
+    held: int = 0  # GPUs that a stop of the job frees
+    began: float = 0.0  # when it happened: the last step before a stall, the first NaN; 0.0: not known
+    ended: str = ""  # what ended it where that was not the end of its cause, such as "the job ended"
+
+    @property
+    def since(self) -> float:
+        """When it happened, else when it was noticed."""
+        return self.began or self.time
+
+    @property
+    def ended_text(self) -> str:
+        """What ended the alarm, or "over"; empty while it is active."""
+        return "" if not self.over else f"until {self.ended}" if self.ended else "over"
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the alarm is not over; active ones are shown beside their job."""
+        return not self.over
+
+    @property
+    def lasted_to_job_end(self) -> bool:
+        """Whether its cause still exists, or did when somebody stopped the job."""
+        return not self.over or self.ended == STOPPED
+
+    def next_step(self, owner: str = "", *, may_stop: bool = True, look: str = "", stop: str = "") -> str:
+        """What to do next; `owner`: who launched the job, "you" for this person.
+
+        `look` and `stop`: what does that where it is told, instead of commands.
+        """
+        verb, why = _NEXT[self.kind]
+        whose = f" (launched by {owner}, not by you)" if owner not in {"", YOU} else ""
+        frees = f"; {stop or f'a4 stop {self.job}'} frees {self.held} GPUs{whose}" if self.held and may_stop else ""
+        return f"{look or f'a4 {verb} {self.job}'} {why}{frees}" if self.job else ""
+
+    @property
+    def text(self) -> str:
+        """The problem, followed by details if there are any."""
+        return f"{self.words}; {self.more}" if self.more else self.words
+
+
+def next_step(alarm: Alarm, watch: WatchedCluster) -> str:
+    """What to do next about an alarm; stopping is suggested only if allowed, with the job's owner."""
+    jobset = watch.fleet.jobsets.get((alarm.namespace, alarm.job))
+    owner = watch.whose(jobset.owner) if jobset is not None else ""
+    said = alarm.next_step(owner, may_stop=not watch.read_only)
+    return with_namespace_option(said, watch.namespace_option(alarm.namespace))
+
+
+def format_alarm(alarm: Alarm, watch: WatchedCluster) -> str:
+    said = next_step(alarm, watch)
+    return f"{alarm.text}. {said}." if said else f"{alarm.text}."
+
+
+class AlarmReport(NamedTuple):
+    """The alarms found in a job within a few seconds."""
+
+    alarms: tuple[Alarm, ...] = ()
+    late: str = ""  # that its next step is late, in words; empty: it is not, or that cannot be said
+    refused: str = ""  # why its log cannot be heard, if it cannot
+    follows_steps: bool = False  # whether steps came as they were printed, so that the times in its log do not count
+    progress: JobProgress | None = None  # how far it is by its log; None too where that was not read to its end
+    unread: str = ""  # why nothing is known of its present steps though its log can be read, in words
+
+
+class Coverage(Struct, frozen=True):
+    """How many running jobs are watched for alarms."""
+
+    running: int = 0  # running jobs of the chosen namespaces
+    heard: int = 0  # those whose log is followed
+    streams: int = 0
+    most: int = 0  # logs that are followed for them, and how many may be
+    refused: tuple[str, ...] = ()  # why logs cannot be followed, each reason once
+    read: int = 0  # running jobs of whose log a line was read
+
+    @property
+    def words(self) -> str:
+        jobs = "job" if self.running == 1 else "jobs"
+        if not self.running:
+            return "No job runs."
+        said = f"Alarms watch {self.heard} of {self.running} running {jobs}"
+        if self.heard == self.running:
+            return f"{said}."
+        left = self.running - self.heard
+        others = "the other" if left == 1 else f"the {left} others"
+        why = self.refused[0].rstrip(".") if self.refused else f"at most {self.most} logs are followed"
+        return f"{said}; {others}: only restarts and failures are watched ({why})."

@@ -1,0 +1,76 @@
+"""When a run's next step counts as late, by how regularly its earlier ones came.
+
+A step is not late while the run makes a pause as it has made before, for a checkpoint or an evaluation, nor before the
+next line is due in a log that tells of every hundredth step only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from console.config import Thresholds
+
+MIN_STEPS_FOR_PACE = 5  # steps after which the pace of a run is known: the first ones compile, and fill caches
+MAX_SINGLE_PAUSE = 300.0  # seconds that a pause made only once counts at most: longer, it may have been a fault
+_LATE_LINES, _ALARM_LINES = 2.0, 3.0  # times the usual time between two lines that tell of steps
+_LATE_PAUSES, _ALARM_PAUSES = 1.25, 1.5  # times the longest pause
+
+
+class StepCadence(Struct, frozen=True):
+    """How regularly a run makes steps, in seconds."""
+
+    pace: float  # of one step
+    between: float = 0.0  # usually from one line that tells of a step to the next
+    pause: float = 0.0  # the longest between two such lines, but for the start, restarts, and those made only once
+
+    def usual(self, printed: float | None) -> float:
+        """Seconds that a step usually takes: as is printed, or from one to the next where that is longer."""
+        return max(self.pace, printed or 0.0)
+
+    def late_after(self, limits: Thresholds) -> float:
+        """Seconds after the last step after which the next one counts as late."""
+        return max(limits.late, limits.late_steps * self.pace, _LATE_LINES * self.between, _LATE_PAUSES * self.pause)
+
+    def alarm_after(self, limits: Thresholds) -> float:
+        """Seconds after the last step after which the missing step raises an alarm."""
+        return max(
+            limits.stall, limits.stall_steps * self.pace, _ALARM_LINES * self.between, _ALARM_PAUSES * self.pause
+        )
+
+
+class PauseHistory:
+    """The longest times between two steps, updated line by line."""
+
+    def __init__(self) -> None:
+        self._first = self._second = 0.0
+
+    def add_pause(self, seconds: float) -> None:
+        if seconds > self._first:
+            self._first, self._second = seconds, self._first
+        elif seconds > self._second:
+            self._second = seconds
+
+    @property
+    def longest(self) -> float:
+        """The longest pause in seconds; one that occurred only once counts for at most MAX_SINGLE_PAUSE."""
+        return max(self._second, min(self._first, MAX_SINGLE_PAUSE))
+
+
+def is_overdue(left: float, quiet: float) -> bool:
+    """Whether a run has been silent for so long that its estimated remaining time `left` is wrong."""
+    return quiet > 2 * left + 60
+
+
+def format_late_step(quiet: float, step: int | None, pace: float | None) -> str:
+    """How late the next step is: "no step for 34 s after step 9, usually one takes 2.8 s"."""
+    after = f" after step {step:,}" if step is not None else ""
+    usual = f", usually one takes {f'{pace:.3g} s' if pace >= 1 else f'{1000 * pace:.3g} ms'}" if pace else ""
+    return f"no step for {format_duration(quiet)}{after}{usual}"
+
+
+def format_duration(seconds: float) -> str:
+    """A duration; from two minutes on in whole minutes, so that the text changes rarely."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
