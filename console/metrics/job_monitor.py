@@ -337,7 +337,6 @@ class JobMonitor:
                         for moment, raw in batch
                         if not since or moment > since
                     ]
-                    self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in lines)])
                     await self._feed_lines(rank, lines)
                     if self._seen is not None and rank == self._teller:
                         await self.measures.find_nan_onset(
@@ -360,6 +359,8 @@ class JobMonitor:
                 self.measures.store_line(now, line.time, line.text)
             if self._reader.feed_lines(some) and self._teller is None:
                 self._teller = rank
+            # Only now: whoever ends this task in a pause opens the log again after the last line that was fed.
+            self._heard[rank] = max([self._heard.get(rank, 0.0), *(line.time for line in some)])
             await slices.pause()
         self.measures.end_batch()
         track = self.measures.track

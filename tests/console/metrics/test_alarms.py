@@ -15,6 +15,7 @@ from console.config import Thresholds
 from console.errors import NotAllowed
 from console.kube.objects.meta import Condition
 from console.logs.line import LogLine
+from console.metrics import job_monitor
 from console.metrics.alarm import AlarmKind, Coverage
 from console.metrics.alarm_rules import SETTLE_SECONDS
 from console.metrics.alarms import AlarmMonitor
@@ -44,7 +45,7 @@ class Log:
         cluster.open.append(name)
         try:
             if lines := cluster.lines.get(name):
-                yield [(time.time(), line.encode()) for line in lines]
+                yield [(cluster.began + at / 1000, line.encode()) for at, line in enumerate(lines)]
             for self.open in cluster.bars:
                 yield []
             await asyncio.Event().wait()
@@ -57,6 +58,7 @@ class Cluster:
 
     def __init__(self, *names: str) -> None:
         self.jobs = [jobset(name, 2) for name in names]
+        self.began = time.time()
         self.open: list[str] = []
         self.refused: set[str] = set()
         self.flooded: set[str] = set()
@@ -124,6 +126,33 @@ async def test_the_first_and_the_last_rank_then_the_one_that_tells() -> None:
     assert job.watch.quiet == "neither pod 0 nor pod 1 has"
     await patrol.close()
     assert cluster.open == []
+
+
+async def test_a_log_that_is_closed_while_its_lines_are_taken_goes_on_after_the_last_one_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses = 0
+
+    class Slices:
+        async def pause(self) -> None:
+            nonlocal pauses
+            pauses += 1
+            if pauses == 3:
+                raise asyncio.CancelledError  # as when another job gets the stream
+
+    monkeypatch.setattr(job_monitor, "WorkSlices", Slices)
+    monkeypatch.setattr(job_monitor, "AGAIN", 0.0)
+    cluster = Cluster("a")
+    cluster.lines[pod("a", 0)] = lines = [f"step {number}/900 | loss 2.5 | lr 1e-4" for number in range(1, 101)]
+    patrol = cluster.alarm_monitor()
+    patrol.update_jobs(())
+    await settled()
+    (job,) = patrol.jobs.values()
+    assert len(job.measures.last_lines(200)) == 3 * job_monitor.BATCH_LINES
+    await asyncio.sleep(0.001)
+    await rounds(patrol)
+    assert job.measures.last_lines(200) == lines
+    await patrol.close()
 
 
 async def test_an_alarm_says_since_when_the_loss_is_lost_though_only_the_end_of_its_log_is_followed() -> None:
