@@ -118,6 +118,12 @@ class RunRecord:
             return why
         return f"{self.state}: {why}" if why else self.state
 
+    @property
+    def was_requeued(self) -> bool:
+        """Whether a console saw it wait again after it had run: then it ran for less than from its start to its end."""
+        spans = decode_seen_time(self.seen).spans if SpanKind.QUEUED in self.seen else ()
+        return any(span.kind is SpanKind.QUEUED for span in spans)
+
     def active_alarms(self, at: float) -> tuple[Alarm, ...]:
         """Alarms active at that time (0.0 is now), severest first: lasting ones, and events shortly before."""
         lasting = [

@@ -90,6 +90,7 @@ class Run:
     since: float = 0.0
     first: float = 0.0  # when it was admitted first
     done: float = 0.0  # share before, from its checkpoints
+    was_requeued: bool = False
 
     @property
     def whole(self) -> float:
@@ -260,7 +261,7 @@ class Days:
                 started.pop(held.key, None)
                 if run.recipe.resumes:
                     run.done = min(0.99, run.done + (self.now - run.since) / run.whole)
-                run.held = None
+                run.held, run.was_requeued = None, True
                 pods = structs.replace(run.workload.pod_sets[0], flavors=(), domains=())
                 evicted = Condition("Evicted", "True", "Preempted", "", self.now)
                 waits = Condition("QuotaReserved", "False", "Pending", "", self.now)
@@ -276,7 +277,7 @@ class Days:
         del self.runs[uid]
         assert run.held is not None
         self.cluster.end(run.held)
-        if run.fails_at is None:
+        if run.fails_at is None and not run.was_requeued:
             recipe = run.recipe
             self.past.append(PastRun(recipe.name, recipe.owner, recipe.gpus, self.now - run.first))
 

@@ -25,6 +25,7 @@ from console.launch.run_record import (
 )
 from console.launch.schema import without_secrets
 from console.metrics.alarm import STOPPED, Alarm, AlarmKind
+from console.metrics.seen_time import SeenTime, Span, SpanKind
 from tests.fakes import fleet_of
 
 if TYPE_CHECKING:
@@ -193,3 +194,10 @@ def test_alarms_that_two_consoles_heard_are_one() -> None:
     assert merge_alarms((replace(NAN, over=1300.0),), (again,)) == (replace(NAN, over=1300.0), again)
     spikes = tuple(replace(NAN, kind=AlarmKind.SPIKE, time=at) for at in (1.0, 50.0))
     assert merge_alarms(spikes, (STALL,)) == (*spikes, STALL)
+
+
+@pytest.mark.parametrize("kind", [SpanKind.QUEUED, SpanKind.STEPS])
+def test_a_run_that_waited_again_after_it_had_run_is_known_as_such(kind: SpanKind) -> None:
+    seen = SeenTime(1.0, 2.0, ("n0",), 1, (Span(5.0, 9.0, kind, 0, 1),)).encode()
+    assert RunRecord("ddp-smoke", "a", "default", seen=seen).was_requeued == (kind is SpanKind.QUEUED)
+    assert not RunRecord("ddp-smoke", "queued", "default").was_requeued
