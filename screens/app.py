@@ -113,7 +113,7 @@ class ConsoleApp(KeyOrderedApp):
         Binding("colon", "command_palette", "Commands", key_display=":", id="app.commands",
                 tooltip="Find a command by name"),
         Binding("t", "theme", "Light or dark", show=False, id="app.theme",
-                tooltip="The other colours of the whole console"),
+                tooltip="The light or the dark theme; config.toml names others"),
         Binding("C", "pick('context')", "Switch context", show=False, key_display="C", id="app.context",
                 tooltip="Another cluster of the kubeconfig"),
         *PAGE_KEYS,
@@ -348,6 +348,14 @@ class ConsoleApp(KeyOrderedApp):
         own, dark = self.loaded.config.theme, not self.current_theme.dark
         theme = self.available_themes.get(own)
         self.theme = own if theme is not None and theme.dark == dark else (DARK if dark else LIGHT).name
+
+    def action_settings(self) -> None:
+        """Say where the settings are."""
+        there = self.loaded.path if self.loaded.text is not None else f"{self.loaded.path} (not there yet)"
+        said = (
+            f"{there}. In a shell: a4 config shows what is in force, a4 config check, a4 config schema, a4 config keys."
+        )
+        self.notify(said, title="Settings", timeout=15)
 
     @work(group="actions")
     async def action_own_command(self, number: int) -> None:

@@ -70,6 +70,12 @@ class ActiveBindings(NameProvider):
             key = self.app.get_key_display(binding)
             told = f"{active.tooltip} ({key})" if active.tooltip else key
             yield active.node, binding.action, binding.description, told
+        for key, bindings in self.app._bindings.key_to_bindings.items():
+            taken = self.screen.active_bindings.get(key)
+            for binding in bindings if taken is not None and taken.node is not self.app else ():
+                if binding.action not in seen | HIDDEN and binding.tooltip and binding.id:  # the console's own
+                    yield self.app, binding.action, binding.description, binding.tooltip
+        yield self.app, "settings", "Settings", "Where your config.toml is, and what may stand in it"
 
     async def _run(self, node: DOMNode, action: str) -> None:
         await self.app.run_action(action, node)

@@ -30,7 +30,7 @@ _TMUX = (
     "; } && {"
     ' tmux has-session -t a4 2>/dev/null && exit; end=0; [ -r "$code" ] && read -r end <"$code"; exit "$end"; }; ',
 )
-_IN_TMUX = 'if command -v bash >/dev/null; then bash -l; else sh; fi; echo $? >"${TMUX%%,*}.a4"'
+_IN_TMUX = 'if command -v bash >/dev/null; then bash; else sh; fi; echo $? >"${TMUX%%,*}.a4"'
 """The shell of each window. tmux itself ends with 0, so the shell's exit code is written down beside tmux's socket."""
 _SESSION = "a4"
 _PREFIX = "C-b"

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import pty
+import shlex
 import shutil
 import signal
 import struct
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _NOT_FOUND = 127
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _KEPT = ("TERM", "LANG", "LC_ALL")
-_LOGIN = ("HOME", "HOSTNAME", "PATH", "USER", "PS1", "TMUX_TMPDIR", "A4_PROC", "A4_RDMA", *_KEPT)
+_LOGIN = ("HOME", "HOSTNAME", "PATH", "USER", "PS1", "PROMPT_COMMAND", "TMUX_TMPDIR", "A4_PROC", "A4_RDMA", *_KEPT)
 """What a session has that sshd starts, of the variables of the container or of this practice."""
 _LAUNCHER = "launchers/run.sh"
 
@@ -78,7 +79,10 @@ class Shells:
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
         env |= environment(folder)
         env["TMUX_TMPDIR"] = str(self._tmux_folder(folder))
-        env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "PS1": f"{pod}:\\w# ", "USER": "root"}
+        prompt = f"{pod} (practice, on this machine):\\w# "
+        again = f"PS1={shlex.quote(prompt)}; unset PROMPT_COMMAND"  # after what the files of this machine's bash set
+        env |= {"HOME": str(folder), "PATH": f"{folder / '.bin'}:{_SYSTEM_PATH}", "USER": "root"}
+        env |= {"PS1": prompt, "PROMPT_COMMAND": again}
         return ShellPlace(folder, env, run.guests)
 
     @staticmethod

@@ -168,6 +168,7 @@ def pod_facts(pod: Pod, now: float) -> tuple[Fact, ...]:
     rank = f"{pod.replicated_job} job {pod.job_index}, index {pod.completion_index}" if pod.replicated_job else ""
     return (
         ("Status", status_cell(pod)),
+        ("Namespace", pod.namespace),
         ("Node", pod.node),
         ("IP", pod.ip),
         ("GPUs", str(pod.gpus or "")),

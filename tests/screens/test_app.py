@@ -122,6 +122,17 @@ async def test_the_palette_finds_a_command_and_runs_it() -> None:
         await until(pilot, lambda: app.theme == "a4-light")
 
 
+async def test_the_palette_finds_a_command_whose_key_the_page_has_taken() -> None:
+    async with console() as (app, pilot, _):
+        await pilot.press("3")
+        assert app.screen.active_bindings["t"].binding.action != "theme"
+        await pilot.press("colon")
+        await pilot.press(*"theme")
+        await until(pilot, lambda: "Light or dark" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.theme == "a4-light")
+
+
 async def test_read_only_leaves_no_key_that_changes_the_cluster() -> None:
     settings = Settings(read_only=True)
     async with console(FakeSession(scene(), settings=settings), settings=settings) as (app, pilot, session):

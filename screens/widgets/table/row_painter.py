@@ -52,9 +52,10 @@ def share(
             widths[id(column)] += more
             spare -= more
     for number, want in (whole or {}).items():
-        more = want - widths.get(id(columns[number]), want)
-        if want <= columns[number].most and more <= spare:
-            widths[id(columns[number])] += more
+        column = columns[number]
+        more = want - widths.get(id(column), want)
+        if id(column) in widths and want <= column.most and more <= spare:
+            widths[id(column)] += more
             spare -= more
     filling = [column for column, _ in kept if column.fill]
     for column in filling:

@@ -279,6 +279,17 @@ def test_names_of_nodes_are_whole_only_where_nothing_else_is_cut_for_them() -> N
     assert [width for _, width in share(columns, [12, 30], 72, {0: 40})] == [40, 30]
 
 
+def test_a_column_that_has_no_room_gets_none_for_its_whole_names_either() -> None:
+    columns = (
+        Column("POD", str, least=4),
+        Column("GPU", str, width=60),
+        Column("NODE", str, least=8, most=48, cut="node", drop=2),
+    )
+    for room in range(60, 90):
+        shared = share(columns, [1, 4, 12], room, {2: 46})
+        assert [column.title for column, _ in shared][:2] == ["POD", "GPU"]
+
+
 async def test_columns_without_a_title_stand_each_in_its_place() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("0")
