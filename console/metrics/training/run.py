@@ -177,6 +177,8 @@ GROSS_OUTLIER_FACTOR = (
     2.0  # times by which the printed step time may be longer than the time between lines, and is still believed
 )
 BURST = 1.0  # seconds in which lines come that were printed long before
+PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
+PAUSES_WITHIN = 2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
 
 
 class TrainingRun:
@@ -417,10 +419,33 @@ class TrainingRun:
         return printed if printed is not None else self._pace_by_timestamps()
 
     def _pace_by_timestamps(self) -> float | None:
+        """Seconds per step by the latest lines; a pause among them counts with as many steps as it is made for."""
         if len(self) < 3:
             return None
         first = max(1, len(self) - RECENT)
         steps, took = self.numbers[-1] - self.numbers[first], self.times[-1] - self.times[first]
+        if steps <= 0 or took <= 0:
+            return None
+        waits = [after - before for before, after in pairwise(self.times[first:])]
+        longest = max(waits)
+        least = PAUSE_FACTOR * median(waits)
+        if len(waits) < MIN_STEPS_FOR_PACE or longest <= least or sum(wait > least for wait in waits) > 1:
+            return took / steps
+        return self._pace_around_pause(first + waits.index(longest) + 1, first)
+
+    def _pace_around_pause(self, paused: int, first: int) -> float | None:
+        """Seconds per step where one pause, before the step at `paused`, is among the latest steps, those from `first`.
+
+        From one such pause to the next the steps are counted with it. Made only once it says nothing of what is to
+        come: the console may have been started, or the program have been held up.
+        """
+        longest = self.times[paused] - self.times[paused - 1]
+        for before in range(paused - 1, max(self._paced_from, paused - PAUSES_WITHIN) - 1, -1):
+            steps = self.numbers[paused] - self.numbers[before]
+            if steps > 0 and self.times[before] - self.times[before - 1] >= longest / 2:
+                return (self.times[paused] - self.times[before]) / steps
+        steps = self.numbers[-1] - self.numbers[first] - (self.numbers[paused] - self.numbers[paused - 1])
+        took = self.times[-1] - self.times[first] - longest
         return took / steps if steps > 0 and took > 0 else None
 
     def step_interval(self) -> float | None:

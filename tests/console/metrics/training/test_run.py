@@ -198,6 +198,29 @@ def test_the_end_is_foretold_by_the_clock_where_the_program_tells_another_time(
     assert made.pace() == printed
 
 
+def paused_run(pauses: dict[int, float]) -> TrainingRun:
+    """A run of 3.74 s a step, which waits so many seconds before these of its 4,372 steps."""
+    made, growing, time = TrainingRun("megatron"), list[Step](), 1000.0
+    for at in range(1, 4373):
+        time += 3.74 + pauses.get(at, 0.0)
+        growing.append(Step(at, 10_000, 1.0, step_time_s=3.74))
+        made.sync_steps(growing, time)
+    return made
+
+
+@pytest.mark.parametrize("last", [4354, 4360, 4372])
+def test_a_pause_made_once_does_not_make_the_time_left_longer(last: int) -> None:
+    """With its two minutes among the latest 20 steps the end was foretold as 15 hours away, not 6."""
+    made = paused_run({last: 116.0})
+    assert made.step_interval() == pytest.approx(3.74)
+    assert made.eta() == pytest.approx(5628 * 3.74)
+
+
+def test_a_pause_that_is_made_again_and_again_counts_with_the_steps_between() -> None:
+    made = paused_run(dict.fromkeys(range(360, 4373, 500), 120.0))
+    assert made.step_interval() == pytest.approx(3.74 + 120 / 500)
+
+
 def test_of_a_run_that_broke_off_nothing_is_left() -> None:
     every = steps(101, total=400)
     made = track(every[:100])
