@@ -104,6 +104,7 @@ class PanedScreen(LiveScreen):
         columns = max(LARGE, usual) if size == "large" else usual
         self.pane.styles.width = f"{columns}%" if place == "-right" else None
         self.renew_pane()
+        self.refresh_bindings()  # the pane's key says what it does next
 
     def hides(self) -> dict[str, str]:
         verb = "Hide pane" if self.app.pane_size == "large" else "Larger pane"
@@ -114,7 +115,6 @@ class PanedScreen(LiveScreen):
         self.app.pane_size = SIZES[(SIZES.index(self.app.pane_size) + 1) % len(SIZES)]
         self._place_pane(self.size.width, self.size.height)
         self.call_after_refresh(self.renew_pane)
-        self.refresh_bindings()
 
     def _other_row(self) -> None:
         if self.is_mounted:

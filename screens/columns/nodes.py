@@ -131,7 +131,7 @@ def busbw_words(measured: NodeBandwidth | None, now: float) -> list[Span]:
     trend = measured.trend
     words = ""
     if trend is not None:
-        share = f"{100 * abs(trend):.0f} % {'over' if trend > 0 else 'under'}" if measured.arrow != "→" else "as"
+        share = f"{100 * abs(trend):.0f} % {'over' if trend > 0 else 'under'}" if measured.arrow != "→" else "at"
         words = f" {measured.arrow} {share} its median of {count(len(measured.values) - 1, 'test')} before"
     when = f", {duration(now - measured.at)} ago" if measured.at else ""
     ink = "bad" if trend is not None and trend < -FALLEN else ""

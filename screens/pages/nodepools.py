@@ -146,8 +146,9 @@ class NodepoolsScreen(PoolSizes):
         runs.append(Span(f" · maintenance {cluster.maintenance or 'at any time'}", "dim"))
         runs += [Span(f"   {name} not known: {sentence(why)}", "waits") for name, why in found.unread]
         self.about.runs = tuple(runs)
+        nodes = {each.pool.name: each.nodes for each in found.pools}
         rows = [
-            operation_row(each, format_operation_of(each, each.pool or cluster.name), now)
+            operation_row(each, format_operation_of(each, each.pool or cluster.name, nodes.get(each.pool, 0)), now)
             for each in found.operations
             if not each.over
         ]

@@ -300,7 +300,8 @@ class ReleaseScreen(LiveScreen):
     async def _preview_rollback(self) -> None:
         revision = self.older
         if not revision:
-            words = "This is what the cluster has. e changes its values; ↓ shows what an older one would change."
+            words = "This is what the cluster has. e changes its values"
+            words += "; ↓ shows what an older one would change." if len(self.table.shown) > 1 else "."
             self.said.runs = (Span(words if self._latest else "", "dim"),)
             self.text.show("")
             return
