@@ -150,8 +150,7 @@ class LaunchScreen(LiveScreen):
     # what there is to choose from
 
     def _offer(self) -> None:
-        planned = self.plan()
-        self._asked = self.session.launch.plan_texts.demand(planned[0]) if planned is not None else None
+        self._asked = self._demand_of_any_queue()
         seen = choices_of(self.app.fleet, self.session.namespace, self._asked)
         self.form.offer(self._google.over({**seen, **self._listed}))
 
@@ -301,7 +300,14 @@ class LaunchScreen(LiveScreen):
     def _demand(self) -> LaunchDemand | None:
         """What is typed asks of the cluster; None while its queue or number of GPUs is wrong."""
         planned = self.plan()
-        if planned is None or any(problem.path in {"gpus", "queue"} for problem in planned[1]):
+        if planned is None or any(problem.path == "queue" for problem in planned[1]):
+            return None
+        return self._demand_of_any_queue()
+
+    def _demand_of_any_queue(self) -> LaunchDemand | None:
+        """What is typed asks of whichever queue; None while its number of GPUs is wrong."""
+        planned = self.plan()
+        if planned is None or any(problem.path == "gpus" for problem in planned[1]):
             return None
         return self.session.launch.plan_texts.demand(planned[0])
 
@@ -320,7 +326,7 @@ class LaunchScreen(LiveScreen):
         ask = self._demand()
         start = self._start[1] if self._start is not None and self._start[0] == ask else None
         self.head.tell_fit(self.app.fleet, ask, start)
-        if ask not in {None, self._asked}:
+        if self._demand_of_any_queue() != self._asked:
             self._offer()
 
     @on(Form.Entered)

@@ -585,6 +585,20 @@ async def test_choices_of_the_cluster_and_what_may_not_be_listed() -> None:
         await until(pilot, lambda: "You may not list Secrets in default." in screen_text(app))
 
 
+async def test_while_the_number_of_gpus_is_wrong_no_queue_says_whether_it_fits() -> None:
+    async with console(session_of()) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        await until(pilot, lambda: "(an estimate)" in text_of(screen.head.query_one("#fit")))
+        assert set(screen.form.page.offers["localqueues"].about) == {"a4", "research"}
+        await pilot.press("down", "backspace", "backspace", "7")
+        await until(pilot, lambda: "Whether it fits is known once" in text_of(screen.head.query_one("#fit")))
+        offer = screen.form.page.offers["localqueues"]
+        assert (set(offer.names), offer.about) == ({"a4", "research"}, {})
+        await pilot.press("backspace", "8")
+        await until(pilot, lambda: "(an estimate)" in text_of(screen.head.query_one("#fit")))
+        assert set(screen.form.page.offers["localqueues"].about) == {"a4", "research"}
+
+
 async def test_before_the_cluster_answers_there_is_a_sentence() -> None:
     session = session_of()
     session.answers["recipes"] = ()

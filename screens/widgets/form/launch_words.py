@@ -44,14 +44,14 @@ def free_name(wanted: str, fleet: Fleet, namespace: str, taken: Collection[str] 
 def choices_of(fleet: Fleet, namespace: str, ask: LaunchDemand | None = None) -> dict[str, FieldChoices]:
     """Choices from the snapshot by the name in `Field.choices_from`, the most likely first.
 
-    Queues say what would become of that `ask` in them.
+    Queues say what would become of that `ask` in them, and nothing where it is not known.
     """
-    asked = ask or LaunchDemand(namespace)
-    doors = rank_queues(fleet, asked)
+    doors = rank_queues(fleet, ask or LaunchDemand(namespace))
     outcomes = {}
-    for door in doors:
-        found = forecast(fleet, replace(asked, queue=door))
-        outcomes[door] = f"{found.verdict}, {found.account.sum_text}" if found.total else str(found.verdict)
+    if ask is not None:
+        for door in doors:
+            found = forecast(fleet, replace(ask, queue=door))
+            outcomes[door] = f"{found.verdict}, {found.account.sum_text}" if found.total else str(found.verdict)
     nodes = sorted((node for node in fleet.nodes.values() if node.gpus), key=lambda node: node.name)
     labels = _node_labels(fleet, nodes)
     accelerators = sorted({node.accelerator for node in nodes if node.accelerator})
