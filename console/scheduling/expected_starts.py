@@ -6,12 +6,15 @@ since nobody knows for how long.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from console.kube.snapshot import Fleet
+from console.scheduling.kueue.flavors import FlavorAssigner, Mode
 from console.scheduling.kueue.state import Workload
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, kueue_snapshot, kueue_workload, queue_order
 from console.scheduling.quota_accounts import job_name
@@ -63,10 +66,12 @@ def expected_starts(fleet: Fleet, left: Mapping[str, float]) -> dict[Key, Expect
 class _Simulation:
     def __init__(self, fleet: Fleet, left: Mapping[str, float]) -> None:
         self._fleet = fleet
-        self._cluster = cluster_of(fleet, all_gpu_flavors(fleet))
+        self._flavors = all_gpu_flavors(fleet)
+        self._cluster = cluster_of(fleet, self._flavors)
         self._found: dict[Key, ExpectedStart] = {}
         self._ends: list[tuple[float, Workload]] = []
-        self._endless: list[str] = []
+        self._endless: list[Workload] = []
+        self._missing: dict[tuple[str, str], frozenset[str]] = {}  # by queue and shape of a workload
         for queue in fleet.cluster_queues.values():
             for each in queue_order(fleet, queue.name).running:
                 seconds = left.get(each.owner_uid)
@@ -74,7 +79,7 @@ class _Simulation:
                 if held is None or not held.pod_sets:
                     continue
                 if seconds is None:
-                    self._endless.append(job_name(each))
+                    self._endless.append(held)
                 else:
                     self._ends.append((fleet.at + seconds, held))
         self._ends.sort(key=lambda end: end[0])
@@ -93,23 +98,56 @@ class _Simulation:
         first = [key for key, found in self._found.items() if found.at]
         for waiting in self._cluster.waiting.values():
             for workload in waiting:
-                self._found.setdefault(workload.key, ExpectedStart(unknown=self._why_unknown(first)))
+                self._found.setdefault(workload.key, ExpectedStart(unknown=self._why_unknown(workload, first)))
         for queue in self._fleet.cluster_queues.values():
             if reason := closed_reason(queue):
                 for each in queue_order(self._fleet, queue.name).pending:
                     self._found[each.key] = ExpectedStart(unknown=reason)
         return self._found
 
-    def _why_unknown(self, first: list[Key]) -> str:
-        if self._endless:
-            names = ", ".join(self._endless[:_NAMED])
-            more = f" and {len(self._endless) - _NAMED} more" if len(self._endless) > _NAMED else ""
-            verb = "runs" if len(self._endless) == 1 else "run"
+    def _why_unknown(self, workload: Workload, first: list[Key]) -> str:
+        if endless := self._endless_before(workload):
+            names = ", ".join(endless[:_NAMED])
+            more = f" and {len(endless) - _NAMED} more" if len(endless) > _NAMED else ""
+            verb = "runs" if len(endless) == 1 else "run"
             return f"how long {names}{more} still {verb} is not known"
         if first:
             names = ", ".join(job_name(self._fleet.workloads[key]) for key in first[:_NAMED])
             return f"others start before it ({names}), and how long they will run is not known"
         return "it has no room even when all that runs has ended"
+
+    def _endless_before(self, workload: Workload) -> list[str]:
+        """Names of running jobs of no known end whose quota or nodes the workload waits for."""
+        missing, queues = self._missing_flavors(workload), self._cluster.snapshot.queues
+        trees, root, found = self._cluster.snapshot.trees.keys(), queues[workload.cluster_queue].root, []
+        for each in self._endless:
+            held = _flavors_of(each) & missing
+            if held and (queues[each.cluster_queue].root is root or held & trees):
+                found.append(job_name(self._fleet.workloads[each.key]))
+        return found
+
+    def _missing_flavors(self, workload: Workload) -> frozenset[str]:
+        """The flavors of which it would start on each if nothing ran there, else all if it needs several; or none."""
+        kind = workload.cluster_queue, workload.shape()
+        if kind not in self._missing:
+            found = frozenset(each for each in self._flavors if self._fits_without(workload, {each}))
+            every = frozenset(self._flavors)
+            self._missing[kind] = found or (every if self._fits_without(workload, every) else frozenset())
+        return self._missing[kind]
+
+    def _fits_without(self, workload: Workload, flavors: Set[str]) -> bool:
+        """Whether Kueue would admit it if nobody had anything of these flavors."""
+        snapshot = self._cluster.snapshot
+        holding = [each for queue in snapshot.queues.values() for each in queue.workloads.values()]
+        with ExitStack() as gone:
+            gone.enter_context(snapshot.without(each for each in holding if _flavors_of(each) & flavors))
+            for queue in snapshot.queues.values():  # workloads that may not be listed hold quota too
+                left = {at: -used for at, used in queue.used.items() if at[0] in flavors}
+                gone.enter_context(queue.using(left))
+            tried, queue = replace(workload, tried=()), snapshot.queues[workload.cluster_queue]
+            return (
+                FlavorAssigner(tried, queue, snapshot, lambda _at, _total: (Mode.NO_FIT, 0)).assign().mode is Mode.FIT
+            )
 
     def _admit(self) -> list[Workload]:
         moves = self._cluster.admit(self._fleet.at)
@@ -117,3 +155,7 @@ class _Simulation:
             if move.preempted_by is not None:
                 self._found.setdefault(move.workload.key, ExpectedStart(unknown="it would be preempted first"))
         return [move.workload for move in moves if move.preempted_by is None]
+
+
+def _flavors_of(workload: Workload) -> frozenset[str]:
+    return frozenset(flavor for group in workload.pod_sets for flavor in group.flavors.values())

@@ -96,7 +96,7 @@ def start_lines(start: ExpectedStart | None, width: int, now: float) -> Lines:
 
 
 def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_known: bool = False) -> Lines:
-    """Why the job waits: its queue's quota, the workloads before it, and which jobs' end would free quota.
+    """Why the job waits: its queue's quota, the workloads before it, and which jobs' end would free what is missing.
 
     Who is in front may take that quota: where the expected start is known, it alone is told.
     """
@@ -117,7 +117,8 @@ def waiting_lines(why: Why, width: int, whose: Callable[[str], str], *, start_kn
     if why.unblocks and not start_known:
         names = ", ".join(f"{each.name} ({each.gpus})" for each in why.unblocks)
         verb = "ends" if len(why.unblocks) == 1 else "end"
-        found += folded_runs([Span("quota would be free when ", "dim"), Span(f"{names} {verb}")], width)
+        missing = "quota would be free" if why.short_by else "there would be room"
+        found += folded_runs([Span(f"{missing} when ", "dim"), Span(f"{names} {verb}")], width)
     if why.holders:
         found += [[], [Span("holds that quota", "head")]]
         for holder in why.holders[:6]:

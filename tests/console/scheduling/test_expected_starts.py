@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor, Topology
+from console.kube.objects.meta import GPU
+from console.kube.objects.queue import LocalQueue, Preemption, Quota, ResourceFlavor, Topology
 from console.kube.objects.workload import TopologyDomain
 from console.scheduling.expected_starts import expected_starts
 from tests.fakes import fleet_of
@@ -105,6 +107,7 @@ def test_what_is_preempted_waits_again_and_takes_the_room_of_those_behind_it() -
 
 
 BLOCK = "cloud.google.com/gce-topology-block"
+POOL = "cloud.google.com/gke-nodepool"
 
 
 def test_places_count_as_well_as_quota() -> None:
@@ -127,3 +130,41 @@ def test_places_count_as_well_as_quota() -> None:
     )  # fmt: skip
     assert start_of(fleet, "wide", a=100, b=300, c=200)[:2] == (200, "c"), "blk-1 has one node free already"
     assert start_of(fleet, "wide", a=100, b=300)[:3] == (300, "b", True)
+
+
+def test_only_holders_whose_end_could_matter_are_named_as_the_reason() -> None:
+    """The quota of a4 is there and two nodes together are not: Kueue stays with it, and who holds spot is no reason.
+
+    Where a4 has too little quota as well, spot is tried, and its holder is a reason too.
+    """
+    nodes = [structs.replace(a4(number), block="blk-0" if number < 2 else "blk-9",
+                             pool="pool" if number < 2 else "spot") for number in range(4)]  # fmt: skip
+    placed = []
+    for number, (name, flavor) in enumerate((("b", "a4"), ("idle", "a4"), ("cheap", "spot"))):
+        made = job(name, 1)
+        held = claim(made)
+        group = structs.replace(held.pod_sets[0], domains=(TopologyDomain((nodes[number].name,), 1),),
+                                flavors=((GPU, flavor),))  # fmt: skip
+        placed.append((made, structs.replace(held, pod_sets=(group,)), rank(made, 0, nodes[number].name)))
+    wide = job("wide", 2, suspended=True)
+    wish = claim(wide, waits="topology")
+    group = structs.replace(wish.pod_sets[0], required_topology=BLOCK)
+    flavors = [ResourceFlavor(name, node_labels=((POOL, pool),), topology="net")
+               for name, pool in (("a4", "pool"), ("spot", "spot"))]  # fmt: skip
+    both = structs.replace(cluster_queue("a4", 16), quotas=(Quota("a4", GPU, 32), Quota("spot", GPU, 32)))
+    fleet = fleet_of(
+        both, LocalQueue("default", "a4", cluster_queue="a4"), *flavors, *nodes,
+        Topology("net", levels=(BLOCK, "kubernetes.io/hostname")),
+        *(each for parts in placed for each in parts), wide, structs.replace(wish, pod_sets=(group,)),
+    )  # fmt: skip
+    assert start_of(fleet, "wide")[3] == "how long b, idle still run is not known"
+    assert start_of(fleet, "wide", b=100)[3] == "how long idle still runs is not known"
+    assert start_of(fleet, "wide", b=100, idle=300)[:2] == (300, "idle")
+    less = structs.replace(both, quotas=(Quota("a4", GPU, 16), Quota("spot", GPU, 16)))
+    short = replace(fleet, cluster_queues={("", "a4"): less})
+    assert start_of(short, "wide")[3] == "how long b, idle, cheap still run is not known"
+
+
+def test_what_would_fit_on_no_flavor_waits_for_nobodys_end() -> None:
+    fleet = scene(runs("a", 4), waits("huge", 9))
+    assert start_of(fleet, "huge")[3] == "it has no room even when all that runs has ended"

@@ -16,9 +16,11 @@ from console.metrics.job_progress import JobProgress
 from console.metrics.training.run import TrainingRun
 from console.metrics.training.steps import Step
 from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.quota_accounts import QuotaAccount, QuotaHolder
+from console.scheduling.why_answer import Category, Why
 from screens.columns.jobs import JobLine
 from screens.pages.jobs import JobsScreen
-from screens.widgets.job_pane import job_lines
+from screens.widgets.job_pane import job_lines, waiting_lines
 from tests.hostile.payloads import PAYLOADS, RAW
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
@@ -110,6 +112,21 @@ def test_a_known_start_is_not_contradicted_by_whose_end_would_free_quota() -> No
     assert "starts    cannot be known: how long llama still runs is not known" in unknown
     for told in unknown, shown(None):
         assert f"quota would be free when {waits.why.unblocks[0].name} ({waits.why.unblocks[0].gpus})" in told
+
+
+def test_where_places_are_missing_nobodys_end_is_said_to_free_quota() -> None:
+    blockers = (QuotaHolder("default", "nccl", gpus=16),)
+    account = QuotaAccount(nominal=16, can_borrow=16, free=32, total=32)
+    why = Why("quota is there", Category.TOPOLOGY, need=32, flavor="a4", account=account, unblocks=blockers)
+
+    def shown(why: Why) -> str:
+        return "\n".join("".join(run.text for run in line) for line in waiting_lines(why, 120, str))
+
+    assert "needs 32" in shown(why)
+    assert "there would be room when nccl (16) ends" in shown(why)
+    assert "quota would be free" not in shown(why)
+    short = structs.replace(why, category=Category.QUOTA, short_by=16)
+    assert "quota would be free when nccl (16) ends" in shown(short)
 
 
 def measured(steps: int, *texts: str) -> JobMeasures:
