@@ -11,6 +11,7 @@ from contextlib import aclosing, contextmanager, suppress
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -339,11 +340,13 @@ class JobProgressReader:
         self._asked: dict[str, float] = {}
         self._printing: dict[str, int] = {}  # which rank of a job prints, once it is known
         self._over: set[str] = set()
+        self._believed = WeakValueDictionary[str, JobMeasures]()  # of followed logs those read up to what was known
         self._failed: Counter[str] = Counter()  # how often the log of a finished job could not be read
 
     def reset(self) -> None:
         """Drop everything, because the cluster has changed."""
         self.known, self._asked, self._printing, self._over, self._failed = {}, {}, {}, set(), Counter()
+        self._believed.clear()
         self.beginnings.reset()
 
     def progress_of(self, uid: str) -> JobProgress | None:
@@ -359,7 +362,9 @@ class JobProgressReader:
             for uid, measures in live.items()
             if not measures.is_reading_old_lines
         )
-        followed = {uid: found for uid, found in told if found is not None}
+        followed = {
+            uid: found for uid, found in told if found is not None and self._has_caught_up(uid, live[uid], found)
+        }
         changed = [self._store_progress(uid, found) for uid, found in followed.items()]
         soon = {uid for uid, measures in live.items() if measures.is_reading_old_lines and uid in self.known}
         due = [each for each in jobsets[:MOST] if each.uid not in {*followed, *soon} and self._is_due(each, now)]
@@ -370,11 +375,24 @@ class JobProgressReader:
 
         return any([*changed, *await asyncio.gather(*(update_job(jobset) for jobset in due))])
 
+    def _has_caught_up(self, uid: str, measures: JobMeasures, found: JobProgress) -> bool:
+        """Whether a log that somebody began to follow has been read up to what is known; from then on it is believed.
+
+        A busy machine reads the lines of before with pauses in which nothing tells that more of them are to come.
+        """
+        if self._believed.get(uid) is not measures and found.is_older_than(self.known.get(uid)):
+            return False
+        self._believed[uid] = measures
+        return True
+
     def _store_progress(self, uid: str, found: JobProgress) -> bool:
         """Store the progress of a job; returns whether it changed."""
         before = self.known.get(uid)
         self.known[uid] = found = keep_previous_verdict(before, found)
-        return before is None or (replace(before, at=0.0), before.eta) != (replace(found, at=0.0), found.eta)
+        return before is None or (replace(before, at=0.0, printed=0.0), before.eta) != (
+            replace(found, at=0.0, printed=0.0),
+            found.eta,
+        )
 
     def _is_due(self, jobset: JobSet, now: float) -> bool:
         if jobset.state in {JobState.PENDING, JobState.STOPPING} or jobset.uid in self._over:

@@ -50,6 +50,7 @@ class JobProgress(Struct, frozen=True):
     repeats: bool = False  # average and verdict are of the test before; the one that is measured has not ended
     trend: tuple[float, ...] = ()  # means of at most TREND parts of the losses, or of a test's bandwidths
     at: float = 0.0  # when it was looked at, seconds since the epoch
+    printed: float = 0.0  # when the latest of these figures was printed, by the clock of the node; 0: not known
 
     @property
     def eta(self) -> float | None:
@@ -77,6 +78,14 @@ class JobProgress(Struct, frozen=True):
             self.rhythm is not None
             and bool(self.late)
             and quiet > self.rhythm.alarm_after(config_in_force().config.alarms)
+        )
+
+    def is_older_than(self, known: JobProgress | None) -> bool:
+        """Whether a log that is read anew has not come to the figures yet that are known."""
+        return (
+            known is not None
+            and self.printed < known.printed
+            and replace(self, at=0.0, printed=0.0) != replace(known, at=0.0, printed=0.0)
         )
 
     @property
@@ -145,6 +154,7 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
         finished=track.finished,
         stepped=track.times[-1],
         at=at,
+        printed=track.times[-1],
         trend=trend_means(track.columns["loss"]) if "loss" in track.columns else (),
     )
 
@@ -152,5 +162,9 @@ def progress_of_runs(tracks: Sequence[TrainingRun], at: float) -> JobProgress | 
 def progress_of_measures(measures: JobMeasures, at: float, pass_line: float) -> JobProgress | None:
     """The progress according to these measurements; None if they show none."""
     tests = [each.test for each in measures.tests]
-    found = progress_of_tests(tests, at, pass_line, measures.accelerator) or progress_of_runs(measures.tracks, at)
+    found = progress_of_tests(tests, at, pass_line, measures.accelerator)
+    if found is not None:
+        found = replace(found, printed=max(each.at for each in measures.tests))
+    else:
+        found = progress_of_runs(measures.tracks, at)
     return None if found is None or found.empty else found

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec import structs
@@ -15,12 +16,12 @@ from console.errors import Unreachable
 from console.kube.objects.meta import Condition
 from console.launch.run_record import RunRecord
 from console.launch.runs import training_figures
-from console.logs.line import LogLine
+from console.logs.line import LogLine, RankLine
 from console.metrics.alarm_rules import AlarmWatch
 from console.metrics.job_measures import BACK, TABLE, TRIES, JobMeasures
 from console.metrics.job_monitor import sample_job
 from console.metrics.log_results import LogResults
-from console.metrics.measured_log import read_lines
+from console.metrics.measured_log import LogReader, read_lines
 from console.metrics.training.steps import Step, position_of_steps
 from screens.columns.runs import run_facts
 from screens.widgets.charts.training_panel import summary
@@ -74,6 +75,36 @@ def test_each_step_has_the_moment_of_its_own_line_though_lines_are_read_together
     assert track.numbers.tolist() == [float(step) for step in range(1, 140)]
     assert track.times.tolist() == [1000.0 + 2 * (step - 1 if step < 60 else 89 + step - 60) for step in range(1, 140)]
     assert [(each.step, each.time) for each in track.restarts] == [(60.0, 1178.0)]
+
+
+async def test_a_peak_so_far_does_not_fall_while_a_log_is_read_anew() -> None:
+    """The list has read its end; then somebody begins to follow the log, and has read only its first rows."""
+    session = FakeSession(queue_scene())
+    key, uid = ("default", "llama"), session.fleet.jobsets["default", "llama"].uid
+    glancing, texts = session.measures.glancing, table_text(110.0, 182.0, 602.0, 656.0)
+    lines = [LogLine(1000.0 + at, text) for at, text in enumerate(texts)]
+    session.printed["default", "llama-workload-0-0-x7k0"] = lines
+    measures = JobMeasures(key)
+    reader = LogReader(measures, 1)
+
+    async def peak_after(*more: LogLine) -> float | None:
+        for line in more:
+            reader.feed_lines([RankLine(0, line.time, line.text)])
+        await glancing.update([key])
+        found = glancing.progress_of(uid)
+        return found.busbw if found is not None else None
+
+    assert await peak_after() == 656.0
+    session.measures.light[key] = cast("Any", SimpleNamespace(measures=measures, is_followed=True))
+    assert await peak_after(*lines[:-2]) == 656.0
+    assert await peak_after(lines[-2]) == 656.0
+    assert await peak_after(lines[-1]) == 656.0
+    new = [LogLine(2000.0 + at, text) for at, text in enumerate(["", *table_text(55.0)])]
+    assert await peak_after(*new) == 55.0, "of the next test, whose rows were printed after those that were known"
+    measures = JobMeasures(key)
+    reader = LogReader(measures, 1)
+    session.measures.light[key] = cast("Any", SimpleNamespace(measures=measures, is_followed=True))
+    assert await peak_after(*lines) == 55.0
 
 
 def _lines(first: int, last: int, *, nan_from: int, many: int = 1) -> list[LogLine]:
