@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
-from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -80,17 +78,9 @@ class KeyLines(Inked):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines(width))
 
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self.__dict__.pop("_ground", None)
-
-    @cached_property
-    def _ground(self) -> Style:
-        return self.rich_style
-
     def render_line(self, y: int) -> Strip:
         lines = self._lines(self.size.width)
-        return line(lines[y] if y < len(lines) else [], self.size.width, self.over(self._ground))
+        return line(lines[y] if y < len(lines) else [], self.size.width, self.over(self.base_style))
 
 
 def group_lines(group: KeyGroup, width: int) -> Lines:

@@ -7,6 +7,7 @@ colours, so a terminal without colours loses nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
@@ -213,6 +214,12 @@ class Inked(Widget):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self.__dict__.pop("_mixed", None)
+        self.__dict__.pop("base_style", None)
+
+    @cached_property
+    def base_style(self) -> Style:
+        """Mixed of the styles of all that the widget is in, which would cost as much as drawing each of its lines."""
+        return self.rich_style
 
     def over(self, ground: Style) -> InkOf:
         return lambda ink: ground + self.ink(ink)

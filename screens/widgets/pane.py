@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import ClassVar
 
 from rich.cells import cell_len
-from rich.style import Style
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -160,15 +158,6 @@ class Pane(OfSnapshot):
 
     watch_stale = renew
 
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self.__dict__.pop("_ground", None)
-
-    @cached_property
-    def _ground(self) -> Style:
-        """Mixed of the styles of all that the pane is in, which would cost as much as drawing each of its lines."""
-        return self.rich_style
-
     def render_line(self, y: int) -> Strip:
         runs = self.lines[y] if y < len(self.lines) else []
-        return line(runs, self.content_size.width, self.over(self._ground))
+        return line(runs, self.content_size.width, self.over(self.base_style))
