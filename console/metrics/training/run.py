@@ -59,10 +59,9 @@ class RunEventFinder:
 
     def __init__(self) -> None:
         self.marks: list[RunEvent] = []
-        self._mean = self._spread = 0.0
+        self._mean = self._spread = self._peak = 0.0
         self._seen = 0
         self._up = 0  # steps for which the loss has been up
-        self._peak = 0.0
         self._bad = self._any = False
         self._flat_since = 0  # place at which the last plateau began; 0: the loss is falling
         self._took: deque[tuple[float, float, float]] = deque(maxlen=PACED + PACED_BEFORE)  # number, time, seconds
@@ -162,10 +161,6 @@ class RunEventFinder:
             self.marks.append(RunEvent(kind, number, time, words))
 
 
-_LATELY = 20
-_LOOK_BACK = 8  # latest steps of which a late report may still add to one
-
-
 def _is_same(one: Step, other: Step) -> bool:
     """Whether two steps have equal figures (nan equals nan); packed steps create a new object per access."""
     mine, its = one[:-1], other[:-1]
@@ -173,9 +168,9 @@ def _is_same(one: Step, other: Step) -> bool:
 
 
 RECENT = 20  # latest steps by which the pace is judged
-GROSS_OUTLIER_FACTOR = (
-    2.0  # times by which the printed step time may be longer than the time between lines, and is still believed
-)
+GROSS_OUTLIER_FACTOR = 2.0  # times by which a printed step time that is believed may exceed the time between lines
+_LATELY = 20
+_LOOK_BACK = 8  # latest steps of which a late report may still add to one
 BURST = 1.0  # seconds in which lines come that were printed long before
 PAUSE_FACTOR = 3.0  # times by which a pause is longer than what usually passes from one line to the next
 PAUSES_WITHIN = 2500  # latest steps among which a pause is looked for again, such as that of every thousandth step
@@ -427,17 +422,15 @@ class TrainingRun:
         if steps <= 0 or took <= 0:
             return None
         waits = [after - before for before, after in pairwise(self.times[first:])]
-        longest = max(waits)
-        least = PAUSE_FACTOR * median(waits)
+        longest, least = max(waits), PAUSE_FACTOR * median(waits)
         if len(waits) < MIN_STEPS_FOR_PACE or longest <= least or sum(wait > least for wait in waits) > 1:
             return took / steps
         return self._pace_around_pause(first + waits.index(longest) + 1, first)
 
     def _pace_around_pause(self, paused: int, first: int) -> float | None:
-        """Seconds per step where one pause, before the step at `paused`, is among the latest steps, those from `first`.
+        """Seconds per step where one pause, before the step at `paused`, is among the steps from `first` on.
 
-        From one such pause to the next the steps are counted with it. Made only once it says nothing of what is to
-        come: the console may have been started, or the program have been held up.
+        It counts with the steps since the one before; made only once it says nothing of what is to come.
         """
         longest = self.times[paused] - self.times[paused - 1]
         for before in range(paused - 1, max(self._paced_from, paused - PAUSES_WITHIN) - 1, -1):
