@@ -15,12 +15,12 @@ from console.kube.objects.node import Node
 from console.kube.objects.workload import PodSet as WorkloadPodSet
 from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet, per_snapshot
-from console.scheduling.kueue.state import Flavor, PodSet
+from console.scheduling.kueue.state import Flavor, PodSet, TopologyRequest
 from console.scheduling.kueue.topology_assignment import (
     HOSTNAME,
     Domain,
     TopologyTree,
-    best_fit,
+    assign_topology,
     fill,
     roomiest,
     spread,
@@ -136,6 +136,7 @@ class EligibleNodes:
         self._used = {each.name: _gpus(each) - fleet.gpus_free(each) for each in nodes}
         self._capacity: dict[str, dict[str, int]] = {}
         self._places: dict[str, list[Domain]] = {}
+        self._trees: dict[tuple[str, ...], TopologyTree] = {}
         self._count((BLOCK, SUBBLOCK, HOSTNAME))
         self.free, self.total = sum(self.slots("").values()), sum(self.capacity("").values())
 
@@ -172,16 +173,25 @@ class EligibleNodes:
         found = self._capacity[level or HOSTNAME] if self._domains(level or HOSTNAME) else {}
         return found if level else {"": sum(found.values())}
 
-    def together(self, pods: int, level: str) -> tuple[str, str] | None:
-        """Level and name of the fullest domain that has room for all these pods; None if none has."""
-        places = self._domains(level)
-        return (level_name(level), best_fit(places, pods).values[-1]) if places and places[0].state >= pods else None
+    def assigned(self, pods: int, levels: tuple[str, ...], asked: TopologyRequest) -> list[dict[str, str]]:
+        """The places that Kueue would assign by a Topology of these levels, by level; empty if there are none."""
+        if levels not in self._trees:
+            self._trees[levels] = self._tree(levels)
+        tree = self._trees[levels]
+        found, _ = assign_topology(tree, PodSet("", pods, {}, {GPU: self.size}, topology=asked))
+        by_place = {tree.assigned(leaf): leaf.values for leaf in tree.leaves}
+        return [dict(zip(levels, by_place[place], strict=True)) for place, _ in found]
 
-    def smallest(self, pods: int) -> tuple[str, str] | None:
-        """Level and name of the narrowest domain with room for all: host, subblock or block; None if none has."""
-        if pods == 1 and (on := self.together(1, HOSTNAME)):
-            return "host", on[1]
-        return next(filter(None, (self.together(pods, level) for level in (SUBBLOCK, BLOCK))), None)
+    def _tree(self, levels: tuple[str, ...]) -> TopologyTree:
+        """As Kueue has it: without nodes that lack the label of a level, and with what is used."""
+        nodes = [node_of(each, levels) for each in self.nodes]
+        named = [each for each in nodes if UNNAMED not in each.labels.values()]
+        tree = TopologyTree("", levels, Flavor(""), named, {})
+        for each in named:
+            if used := self._used[each.name]:
+                values = tuple(each.labels[level] for level in levels)
+                tree.use(values[-1:] if tree.of_nodes else values, {GPU: used}, 1)
+        return tree
 
     def shortage(self, pods: int, level: str) -> str:
         """Why the pods do not fit now (within one domain of `level`, if given); empty if they fit or it is unknown."""

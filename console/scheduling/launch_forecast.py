@@ -32,9 +32,10 @@ from console.scheduling.free_slots import (
     format_slots,
     jobs_blocking_placement,
 )
-from console.scheduling.kueue.flavors import FlavorAssigner, Mode
+from console.scheduling.kueue.flavors import FlavorAssigner, Mode, places_every_pod
 from console.scheduling.kueue.preemption import Preemption
-from console.scheduling.kueue.state import PodSet, Workload
+from console.scheduling.kueue.state import PodSet, TopologyRequest, Workload
+from console.scheduling.kueue.topology_assignment import HOSTNAME
 from console.scheduling.kueue_snapshot import closed_reason, gpu_flavors, queue_order
 from console.scheduling.quota_accounts import (
     QuotaAccount,
@@ -48,6 +49,7 @@ from console.scheduling.quota_accounts import (
 from console.scheduling.topology import BLOCK, MACHINE_GPUS, level_name
 
 _LAUNCH = "-launch-"  # names a workload that is not there, as none of a cluster can be named
+_HOST = "host"
 CHECK = "an estimate"  # to stand beside every forecast
 
 
@@ -102,7 +104,7 @@ class Forecast:
     short_by: int = 0
     borrows: int = 0  # how much of it would be borrowed
     place: str = ""
-    """The smallest place that holds all its pods: "host", "subblock", "block"; empty where none does."""
+    """The smallest place that holds all its pods, where Kueue chooses their nodes: "host", "subblock", "block"."""
     blocks: int = 0  # places of the level asked for that it would lie in; 0: not known
     holders: tuple[QuotaHolder, ...] = ()  # who has what is missing, most first
     ahead: tuple[QuotaHolder, ...] = ()  # who waits in the same queue and is tried first
@@ -341,12 +343,38 @@ def _placed(fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: Eligibl
     if draft.borrows:
         quota += f" ({draft.borrows} of its {ask.gpus} by borrowing)"
     quota += f"; it would take {ask.pods} of {format_slots(found.free, ask.size)}"
-    if ask.topology == "preferred" and found.slots(ask.level) and (over := found.spread(ask.pods, ask.level)) > 1:
+    places = _assigned_places(fleet, queue, ask, found, draft.flavor)
+    over = len({each[ask.level] for each in places if ask.level in each}) or found.spread(ask.pods, ask.level)
+    if ask.topology == "preferred" and over > 1:
         words = f"{quota}, but split over {over} {level_name(ask.level)}s"
         return replace(draft, verdict=Verdict.SPLIT, sentence=words, blocks=over)
-    place, name = (found.together(ask.pods, required) if required else found.smallest(ask.pods)) or ("", "")
-    where = f", in one {place}" if place and ask.pods > 1 else ""
+    place, name = _narrowest_common(places)
+    where = f", in one {place}" if place and place != _HOST else ""
     return replace(draft, sentence=f"{quota}{where}{f' ({name})' if name else ''}", place=place, blocks=1)
+
+
+def _assigned_places(
+    fleet: Fleet, queue: ClusterQueue, ask: LaunchDemand, found: EligibleNodes, flavor: str
+) -> list[dict[str, str]]:
+    """The places that Kueue would assign, by level; empty where it leaves the nodes to kube-scheduler."""
+    flavors = [fleet.flavors.get(("", each.flavor)) for each in queue.quotas]
+    mine = fleet.flavors.get(("", flavor))
+    topology = fleet.topologies.get(("", mine.topology)) if mine and mine.topology else None
+    required, preferred = (ask.level if ask.topology == kind else "" for kind in ("required", "preferred"))
+    asked = TopologyRequest(required, preferred)
+    if topology is None or not (
+        asked.explicit or places_every_pod([each.topology if each else "" for each in flavors])
+    ):
+        return []
+    return found.assigned(ask.pods, topology.levels, asked)
+
+
+def _narrowest_common(places: Sequence[Mapping[str, str]]) -> tuple[str, str]:
+    """Kind and name of the narrowest place that holds all of these; empty if there is none."""
+    for level in reversed(list(places[0]) if places else []):
+        if len({each[level] for each in places}) == 1:
+            return _HOST if level == HOSTNAME else level_name(level), places[0][level]
+    return "", ""
 
 
 def _names(held: Sequence[QuotaHolder]) -> str:

@@ -39,7 +39,9 @@ from screens.cli.ask import confirm, is_interactive
 from screens.cli.connect import open_session
 from screens.cli.output import print_hint, print_json, print_line, print_result, print_table, warn
 
-FIT_KINDS = ("localqueues", "clusterqueues", "workloads", "resourceflavors", "cohorts", "nodes", "pods", "jobsets")
+FIT_KINDS = (
+    "localqueues", "clusterqueues", "workloads", "resourceflavors", "topologies", "cohorts", "nodes", "pods", "jobsets",
+)  # fmt: skip
 """What a forecast is made of."""
 LOOK_KINDS = ("nodes", "events", "clusterqueues", "localqueues", "resourceflavors", "topologies", "cohorts")
 """What the checks before a launch see of the cluster by its watch: not the pods, which may be thousands."""

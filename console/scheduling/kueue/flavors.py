@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -338,9 +338,9 @@ class FlavorAssigner:
         return pod_set.topology.explicit or self._topology_only()
 
     def _topology_only(self) -> bool:
-        names = [name for group in self._queue.groups for name in group.flavors]
         known = self._snapshot.flavors
-        return bool(names) and all(name in known and known[name].topology for name in names)
+        names = [name for group in self._queue.groups for name in group.flavors]
+        return places_every_pod([known[name].topology if name in known else "" for name in names])
 
     def _try_next(self, mode: Mode, borrow: int) -> bool:
         if mode <= Mode.NO_CANDIDATES:
@@ -348,6 +348,11 @@ class FlavorAssigner:
         if mode in (Mode.PREEMPT, Mode.RECLAIM) and self._queue.next_if_preempting:
             return True
         return borrow > 0 and self._queue.next_if_borrowing
+
+
+def places_every_pod(topologies: Sequence[str]) -> bool:
+    """Whether a queue whose flavors have these topologies chooses nodes for pods that request none too."""
+    return bool(topologies) and all(topologies)
 
 
 def format_quantity(resource: str, value: int) -> str:

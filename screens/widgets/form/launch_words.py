@@ -27,7 +27,7 @@ from screens.widgets.table.table import ResourceTable
 from screens.wording import Span
 
 A_NODE = 8  # GPUs of one machine
-FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "workloads", "nodes", "pods")
+FIT_KINDS = ("localqueues", "clusterqueues", "resourceflavors", "topologies", "workloads", "nodes", "pods")
 """What the fit light stands on."""
 
 

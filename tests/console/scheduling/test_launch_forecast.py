@@ -14,7 +14,16 @@ from console.kube.objects.matching import ALWAYS, NAME_LABEL, Requirement, Toler
 from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.node import Node
 from console.kube.objects.pod import Pod
-from console.kube.objects.queue import ClusterQueue, Cohort, LocalQueue, Preemption, Quota, ResourceFlavor, Usage
+from console.kube.objects.queue import (
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    Preemption,
+    Quota,
+    ResourceFlavor,
+    Topology,
+    Usage,
+)
 from console.kube.objects.workload import PodSet, Workload
 from console.kube.snapshot import WatchState, WatchStatus
 from console.scheduling.free_slots import eligible_nodes
@@ -36,12 +45,14 @@ def host(name: str, block: str = "b1", subblock: str = "s1", **more: Any) -> Nod
 
 
 HOSTS = (host("n1"), host("n2"), host("n3", subblock="s2"), host("n4", "b2", "s3"))
-FLAVOR = ResourceFlavor("a4", node_labels=((POOL, "a4"),))
+FLAVOR = ResourceFlavor("a4", node_labels=((POOL, "a4"),), topology="net")
+TOPOLOGY = Topology("net", levels=(BLOCK, SUBBLOCK, "kubernetes.io/hostname"))
 DOOR = LocalQueue("team", "lq", cluster_queue="cq")
 
 
 def queue(nominal: int = 32, used: int = 0, **more: Any) -> ClusterQueue:
-    return ClusterQueue("cq", quotas=(Quota("a4", GPU, nominal),), reserved=(Usage("a4", GPU, used),), **more)
+    facts: dict[str, Any] = {"quotas": (Quota("a4", GPU, nominal),), "reserved": (Usage("a4", GPU, used),), **more}
+    return ClusterQueue("cq", **facts)
 
 
 def holding(name: str, gpus: int, priority: int = 0, cluster_queue: str = "cq", at: str = "") -> list[Any]:
@@ -64,7 +75,7 @@ def waiting(name: str, gpus: int, priority: int = 0) -> Workload:
 
 
 def cluster(*more: Any, queues: tuple[Any, ...] = (), **links: WatchStatus) -> Fleet:
-    return fleet_of(*HOSTS, FLAVOR, *(queues or (DOOR, queue())), *more, **links)
+    return fleet_of(*HOSTS, FLAVOR, TOPOLOGY, *(queues or (DOOR, queue())), *more, **links)
 
 
 def told(fleet: Fleet, gpus: int = 16, **more: Any) -> Forecast:
@@ -97,6 +108,34 @@ def test_verdicts_at_the_edges(
 ) -> None:
     found = told(cluster(queues=(DOOR, queue(nominal, used))), gpus, topology=topology)
     assert (found.verdict, found.place, found.sentence) == (verdict, place, sentence)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "topology", "words"),
+    [
+        (8, "preferred", "1 of 4 free hosts (n4)"),
+        (4, "preferred", "1 of 8 free places for 4 GPUs (n4)"),
+        (8, "required", "1 of 4 free hosts (n4)"),
+        (8, "none", "1 of 4 free hosts (n1)"),
+    ],
+)
+def test_the_node_is_told_that_kueue_chooses(gpus: int, topology: str, words: str) -> None:
+    """Of the blocks it takes the one with least room; without a request, the first of the nodes with least."""
+    found = told(cluster(), gpus, topology=topology)
+    assert (found.sentence, found.place) == (TAKES + words, "host")
+
+
+@pytest.mark.parametrize("gpus", [8, 16])
+def test_no_node_is_told_where_kube_scheduler_chooses(gpus: int) -> None:
+    plain = replace(FLAVOR, name="other", topology="")
+    two = queue(32, quotas=(Quota("a4", GPU, 32), Quota("other", GPU, 0)))
+    for fleet in (
+        fleet_of(*HOSTS, replace(FLAVOR, topology=""), DOOR, queue()),
+        fleet_of(*HOSTS, FLAVOR, DOOR, queue()),  # the Topology may not be listed
+        fleet_of(*HOSTS, FLAVOR, plain, TOPOLOGY, DOOR, two),
+    ):
+        found = told(fleet, gpus, topology="none")
+        assert (found.sentence, found.place) == (f"{TAKES}{gpus // 8} of 4 free hosts", "")
 
 
 def test_the_numbers_behind_the_sentence() -> None:

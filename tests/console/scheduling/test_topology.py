@@ -83,7 +83,7 @@ def test_where_pods_fit_together() -> None:
     found = eligible_nodes(fleet_of(*nodes, *busy), 8, "")
     assert {name for name, free in found.slots(SUBBLOCK).items() if free >= 3} == {"sub-1", "sub-3"}
     assert {name for name, free in found.slots(BLOCK).items() if free >= 3} == {"blk-0", "blk-1"}
-    assert (found.together(5, BLOCK), found.free) == (None, 8)
+    assert (found.spread(5, BLOCK), found.free) == (2, 8)
 
 
 def test_nothing_is_free_on_an_empty_floor() -> None:
