@@ -182,12 +182,18 @@ def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
 
 
 def glance_words(glance: JobProgress) -> list[Span]:
-    """The latest figures: "loss 2.104  1,180 TFLOP/s", "✓ peak 594 GB/s, average 416"."""
+    """The latest figures: "loss 2.104  1,180 TFLOP/s", "✓ peak 594 GB/s, average 416".
+
+    Of a test that is repeated: "✓ last test average 416, this test peak 55 GB/s so far".
+    """
     if glance.busbw is not None:
-        of = ", last test average" if glance.repeats else ", average"
-        average = f"{of} {glance.average:,.0f}" if glance.average is not None else ""
         so_far = " so far" if glance.repeats or glance.passing is NcclResult.RUNNING else ""
-        words = Span(f"peak {glance.busbw:,.0f} GB/s{so_far}{average}")
+        average = f"average {glance.average:,.0f}" if glance.average is not None else ""
+        if glance.repeats:  # a peak that begins anew with each test is not that of the last one
+            last = f"last test {average}, " if average else ""
+            words = Span(f"{last}this test peak {glance.busbw:,.0f} GB/s{so_far}")
+        else:
+            words = Span(", ".join(filter(None, (f"peak {glance.busbw:,.0f} GB/s{so_far}", average))))
         mark = {NcclResult.FAILED: wording.BAD, NcclResult.PASSED: wording.DONE}.get(glance.passing)
         return [mark, Span(" "), words] if mark else [words]  # in front, where no column cuts it
     if glance.nan:

@@ -327,7 +327,9 @@ def test_what_came_of_a_job_stays_in_the_list() -> None:
     [
         (JobProgress(busbw=55.0), "peak 55 GB/s so far"),
         (JobProgress(busbw=55.0, average=416.0, passing=NcclResult.PASSED, repeats=True),
-         "✓ peak 55 GB/s so far, last test average 416"),
+         "✓ last test average 416, this test peak 55 GB/s so far"),
+        (JobProgress(busbw=55.0, passing=NcclResult.PASSED, repeats=True), "✓ this test peak 55 GB/s so far"),
+        (JobProgress(busbw=594.0, average=416.0, passing=NcclResult.PASSED), "✓ peak 594 GB/s, average 416"),
     ],
 )  # fmt: skip
 def test_the_peak_of_a_test_that_runs_and_the_average_of_the_last_one_are_told_apart(
