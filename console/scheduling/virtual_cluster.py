@@ -60,6 +60,7 @@ class VirtualCluster:
         return any(self._active.values()) or any(self._parked.values())
 
     def submit(self, workload: Workload) -> None:
+        workload.tried = ()
         hopeless = workload.shape() in self._hopeless[workload.cluster_queue]
         where = self._parked if hopeless else self._active
         insort(where[workload.cluster_queue].setdefault(workload.shape(), []), workload, key=Workload.order)
@@ -96,7 +97,8 @@ class VirtualCluster:
             self._hopeless = {name: set(shapes) for name, shapes in hopeless.items()}
             self._freed.clear()
             self._first.clear()
-            for alike in chain.from_iterable(map(dict.values, self._active.values())):
+            self._leaving, self._turns = [], set()
+            for alike in chain.from_iterable(map(dict.values, (*self._active.values(), *self._parked.values()))):
                 for workload in alike:
                     workload.tried = ()
             for node, amounts in zip(self.snapshot.nodes, used, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -47,6 +48,7 @@ class PlainCluster:
         self._turns: list[tuple[Workload, str]] = []
 
     def submit(self, workload: Workload) -> None:
+        workload.tried = ()
         self.waiting[workload.cluster_queue].append(workload)
         self.waiting[workload.cluster_queue].sort(key=Workload.order)
         if (workload.cluster_queue, workload.shape()) in self._hopeless:
@@ -204,7 +206,7 @@ def test_it_decides_as_if_every_workload_were_tried(
     restore()
     for now, workload in enumerate(workloads):
         quick.submit(workload)
-        plain.submit(workload)
+        plain.submit(deepcopy(workload))  # both note in it which flavors they have tried
         if data.draw(st.integers(0, 2)):
             continue
         assert told(quick.admit(now)) == told(plain.admit(now))
