@@ -181,7 +181,6 @@ class VirtualCluster:
                 workload.tried = tuple(each.tried for each in decision.choice.pod_sets)
                 return self._is_new(workload)
             case Verdict.HOPELESS | Verdict.WAIT:
-                workload.tried = ()
                 return self._park(workload, alike=decision.verdict is Verdict.HOPELESS)
         workload.tried = ()
         return False
@@ -195,6 +194,7 @@ class VirtualCluster:
 
     def _park(self, workload: Workload, *, alike: bool) -> bool:
         """Try it no more, or none like it, until something ends; whether it was tried till now."""
+        workload.tried = ()
         name, shape = workload.cluster_queue, workload.shape()
         if name in self._strict:
             return False

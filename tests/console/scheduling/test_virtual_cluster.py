@@ -277,3 +277,18 @@ def test_only_its_own_cohort_is_tried_again_when_something_ends() -> None:
     assert cluster.admit() == []
     cluster.end(running.workload)
     assert words(cluster.admit()) == ["next"]
+
+
+def test_what_was_tried_in_vain_twice_begins_with_the_first_flavor_again() -> None:
+    cluster = cluster_of([team("mine", {"first": 16, "second": 0}), team("others", {"first": 32})], first=5, second=5)
+    cluster.submit(job("short", "mine", 1))
+    (short,) = cluster.admit()
+    cluster.end(short.workload)
+    cluster.submit(job("large", "others", 4))
+    cluster.submit(job("waiting", "mine", 2))
+    assert words(cluster.admit()) == ["large"], "the first flavor has one node left, the second no quota"
+    cluster.submit(job("other", "mine", 1))
+    (other,) = cluster.admit()
+    cluster.end(cluster.snapshot.queues["others"].workloads["ns", "large"])
+    cluster.end(other.workload)
+    assert words(cluster.admit()) == ["waiting"]
