@@ -284,7 +284,7 @@ def test_what_was_tried_in_vain_twice_begins_with_the_first_flavor_again() -> No
     cluster.submit(job("short", "mine", 1))
     (short,) = cluster.admit()
     cluster.end(short.workload)
-    cluster.submit(job("large", "others", 4))
+    cluster.submit(job("large", "others", 4, priority=1))
     cluster.submit(job("waiting", "mine", 2))
     assert words(cluster.admit()) == ["large"], "the first flavor has one node left, the second no quota"
     cluster.submit(job("other", "mine", 1))
