@@ -182,10 +182,7 @@ def start_json(start: ExpectedStart, now: float) -> dict[str, Any]:
 
 
 def glance_words(glance: JobProgress) -> list[Span]:
-    """The latest figures: "loss 2.104  1,180 TFLOP/s", "✓ peak 594 GB/s, average 416".
-
-    Of a test that is repeated: "✓ last test average 416, this test peak 55 GB/s so far".
-    """
+    """The latest figures: "loss 2.104  1,180 TFLOP/s", "✓ peak 594 GB/s, average 416"."""
     if glance.busbw is not None:
         so_far = " so far" if glance.repeats or glance.passing is NcclResult.RUNNING else ""
         average = f"average {glance.average:,.0f}" if glance.average is not None else ""

@@ -220,7 +220,10 @@ async def test_services_and_pods_made_by_hand_are_found_and_removed(session: Ses
     await space.api.create(space.path(CORE, "services"), {
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "somebody-elses"}, "spec": spec,
     })  # fmt: skip
-    container = {"name": "c", "image": "busybox:1", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
+    container = {
+        "name": "c", "image": "busybox:1", "command": ["sleep", "infinity"],
+        "resources": {"limits": {"nvidia.com/gpu": "4"}},
+    }  # fmt: skip
     for name, role in (("training-master", "master"), ("training-of-dogs", "worker")):
         await space.api.create(space.path(CORE, "pods"), {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"role": role}},

@@ -115,10 +115,9 @@ def test_what_lets_somebody_in_is_the_persons_alone_and_goes_with_ctrl_c(how: si
             assert kubeconfig.parent.stat().st_mode & 0o777 == 0o700
             url = urlsplit(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
             assert (url.scheme, url.hostname) == ("https", "127.0.0.1")
-            listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
-            assert {line.split()[1] for line in listening.splitlines() if f":{url.port:04X} 0" in line[:40]} == {
-                f"0100007F:{url.port:04X}"
-            }
+            sockets = (Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()).splitlines()
+            listening = {local for _, local, _, state, *_ in map(str.split, sockets) if state == "0A"}
+            assert {each for each in listening if each.endswith(f":{url.port:04X}")} == {f"0100007F:{url.port:04X}"}
             with socket.create_connection(("127.0.0.1", url.port or 0), 10) as plain:
                 plain.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
                 with suppress(ConnectionError):

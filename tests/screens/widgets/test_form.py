@@ -179,7 +179,7 @@ async def test_entries_are_added_and_removed_by_a_key_each() -> None:
         form.go("env")
         await pilot.press("ctrl+n", *"B=2", "enter", *"C=3")
         assert form.texts["env"] == "A=1\nB=2\nC=3"
-        assert "2 added" in screen_text(app)
+        await until(pilot, lambda: "2 added" in screen_text(app))
         await pilot.press("up", "ctrl+d")
         assert form.texts["env"] == "A=1\nC=3"
         await pilot.press("ctrl+l", "ctrl+home", "enter", "up", *"Z=9")
