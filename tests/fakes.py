@@ -228,8 +228,8 @@ class FakeSession:
 
     # things done
 
-    async def cordon(self, node: str, *, on: bool = True) -> None:
-        self._did("cordon", node, on)
+    async def cordon(self, node: str, *, on: bool = True, reason: str = "") -> None:
+        self._did("cordon", node, on, *([reason] if reason else []))
 
     async def delete_pod(self, namespace: str, name: str) -> None:
         self._did("delete_pod", namespace, name)

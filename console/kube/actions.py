@@ -12,6 +12,7 @@ import yaml
 from console.errors import BadInput, NotFound, Refused, Unreadable
 from console.kube.kinds import KINDS, Kind, KindReader, W, reader_of
 from console.kube.objects.meta import UNREADABLE
+from console.kube.objects.node import CORDON_REASON
 from console.kube.objects.on_demand import read_object
 
 if TYPE_CHECKING:
@@ -80,9 +81,12 @@ async def set_node_labels(client: Client, node: str, labels: Mapping[str, str | 
     await _patch_node(client, node, {"metadata": {"labels": labels}}, f"label node {node}")
 
 
-async def cordon(client: Client, node: str, *, on: bool) -> None:
-    """Mark a node unschedulable (`on`), or schedulable again."""
-    patch = {"spec": {"unschedulable": True if on else None}}
+async def cordon(client: Client, node: str, *, on: bool, reason: str = "") -> None:
+    """Mark a node unschedulable (`on`), or schedulable again; the reason is an annotation that goes with the mark."""
+    patch = {
+        "metadata": {"annotations": {CORDON_REASON: reason if on and reason else None}},
+        "spec": {"unschedulable": True if on else None},
+    }
     await _patch_node(client, node, patch, f"{'cordon' if on else 'uncordon'} node {node}")
 
 

@@ -298,11 +298,11 @@ class WatchedCluster:
             raise unreachable_error(self.server, f"list {late}", reason, CHECK) from error
         return self.fleet
 
-    async def cordon(self, node: str, *, on: bool = True) -> None:
+    async def cordon(self, node: str, *, on: bool = True, reason: str = "") -> None:
         from console.kube import actions
 
         connection = self.connection_for_change(f"{'cordon' if on else 'uncordon'} node {node}")
-        await actions.cordon(connection.client, node, on=on)
+        await actions.cordon(connection.client, node, on=on, reason=reason)
 
     async def delete_pod(self, namespace: str, name: str) -> None:
         from console.kube import actions

@@ -63,6 +63,8 @@ GROUPS = {
         "hang": "why a job hangs: the stacks of all its processes, grouped; NCCL, network, RDMA",
         "slow": "for which rank of a job the others wait, and for what share of each step, as NCCL tells",
         "facts": "GPUs, disks, mounts, NCCL environment, InfiniBand, C library and Python of a pod",
+        "cordon": "keep new pods off nodes, with a reason; pods that run there stay",
+        "uncordon": "let new pods on nodes again",
     },
     "work in pods": {
         "exec": "run a command in one pod of a job, or in many; a4 exits with its code",
@@ -156,6 +158,8 @@ def _module_of(name: str) -> Commands:  # noqa: C901, PLR0912, PLR0915 - a case 
             from screens.cli.forecast import COMMANDS
         case "simulate":
             from screens.cli.simulate import COMMANDS
+        case "cordon" | "uncordon":
+            from screens.cli.cordon import COMMANDS
         case "why":
             from screens.cli.why import COMMANDS
         case "clusters" | "nodepools" | "operations" | "resize" | "report":

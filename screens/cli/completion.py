@@ -22,7 +22,14 @@ from screens.cli.output import print_line
 
 PATIENCE = 0.5
 """Seconds for which names of the cluster are waited for."""
-_OF_FIELDS = {"jobs": "jobs", "node": "nodes", "pool": "pools", "namespace": "namespaces", "context": "contexts"}
+_OF_FIELDS = {
+    "jobs": "jobs",
+    "node": "nodes",
+    "nodes": "nodes",
+    "pool": "pools",
+    "namespace": "namespaces",
+    "context": "contexts",
+}
 _OF_METAVARS = {"JOB": "jobs", "POD": "ranks", "NAME|none": "queues"}
 _RELEASES = {"releases", "upgrade", "rollback"}
 _FILES = {"FILE", "DIR", "FOLDER", "SOURCE", "TARGET", "SCENARIO", "folder"}

@@ -247,6 +247,7 @@ NODES: Layout[NodeRow] = Layout(
         fact("host", "physical host", lambda row: row.node.host),
         fact("ready", "whether it is ready", lambda row: row.node.ready),
         fact("cordoned", "whether it takes no new pods", lambda row: row.node.cordoned),
+        fact("cordon_reason", "why, where it was cordoned by a4 with a reason", lambda row: row.node.cordon_reason),
         Column("GPUS", lambda row: list(row.pips), only=PAGE, least=8, most=16, sort=lambda row: len(row.pips)),
         Column("GPUS", lambda row: str(row.node.gpus), "gpus", "allocatable GPUs", lambda row: row.node.gpus, COMMAND,
                right=True),

@@ -50,6 +50,7 @@ def node_facts(node: Node, fleet: Fleet, now: float, measured: NodeBandwidth | N
         ("NCCL test", busbw_words(measured, now)),
         ("Maintenance", Span(f"{words} ({clock(node.maintenance_at)})" if node.maintenance_at else words, "waits")),
         ("Repair", Span(node.repair, "waits")),
+        ("Cordoned for", Span(node.cordon_reason, "waits")),
         ("Taints", ", ".join(node.taints)),
         *((f"Fault {index}", _fault(fault, now)) for index, fault in enumerate(node.fault_reports(now), start=1)),
     )

@@ -12,11 +12,13 @@ from msgspec import Struct
 from console.errors import Unreadable
 from console.kube.objects.meta import (
     GPU,
+    OURS,
     ClusterObject,
     ConditionWire,
     Meta,
     ObjectWire,
     Wire,
+    annotations_of,
     identity_of,
     intern_text,
     label_int,
@@ -68,6 +70,7 @@ class Node(ClusterObject, frozen=True):
     not_ready_reason: str = ""  # reason and message of the Ready condition while it is not true
     not_ready_since: float = 0.0  # when it became so; 0.0: it is ready, or has not reported yet
     cordoned: bool = False
+    cordon_reason: str = ""  # what whoever cordoned it by a4 gave as the reason
     taints: tuple[str, ...] = ()  # key=value:effect, or key:effect
     maintenance_at: float = 0.0  # when maintenance is scheduled to start; 0.0 if none is
     maintenance_active: bool = False
@@ -123,6 +126,7 @@ class Node(ClusterObject, frozen=True):
         return self.ready and not self.cordoned and not self.terminating and not self.maintenance_active
 
 
+CORDON_REASON = f"{OURS}cordon-reason"  # annotation with the reason that was given
 GKE = "cloud.google.com/"  # prefix of most of GKE's labels and taints
 _SCAN = "aiinfra/nccl-healthcheck-"
 
@@ -258,6 +262,7 @@ def parse_node(wire: NodeWire) -> Node:
         not_ready_reason=": ".join(filter(None, (broken.reason, broken.message))) if ready else NOT_REPORTED,
         not_ready_since=parse_time(broken.last_transition_time),
         cordoned=bool(spec.unschedulable),
+        cordon_reason=annotations_of(meta).get(CORDON_REASON, "") if spec.unschedulable else "",
         taints=tuple(format_taint(each) for each in taints),
         maintenance_at=_maintenance_at(labels),
         maintenance_active=active or GKE + "maintenance-window-started" in tainted,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -105,3 +105,33 @@ def test_what_cannot_be_is_refused_in_words(a4: Commands, argv: tuple[str, ...],
 
 def test_read_only(a4: Commands) -> None:
     assert a4.run("--read-only", "resize", "system", "5", "--yes")[0] == 3
+
+
+def node_facts(a4: Commands, name: str) -> dict[str, Any]:
+    nodes = json.loads(a4.run("nodes", "--json")[1])["items"]
+    return cast("dict[str, Any]", next(each for each in nodes if each["name"] == name))
+
+
+def test_a_node_is_cordoned_with_a_reason_and_let_go(a4: Commands) -> None:
+    name = next(each["name"] for each in json.loads(a4.run("nodes", "--json")[1])["items"] if each["used"])
+    code, out, _ = a4.run("cordon", name, "--reason", "rank 9 is slow", "--dry-run")
+    assert (code, out.startswith(f"{name} would be cordoned (rank 9 is slow); ")) == (0, True)
+    assert not node_facts(a4, name)["cordoned"], "a dry run changes nothing"
+    code, out, _ = a4.run("cordon", name, "--reason", "rank 9 is slow", "--json")
+    (told,) = json.loads(out)["items"]
+    assert (code, told["changed"], told["gpus_used"] > 0, bool(told["pods"])) == (0, True, True, True)
+    found = node_facts(a4, name)
+    assert (found["cordoned"], found["cordon_reason"]) == (True, "rank 9 is slow")
+    assert a4.run("cordon", name)[1].startswith(f"{name} is cordoned already (rank 9 is slow)")
+    assert a4.run("uncordon", name)[:2] == (0, f"{name} is uncordoned.\n")
+    found = node_facts(a4, name)
+    assert (found["cordoned"], found["cordon_reason"]) == (False, "")
+    assert a4.run("uncordon", name)[:2] == (0, f"{name} is not cordoned.\n")
+
+
+def test_of_several_nodes_none_is_cordoned_if_one_is_not_there(a4: Commands) -> None:
+    name = next(each["name"] for each in json.loads(a4.run("nodes", "--json")[1])["items"] if each["gpus"])
+    code, _, err = a4.run("cordon", name, "nope")
+    assert (code, "There is no node nope" in err) == (1, True)
+    assert not node_facts(a4, name)["cordoned"]
+    assert a4.run("--read-only", "cordon", name)[0] == 3

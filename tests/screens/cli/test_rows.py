@@ -97,7 +97,7 @@ KEYS = {
         "progress queue ranks recipe removed restarts seconds_left state trend verdict why"
     ),
     "nodes": (
-        "block cordoned created fault_reports faults free gpus host jobs last_busbw machine_type "
+        "block cordon_reason cordoned created fault_reports faults free gpus host jobs last_busbw machine_type "
         "maintenance_at name not_ready pool provisioning ready reservation starting subblock used version zone"
     ),
     "pods": (
