@@ -10,13 +10,21 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from console.attach.many_pods import (
+    PYTHON_FROM_INPUT,
+    Answer,
+    Exec,
+    PodAnswers,
+    run_and_collect,
+    run_in_pods,
+)
 from console.errors import BadInput, ConsoleError, NotFound, ProgramFailed, Refused, Unreadable
 from console.hang.flight_recorder import RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
@@ -173,25 +181,15 @@ def own_py_spy() -> bytes:
     return program if program.startswith(b"\x7fELF") else b""
 
 
-if TYPE_CHECKING:
-    Exec = Callable[[Pod, Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
-
-MAX_CONCURRENT_PODS = 16  # pods that are asked at the same time
 PROBE_TIMEOUT = 90.0  # seconds after which a pod is given up
 INSTALL_LIMIT = 300.0  # seconds for `pip install py-spy`
 RAS_TRIES = 3  # pods whose NCCL is asked, one after the other, until one answers: it answers for the whole job
+RAS_LIMIT = 45.0  # seconds for NCCL's answer, which waits itself for ranks that do not answer
 RAS_PAUSE = 1.0  # seconds after which NCCL is asked again about ranks that it found behind
-MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may say of its processes
 FLOW_SECONDS = 6.0  # seconds from the first byte of the probe's answer to its last: it is printed at once, at the end
-MAX_TOGETHER = 64 << 20  # bytes that all pods of a job may say
 MAX_RECORDED = 64 << 20  # bytes of a recording
 _PROBE = Path(__file__).with_name("probe.py")
 _POLL_RAS = Path(__file__).with_name("poll_ras.py")
-# The script is read from standard input by its length: neither the URL of an exec nor an open input limits it.
-_PYTHON = (
-    'p=$(command -v python3 || command -v python) || { echo "there is no Python in this image" >&2; exit 44; }; '
-    'exec "$p" -c "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), \'probe\', \'exec\'))" "$@"'
-)
 PY_SPY = "0.4.3"
 PY_SPY_HASHES = (
     "8a4277225f470d394a85cca0cdd944bef87f0097b6f20150a6dd3ac2e92806b8",
@@ -264,31 +262,22 @@ class HangProbe:
     async def _look(self, namespace: str, name: str, answered: Callable[[int, int], None]) -> HangReport:
         every = self._running_ranks(namespace, name)
         self._cluster.connection_for_change(f"inspect {name}")
-        room, done, together = asyncio.Semaphore(MAX_CONCURRENT_PODS), 0, 0
-        refusals: list[Refused] = []
-        ras_pods = {rank.number for rank in every[:1]}
+        probe, done = await asyncio.to_thread(_PROBE.read_bytes), 0
 
-        async def inspect_pod(rank: Rank) -> tuple[Rank, PodAnswer | str]:
-            nonlocal done, together
-            async with room:
-                try:
-                    said = await self._run_probe(rank, *(("ras",) if rank.number in ras_pods else ()))
-                    together += len(said)
-                    if together > MAX_TOGETHER:
-                        raise Unreadable(f"The pods of {name} print more than {MAX_TOGETHER >> 20} MiB together.")
-                    answer: PodAnswer | str = parse_answer(said)
-                except ConsoleError as error:
-                    refusals.extend([error] if isinstance(error, Refused) else [])
-                    answer = error.message
+        def count_pod(_: Rank) -> None:
+            nonlocal done
             done += 1
             answered(done, len(every))
-            return rank, answer
 
-        answers = await asyncio.gather(*map(inspect_pod, every))
+        argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)))
+        said = await run_in_pods(self._run, every, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS, answered=count_pod)
+        answers = [(rank, _parse_or_explain(said.found[rank.number])) for rank in every]
+        refusals = [each for each in said.found.values() if isinstance(each, Refused)]
         if len(refusals) == len(every):
             raise refusals[0]
         pods, processes = _pods_and_processes(answers)
-        ras, problem = await self._parse_ras(answers)
+        able = [rank for rank, answer in answers if isinstance(answer, PodAnswer)]
+        ras, problem = await self._query_ras(able[:RAS_TRIES])
         absent = self._absent_pods(namespace, name, every)
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
@@ -297,6 +286,7 @@ class HangProbe:
         report = HangReport(
             name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, time.time(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder", tuple(dumps),
+            _describe_ways(said, len(able), len(every)),
         )  # fmt: skip
         self.reports[namespace, name] = report
         return report
@@ -309,11 +299,13 @@ class HangProbe:
         every = self._running_ranks(namespace, name)
         self._cluster.connection_for_change(f"ask NCCL in {name}")
         script = await asyncio.to_thread(_POLL_RAS.read_bytes)
-        argv = ("sh", "-c", _PYTHON, "sh", str(len(script)), f"{seconds:g}")
+        argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(script)), f"{seconds:g}")
         for rank in every[:RAS_TRIES]:
             assert rank.pod is not None
             try:
-                said = await self._run_and_collect(rank.pod, argv, script, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS)
+                said = await run_and_collect(
+                    self._run, rank.pod, argv, script, seconds + PROBE_TIMEOUT, flow=FLOW_SECONDS
+                )
                 read = await asyncio.to_thread(parse_polls, said)
             except ProgramFailed as error:
                 raise ProgramFailed(f"Asking NCCL in {rank.name} failed: {error.message}.", code=error.code) from error
@@ -341,84 +333,47 @@ class HangProbe:
         absent = (rank for rank in every if rank.replicated_job in parts and rank.phase != "Running")
         return tuple((rank.number, rank.status) for rank in absent)
 
-    async def _inspect_pod(self, rank: Rank, *what: str) -> PodAnswer | str:
-        """The answer of a pod, or an error message."""
-        try:
-            return parse_answer(await self._run_probe(rank, *what))
-        except ConsoleError as error:
-            return error.message
-
-    async def _run_probe(self, rank: Rank, *what: str) -> bytes:
-        """The probe's output from a pod; raises as `_run_and_collect` does."""
-        assert rank.pod is not None
-        probe = await asyncio.to_thread(_PROBE.read_bytes)
-        argv = ("sh", "-c", _PYTHON, "sh", str(len(probe)), *what)
-        return await self._run_and_collect(rank.pod, argv, probe, PROBE_TIMEOUT, flow=FLOW_SECONDS)
-
-    async def _run_and_collect(
-        self,
-        pod: Pod,
-        argv: Sequence[str],
-        stdin: bytes,
-        limit: float,
-        *,
-        most: int = MAX_ANSWER_BYTES,
-        flow: float | None = None,
-    ) -> bytes:
-        """A command's stdout; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
-        from console.kube.exec import BEGINS, BEGUN, limit_output
-
-        shell, option, script, *arguments = argv
-        argv = (shell, option, BEGUN + script, *arguments)
-        async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=BEGINS) as said:
-            code = await self._run(pod, argv, stdin, said.add)
-        if code:
-            told = said.errors.decode(errors="replace").splitlines()
-            last = next((line for line in reversed(told) if line.strip()), "")
-            raise ProgramFailed(last.strip() or f"it ended with exit code {code}", code=code)
-        return bytes(said.output)
-
-    async def _parse_ras(self, answers: Sequence[tuple[Rank, PodAnswer | str]]) -> tuple[RasReport, str]:
-        """NCCL's RAS report, from the first pod that has one."""
+    async def _query_ras(self, every: Sequence[Rank]) -> tuple[RasReport, str]:
+        """NCCL's RAS report, from the first of these pods that has one, and why there is none."""
         problem = ""
-        for rank, answer in [each for each in answers if not isinstance(each[1], str)][:RAS_TRIES]:
-            found = answer.ras if isinstance(answer, PodAnswer) and answer.ras else None
-            if found is None:
-                again = await self._inspect_pod(rank, "ras")
-                found = again.ras if isinstance(again, PodAnswer) else None
-            if found is not None and found.text:
+        for rank in every:
+            found = await self._ask_ras(rank)
+            if found.text:
                 first = parse_ras(found.text)
                 if not first.behind:
                     return first, ""
-                # A moment later no py-spy holds a rank up: who is behind by chance has moved on.
+                # A moment later who is behind by chance has moved on.
                 await asyncio.sleep(RAS_PAUSE)
-                later = await self._inspect_pod(rank, "ras-only")
-                text = later.ras.text if isinstance(later, PodAnswer) and later.ras else ""
+                text = (await self._ask_ras(rank)).text
                 return parse_ras(text).compare_with(first) if text else first, ""
-            problem = problem or (found.why if found else "")
+            problem = problem or found.why
         return RasReport(), f"NCCL RAS does not answer ({problem})" if problem else "NCCL RAS does not answer"
+
+    async def _ask_ras(self, rank: Rank) -> RasAnswer:
+        assert rank.pod is not None
+        probe = await asyncio.to_thread(_PROBE.read_bytes)
+        argv = ("sh", "-c", PYTHON_FROM_INPUT, "sh", str(len(probe)), "ras-only")
+        try:
+            said = await run_and_collect(self._run, rank.pod, argv, probe, RAS_LIMIT, flow=FLOW_SECONDS)
+            return parse_answer(said).ras or RasAnswer()
+        except ConsoleError as error:
+            return RasAnswer(why=error.message.rstrip("."))
 
     # what changes or takes long
 
     async def install_py_spy(self, namespace: str, name: str, pods: Sequence[str]) -> dict[str, str]:
         """Install py-spy in these pods, from this machine or by pip; pod -> error message, empty on success."""
         self._cluster.connection_for_change(f"install py-spy in {name}")
-        wanted = {
-            rank.name: rank.pod for rank in self._running_ranks(namespace, name) if rank.name in pods and rank.pod
-        }
-        room = asyncio.Semaphore(MAX_CONCURRENT_PODS)
-
-        async def one(pod: Pod) -> str:
-            async with room:
-                argv = ("sh", "-c", _COPY, "sh", str(len(program))) if program else ("sh", "-c", _INSTALL)
-                try:
-                    await self._run_and_collect(pod, argv, program, INSTALL_LIMIT)
-                except ConsoleError as error:
-                    return error.message if program else f"{error.message}; and this machine's py-spy runs on no A4"
-            return ""
-
+        wanted = [rank for rank in self._running_ranks(namespace, name) if rank.name in pods]
         program = await asyncio.to_thread(own_py_spy)
-        return dict(zip(wanted, await asyncio.gather(*map(one, wanted.values())), strict=True))
+        argv = ("sh", "-c", _COPY, "sh", str(len(program))) if program else ("sh", "-c", _INSTALL)
+        said = await run_in_pods(self._run, wanted, argv, program, INSTALL_LIMIT)
+        beside = "" if program else "; and this machine's py-spy runs on no A4"
+        return {
+            rank.name: f"{found.message}{beside}" if isinstance(found, ConsoleError) else ""
+            for rank in wanted
+            for found in (said.found[rank.number],)
+        }
 
     async def record_profile(
         self, namespace: str, name: str, process: TracedProcess, py_spy: str, seconds: float, place: Path
@@ -443,7 +398,7 @@ class HangProbe:
             raise NotFound(f"Pod {process.pod} no longer runs.")
         argv = ("sh", "-c", _RECORD, "sh", py_spy or "py-spy", f"{seconds:g}", str(process.pid), form)
         try:
-            recorded = await self._run_and_collect(pod, argv, b"", seconds + PROBE_TIMEOUT, most=MAX_RECORDED)
+            recorded = await run_and_collect(self._run, pod, argv, b"", seconds + PROBE_TIMEOUT, most=MAX_RECORDED)
         except ProgramFailed as error:
             raise ProgramFailed(
                 f"py-spy could not record rank {process.rank}: {error.message}.", code=error.code
@@ -459,10 +414,25 @@ class HangProbe:
         if pod is None or process.pid is None:
             raise NotFound(f"Rank {process.rank} of {name} has no process.")
         script = _FILES[what].replace('"$1', '"${A4_PROC:-/proc}/$1')
-        said = await self._run_and_collect(
-            pod, ("sh", "-c", script, "sh", str(process.pid), str(process.pid)), b"", PROBE_TIMEOUT
-        )
+        argv = ("sh", "-c", script, "sh", str(process.pid), str(process.pid))
+        said = await run_and_collect(self._run, pod, argv, b"", PROBE_TIMEOUT)
         return said.decode(errors="replace")
+
+
+def _parse_or_explain(said: Answer) -> PodAnswer | str:
+    """The answer of a pod, or why there is none."""
+    try:
+        return parse_answer(said) if isinstance(said, bytes) else said.message
+    except Unreadable as error:
+        return error.message
+
+
+def _describe_ways(said: PodAnswers, able: int, every: int) -> str:
+    """How many pods answered, and by which way."""
+    words = f"{able:,} of {every:,} answered"
+    if said.gateway is not None:
+        return f"{words}, {said.through_it:,} of them through pod {said.gateway} (ssh)"
+    return f"{words}, each in a stream of its own ({said.no_gateway})" if said.no_gateway else words
 
 
 _NO_PROCESS = "There is no process for it any more."

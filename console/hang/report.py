@@ -209,6 +209,7 @@ class HangReport:
     recorded: Finding | None = None  # for whom the ranks wait by the dumps of PyTorch's flight recorder
     recorder_words: str = "not asked"  # which ranks gave a dump
     dumps: tuple[RankDump, ...] = ()
+    asked: str = ""  # how many pods answered, and by which way
 
     @cached_property
     def groups(self) -> tuple[HangGroup, ...]:
@@ -274,6 +275,7 @@ class HangReport:
         deaf = [pod for pod in self.pods if pod.failure]
         if deaf:
             named = format_pods(*(pod.pod_rank for pod in deaf)).capitalize()
+            named += f" ({len(deaf):,} of {len(self.pods):,})" if len(deaf) > 1 else ""
             said.append(f"{named} could not be asked: {deaf[0].failure}")
         if self.without_py_spy:
             number = f"{len(self.without_py_spy)} of {len(self.pods)} pods"

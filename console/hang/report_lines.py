@@ -50,8 +50,9 @@ def format_kernel_state(process: TracedProcess | Launcher) -> list[str]:
 
 
 def format_pod_lines(report: HangReport) -> list[str]:
-    """The sections on MPI or the master, and on RDMA and NCCL RAS."""
+    """The sections on the pods, on MPI or the master, and on RDMA and NCCL RAS."""
     return [
+        *([f"── Pods: {report.asked}"] if report.asked else []),
         *_format_mpi_lines(report),
         *([] if report.compiled else _format_master_lines(report)),
         *_format_rdma_lines(report),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from practice.programs.steps import ProgramContext
 
 _DATA = Path(__file__).parent.parent / "data"
+_SSH = Path(__file__).with_name("ssh_command.py")
 _SMI = """#!/bin/sh
 mode=table program=
 case "$*" in
@@ -177,10 +179,13 @@ echo '[127.0.0.1]:2222 {key}'
 """
 
 
-def write_fake_binaries(folder: Path, place: ProgramContext, host_key: str = "") -> None:
+def write_fake_binaries(
+    folder: Path, place: ProgramContext, host_key: str = "", socket: Path = Path("/nowhere")
+) -> None:
     """Write the imitations into ``folder/.bin``, which comes first in the pod's PATH.
 
-    In the pod one is root, whose home is ``folder``, and its SSH server shows ``host_key`` ("type base64").
+    In the pod one is root, whose home is ``folder``, and its SSH server shows ``host_key`` ("type base64"). Its
+    program ssh asks at ``socket`` for the other pods.
     """
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
@@ -226,6 +231,7 @@ def write_fake_binaries(folder: Path, place: ProgramContext, host_key: str = "")
         "py-spy": _PY_SPY.format(state=state, last=last, stuck=stuck, stacks=dumps, flame=flame),
         "id": _ID,
         "getent": _GETENT.format(folder=shlex.quote(str(folder))),
+        "ssh": f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", str(_SSH), str(socket)])} "$@"\n',
         "ssh-keyscan": _KEYSCAN.format(key=host_key),
         "hostname": f"#!/bin/sh\necho {shlex.quote(place.env.get('HOSTNAME', ''))}\n",
         **rootfs_programs(folder, place),

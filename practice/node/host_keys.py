@@ -1,4 +1,4 @@
-"""SSH host keys of practice pods: from the Secret of their release, else one key for the whole cluster."""
+"""SSH keys of practice pods, host and login: from the Secret of their release, else one key for all."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ class HostKeys:
 
     def private_key(self, namespace: str, pod: str) -> str:
         return self.secret_files(namespace, pod).get("host_key") or self._cluster_key
+
+    def login_key(self, namespace: str, pod: str) -> str:
+        """The private key with which pods of a release log in to each other."""
+        return self.secret_files(namespace, pod).get("id_pods") or self._cluster_key
 
     def public_key(self, namespace: str, pod: str) -> str:
         """The public half of a pod's host key, "type base64"."""

@@ -44,7 +44,7 @@ class Ports:
             return await asyncio.open_connection("127.0.0.1", stand_in)
         if port == exporter.PORT and (node := self._exporter_node(namespace, pod)):
             return await self._dial_exporter(node)
-        if port != SSH_PORT or not self._has_sshd(namespace, pod):
+        if port != SSH_PORT or not self._shells.has_sshd(namespace, pod):
             text = f"failed to connect to localhost:{port} inside namespace, IPv4: dial tcp4 127.0.0.1:{port}: "
             raise ApiError(500, "InternalError", text + "connect: connection refused")
         from practice.node.sshd import SshServer, serve_ssh  # paramiko costs 0.1 s, and most never dial
@@ -58,10 +58,6 @@ class Ports:
         )
         self._transports = [item for item in self._transports if item.is_active()] + [transport]
         return await asyncio.open_connection(sock=ours)
-
-    def _has_sshd(self, namespace: str, pod: str) -> bool:
-        image = self._storage.get(PODS, namespace, pod)["spec"]["containers"][0].get("image", "")
-        return self._shells.kubelets.registries.has_sshd(image)
 
     def _exporter_node(self, namespace: str, pod: str) -> str:
         """The node whose GPUs that pod exports; empty if it is no DCGM exporter."""

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 from practice.node.fake_binaries import write_activity, write_fake_binaries
 from practice.node.host_keys import HostKeys
+from practice.node.pod_ssh import PodSsh
 from practice.node.proc_files import environment
 from practice.objects.api_error import ApiError
+from practice.objects.resources import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,7 +62,12 @@ class Shells:
         self.kubelets = kubelets
         self._folder = folder
         self.host_keys = HostKeys(kubelets.storage)
+        self._ssh = PodSsh(self, folder / ".ssh" / "socket")
         self._processes: set[asyncio.subprocess.Process] = set()
+
+    def has_sshd(self, namespace: str, pod: str) -> bool:
+        image = self.kubelets.storage.get(PODS, namespace, pod)["spec"]["containers"][0].get("image", "")
+        return self.kubelets.registries.has_sshd(image)
 
     def open_place(self, namespace: str, pod: str, container: str) -> ShellPlace:
         """Return the place of a container; ApiError unless it runs."""
@@ -71,9 +78,9 @@ class Shells:
         folder = self._folder / namespace / pod / run.name
         if not folder.exists():
             folder.mkdir(parents=True, mode=0o700)
-            write_fake_binaries(folder, run.place, self.host_keys.public_key(namespace, pod))
+            write_fake_binaries(folder, run.place, self.host_keys.public_key(namespace, pod), self._ssh.socket)
             if any(part.endswith(_LAUNCHER) for part in run.place.argv):
-                _share_environment(folder, run.place.env)
+                _share_environment(folder, run.place.env, self.host_keys.login_key(namespace, pod))
         write_activity(folder, run.place)
         env = {name: value for name, value in run.place.env.items() if not name.startswith("_")}
         env |= {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -108,6 +115,7 @@ class Shells:
             missing = argv[0] if argv else "nothing"
             await stdio.write(2, f"practice cluster: {missing}: not found on this machine\n".encode())
             return _NOT_FOUND
+        await self._ssh.start()
         begun: set[asyncio.subprocess.Process] = set()
         place = replace(place, processes=begun)
 
@@ -123,6 +131,7 @@ class Shells:
             place.end_callbacks.discard(end)
 
     async def close(self) -> None:
+        await self._ssh.close()
         for process in list(self._processes):
             _end(process)
         for process in list(self._processes):
@@ -194,13 +203,16 @@ class Shells:
         self._processes.discard(process)
 
 
-def _share_environment(folder: Path, env: dict[str, str]) -> None:
-    """Write the job's environment to ~/.ssh/environment as the launchers do, without multi-line values."""
+def _share_environment(folder: Path, env: dict[str, str], key: str) -> None:
+    """Write the job's environment to ~/.ssh as the launchers do, without multi-line values, and the release's key."""
     private = folder / ".ssh"
     private.mkdir(mode=0o700)
     lines = (f"{name}={value}\n" for name, value in env.items() if "\n" not in value and name not in ("HOME", "PATH"))
     (private / "environment").write_text("".join(lines))
     (private / "environment").chmod(0o600)
+    (private / "id_pods").touch(mode=0o600)
+    (private / "id_pods").write_text(key)
+    (private / "config").write_text(f"Host *\n    IdentityFile {private}/id_pods\n")
 
 
 def _is_shell(argv: list[str]) -> bool:

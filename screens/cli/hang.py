@@ -106,7 +106,7 @@ def as_json(report: HangReport) -> dict[str, object]:
         for each in report.groups
     ]
     return {
-        "job": report.job, "at": report.at, "summary": report.summary, "verdict": report.verdict,
+        "job": report.job, "at": report.at, "asked": report.asked, "summary": report.summary, "verdict": report.verdict,
         "advice": report.advice, "groups": groups,
         "absent": [{"pod_index": number, "pod_rank": number, "status": status} for number, status in report.absent],
         "processes": [_with_index(each) for each in report.processes],
@@ -209,13 +209,13 @@ A rank is a process (its RANK), a pod may hold several; a4 logs, shell and other
         epilog="""\
 Exit codes: 0 no rank stands out, 1 one does (or has no running pod, or nothing was found out), 2 usage,
 3 not allowed, 4 cannot reach the cluster.
-JSON: job, at, summary, verdict, advice, groups (doing, in, suspect, ranks, words), processes (rank,
-pod_index and, an older name, pod_rank: index of its pod, pod, node, pid, local_rank, command, state,
-wchan, threads, stacks, where, problem, program: name if it is no Python, cpu: percent of a core since its
-start), pods (pod_index, py_spy, master, reached, unreached, rdma, failure, launchers: mpirun and orted, gdb),
-recorder (words: which ranks gave a dump of PyTorch's flight recorder; found: kind, ranks, what, waiting,
-frame; null: no rank waits by the dumps), ras (version, groups, odd, most, text, words, problem), absent
-(pod_index, status: pods that do not run beside those that do).""",
+JSON: job, at, asked (how many pods answered, and by which way), summary, verdict, advice, groups (doing,
+in, suspect, ranks, words), processes (rank, pod_index and, an older name, pod_rank: index of its pod, pod,
+node, pid, local_rank, command, state, wchan, threads, stacks, where, problem, program: name if it is no
+Python, cpu: percent of a core since its start), pods (pod_index, py_spy, master, reached, unreached, rdma,
+failure, launchers: mpirun and orted, gdb), recorder (words: which ranks gave a dump of PyTorch's flight
+recorder; found: kind, ranks, what, waiting, frame; null: no rank waits by the dumps), ras (version, groups,
+odd, most, text, words, problem), absent (pod_index, status: pods that do not run beside those that do).""",
     ),
     "slow": Command(
         slow,

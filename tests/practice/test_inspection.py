@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import console.kube.exec
 from console.errors import NotAllowed, NotFound
 from console.hang.stack_location import Activity
 from console.metrics.gpu_metrics import find_metric
@@ -65,6 +66,23 @@ async def test_a_training_that_goes_on_has_nobody_who_stands_out(session: Sessio
     assert report.ras.is_healthy
     with pytest.raises(NotFound, match="No pod of sft-a3b runs"):
         await session.hang_probe.inspect_job("default", "sft-a3b")
+
+
+async def test_many_pods_are_asked_through_one_of_them(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams: list[str] = []
+    executing = console.kube.exec.run
+
+    async def run(client: Any, namespace: str, pod: str, *arguments: Any, **options: Any) -> int:
+        streams.append(pod)
+        return await executing(client, namespace, pod, *arguments, **options)
+
+    monkeypatch.setattr("console.kube.exec.run", run)
+    report = await session.hang_probe.inspect_job("default", "llama-70b")
+    assert [each.rank for each in report.processes] == list(range(64))
+    assert {each.where.doing for each in report.processes} == {Activity.COMPUTE}
+    assert report.asked == "8 of 8 answered, 8 of them through pod 0 (ssh)"
+    assert len(streams) <= 4
+    assert len(set(streams)) == 1
 
 
 async def test_the_gpu_of_the_hung_rank_idles(session: Session) -> None:

@@ -300,3 +300,17 @@ async def test_who_only_knocks_is_no_news(cluster: PracticeCluster, caplog: pyte
     await asyncio.to_thread(transport.join, LIMIT)
     assert not transport.is_active()
     assert not [each for each in caplog.records if each.levelname in ("ERROR", "WARNING")]
+
+
+async def test_pods_of_a_release_reach_each_other_by_ssh(cluster: PracticeCluster) -> None:
+    launched = ("bash", "/a4/launchers/run.sh")
+    await pod(cluster, command=launched)
+    await pod(cluster, "b", launched, WHO="b", LINES="two\nlines")
+    address = cluster.storage.get(PODS, "default", "b")["status"]["podIP"]
+    command = "'echo $WHO-$HOSTNAME-$LINES; cat; exit 3'"
+    over = f"ssh -F ~/.ssh/config -o BatchMode=yes -o HostName={address} -- b-workload-0-0 {command}"
+    assert await run(cluster, "sh", "-c", over, typed=b"typed") == (3, b"b-b-\ntyped", b"")
+    code, _, why = await run(cluster, "ssh", "10.99.99.99", "true")
+    assert (code, why.decode()) == (255, "ssh: Could not resolve hostname 10.99.99.99: Name or service not known\n")
+    code, _, why = await run(cluster, "sh", "-c", "rm ~/.ssh/id_pods; ssh b true")
+    assert (code, why.decode()) == (255, "root@b: Permission denied (publickey).\n")

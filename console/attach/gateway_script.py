@@ -1,0 +1,116 @@
+"""A script that runs inside a pod, read from standard input: it runs one command in many pods of its job over ssh.
+
+Its next line of input is JSON: `pods` (number, name and address of each; no address: the pod in which it runs), `argv`,
+`input` (how many bytes follow, which each command gets as its standard input), `limit` (seconds for each) and `most`
+(bytes that each may print). It prints MAGIC, then for each piece of output a line of three numbers and the bytes:
+number of the pod, 1 (output), 2 (errors) or 0 (the end), and the length. The bytes of an end are its exit code, a blank
+and why it was given up.
+
+It needs the keys that the launchers of the chart put into every pod. It stands alone, for Python 3.7 and newer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+import signal
+import sys
+from typing import Any
+
+AT_ONCE = 64
+"""Pods to which there are connections at the same time."""
+PIECE = 1 << 15
+MAGIC = b"a4-gateway\n"
+ABSENT, TIMED_OUT = 44, 124
+CONNECT = "5"
+"""Seconds until a pod has answered."""
+
+
+def ssh_folder() -> str:
+    """Where the launchers have put the key that all pods of the release take; empty if there is none."""
+    folders = [os.path.expanduser("~/.ssh")]
+    if os.path.exists("/a4/ssh/id_pods"):  # only in pods of the chart, whatever home their image names
+        folders.append("/root/.ssh")
+    return next((each for each in folders if os.access(each + "/id_pods", os.R_OK)), "")
+
+
+def emit(number: int, channel: int, data: bytes) -> None:
+    sys.stdout.buffer.write(b"%d %d %d\n" % (number, channel, len(data)) + data)
+    sys.stdout.buffer.flush()
+
+
+async def pass_on(stream: asyncio.StreamReader, number: int, channel: int, left: list[int]) -> None:
+    """Print what comes; ValueError once all streams with the same `left` have brought more than that."""
+    while True:
+        piece = await stream.read(PIECE)
+        if not piece:
+            return
+        left[0] -= len(piece)
+        if left[0] < 0:
+            raise ValueError("it printed too much")
+        emit(number, channel, piece)
+
+
+async def feed(process: Any, data: bytes) -> None:
+    try:
+        process.stdin.write(data)
+        await process.stdin.drain()
+        process.stdin.close()
+    except (BrokenPipeError, ConnectionResetError):
+        return  # it has ended without reading all of it
+
+
+async def run_in_pod(number: int, argv: list[str], data: bytes, limit: float, most: int) -> None:
+    pipe, why, left = asyncio.subprocess.PIPE, "", [most]
+    process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+    assert process.stdout is not None and process.stderr is not None
+    both = asyncio.gather(
+        pass_on(process.stdout, number, 1, left), pass_on(process.stderr, number, 2, left), feed(process, data)
+    )
+    try:
+        await asyncio.wait_for(both, limit)
+        code = await process.wait()
+    except asyncio.TimeoutError:
+        code, why = TIMED_OUT, "it did not answer within %g s" % limit
+    except ValueError as error:
+        code, why = 1, str(error)
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    emit(number, 0, b"%d %s" % (code if code >= 0 else 128 - code, why.encode()))
+
+
+async def run_in_all(asked: dict[str, Any], data: bytes, folder: str) -> None:
+    room = asyncio.Semaphore(AT_ONCE)
+    over = ["ssh", "-F", folder + "/config", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + CONNECT]
+    command = " ".join(map(shlex.quote, asked["argv"]))
+
+    async def run_in_turn(number: int, name: str, address: str) -> None:
+        argv = [*over, "-o", "HostName=" + address, "--", name, command] if address else asked["argv"]
+        async with room:
+            try:
+                await run_in_pod(number, argv, data, asked["limit"], asked["most"])
+            except OSError as error:
+                emit(number, 0, b"126 " + str(error).encode())
+
+    await asyncio.gather(*[run_in_turn(*pod) for pod in asked["pods"]])
+
+
+def main() -> None:
+    folder = ssh_folder()
+    if not folder or not shutil.which("ssh"):
+        sys.stderr.write("there is no ssh, or no key of the release, in this pod\n")
+        sys.exit(ABSENT)
+    asked = json.loads(sys.stdin.buffer.readline())
+    data = sys.stdin.buffer.read(asked["input"])
+    sys.stdout.buffer.write(MAGIC)
+    sys.stdout.buffer.flush()
+    asyncio.run(run_in_all(asked, data, folder))
+
+
+if __name__ == "__main__":
+    main()

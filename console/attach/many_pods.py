@@ -1,0 +1,261 @@
+"""One command with the same input in many pods of a job: by ssh from one of them, else in a stream for each.
+
+API servers and their tunnels to the nodes lose many of dozens of streams that begin together. The launchers of the
+chart give all pods of a release one key and an sshd, so that one stream into one pod, the gateway, brings the answers
+of all. Pods that it does not reach get a stream each, a few at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
+from console.scheduling.ranks import Rank
+
+if TYPE_CHECKING:
+    from console.kube.objects.pod import Pod
+
+Exec = Callable[["Pod", Sequence[str], bytes, Callable[[int, bytes], None]], Awaitable[int]]
+"""Runs a command in a pod with that input, passes its output on (1 output, 2 errors) and returns its exit code."""
+
+MAX_CONCURRENT_PODS = 16  # streams for one pod each at the same time
+FEW_PODS = 4  # so many get a stream each in any case
+GATEWAY_TRIES = 3  # pods that are tried as gateways
+GATEWAY_CONNECTIONS = 64  # pods that the gateway asks at the same time
+STARTING = 10.0  # seconds that the gateway has beside those of the commands
+MAX_ANSWER_BYTES = 8 << 20  # bytes that one pod may print
+MAX_TOGETHER = 64 << 20  # bytes that all pods may print
+_STDOUT, _STDERR = 1, 2
+_MAGIC, _MAX_NOISE, _MAX_HEADER = b"a4-gateway\n", 1 << 16, 32
+_NO_GATEWAY, _TIMED_OUT, _SSH_FAILED = 44, 124, 255
+_SCRIPT = Path(__file__).with_name("gateway_script.py")
+# The script is read from standard input by its length: neither the URL of an exec nor an open input limits it.
+PYTHON_FROM_INPUT = (
+    'p=$(command -v python3 || command -v python) || { echo "there is no Python in this image" >&2; exit 44; }; '
+    'exec "$p" -c "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), \'probe\', \'exec\'))" "$@"'
+)
+
+Answer = bytes | ConsoleError
+
+
+@dataclass(slots=True)
+class PodAnswers:
+    """What a command printed in each pod by the pod's number, or why it did not run to its end."""
+
+    found: dict[int, Answer] = field(default_factory=dict)
+    gateway: int | None = None  # the pod from which others were reached
+    through_it: int = 0  # pods that answered by way of it, itself too
+    no_gateway: str = ""  # why there was none
+
+
+def _failure(code: int, errors: bytes | bytearray) -> ProgramFailed:
+    last = next((line for line in reversed(errors.decode(errors="replace").splitlines()) if line.strip()), "")
+    return ProgramFailed(last.strip() or f"it ended with exit code {code}", code=code)
+
+
+def _too_much() -> Unreadable:
+    return Unreadable(f"The pods print more than {MAX_TOGETHER >> 20} MiB together.")
+
+
+def _begin_with_a_word(argv: Sequence[str]) -> tuple[str, ...]:
+    from console.kube.exec import BEGUN
+
+    shell, option, script, *arguments = argv
+    return (shell, option, BEGUN + script, *arguments)
+
+
+async def run_and_collect(
+    run: Exec,
+    pod: Pod,
+    argv: Sequence[str],
+    stdin: bytes,
+    limit: float,
+    *,
+    most: int = MAX_ANSWER_BYTES,
+    flow: float | None = None,
+) -> bytes:
+    """What a shell's script prints in a pod; ProgramFailed if it fails, Unreachable or Unreadable beyond a limit."""
+    from console.kube.exec import BEGINS, limit_output
+
+    async with limit_output(pod.name, most=most, limit=limit, flow=flow, begins=BEGINS) as said:
+        code = await run(pod, _begin_with_a_word(argv), stdin, said.add)
+    if code:
+        raise _failure(code, said.errors)
+    return bytes(said.output)
+
+
+async def run_in_pods(
+    run: Exec,
+    ranks: Sequence[Rank],
+    argv: Sequence[str],
+    stdin: bytes,
+    limit: float,
+    *,
+    flow: float | None = None,
+    answered: Callable[[Rank], None] = lambda _: None,
+) -> PodAnswers:
+    """Run a shell's script in all these pods, each for at most `limit` seconds.
+
+    `flow`: seconds from the first byte that a pod prints to its last. What fails in a pod is in its answer.
+    """
+    answers, room, together = PodAnswers(), asyncio.Semaphore(MAX_CONCURRENT_PODS), 0
+
+    def take(rank: Rank, answer: Answer) -> None:
+        nonlocal together
+        together += len(answer) if isinstance(answer, bytes) else 0
+        if together > MAX_TOGETHER:
+            answer = _too_much()
+        answers.found[rank.number] = answer
+        answered(rank)
+
+    async def run_in_one(rank: Rank) -> None:
+        assert rank.pod is not None
+        async with room:
+            try:
+                answer: Answer = await run_and_collect(run, rank.pod, argv, stdin, limit, flow=flow)
+            except ConsoleError as error:
+                answer = error
+        take(rank, answer)
+
+    if len(ranks) > FEW_PODS:
+        await _run_through_gateway(run, ranks, argv, stdin, limit, answers, take)
+    await asyncio.gather(*(run_in_one(rank) for rank in ranks if rank.number not in answers.found))
+    return answers
+
+
+async def _run_through_gateway(
+    run: Exec,
+    ranks: Sequence[Rank],
+    argv: Sequence[str],
+    stdin: bytes,
+    limit: float,
+    answers: PodAnswers,
+    take: Callable[[Rank, Answer], None],
+) -> None:
+    """Collect answers by ssh from one of the pods; those of pods that it does not reach are missing."""
+    script = await asyncio.to_thread(_SCRIPT.read_bytes)
+    for gateway in ranks[:GATEWAY_TRIES]:
+        asked = {
+            "pods": [(rank.number, rank.name, "" if rank is gateway else _address(rank)) for rank in ranks
+                     if rank is gateway or _address(rank)],
+            "argv": _begin_with_a_word(argv), "input": len(stdin), "limit": limit, "most": MAX_ANSWER_BYTES,
+        }  # fmt: skip
+        read = _FrameReader(gateway.name, ranks, take)
+        whole = limit * ceil(len(ranks) / GATEWAY_CONNECTIONS) + STARTING
+        data = script + json.dumps(asked).encode() + b"\n" + stdin
+        try:
+            code, answers.no_gateway = await _run_gateway(run, gateway, len(script), data, whole, read.feed)
+        except NotAllowed as error:
+            for rank in ranks:
+                take(rank, error)
+            return
+        except ConsoleError as error:
+            code, answers.no_gateway = 1, error.message
+        if read.answered:
+            answers.gateway, answers.through_it = gateway.number, read.answered
+        if not code or code == _NO_GATEWAY or read.answered:
+            return  # another one has no key either, or the rest is asked directly
+
+
+async def _run_gateway(
+    run: Exec, gateway: Rank, length: int, data: bytes, limit: float, feed: Callable[[bytes], None]
+) -> tuple[int, str]:
+    """Run the gateway's script: its exit code, and why it failed."""
+    from console.kube.exec import BEGINS, limit_output
+
+    assert gateway.pod is not None
+    async with limit_output(gateway.name, most=MAX_TOGETHER, limit=limit, flow=None, begins=BEGINS) as said:
+
+        def pass_on(channel: int, piece: bytes) -> None:
+            said.add(channel, piece)
+            if channel == _STDOUT:
+                said.output.clear()
+                feed(piece)
+
+        argv = _begin_with_a_word(("sh", "-c", PYTHON_FROM_INPUT, "sh", str(length)))
+        code = await run(gateway.pod, argv, data, pass_on)
+    return code, _failure(code, said.errors).message if code else ""
+
+
+def _address(rank: Rank) -> str:
+    """The address of a rank's pod; empty if it has none."""
+    try:
+        return str(ip_address(rank.pod.ip)) if rank.pod is not None else ""
+    except ValueError:
+        return ""
+
+
+class _FrameReader:
+    """Reads what the gateway prints: for each piece of a pod's output a line of three numbers, and the bytes."""
+
+    def __init__(self, gateway: str, ranks: Sequence[Rank], take: Callable[[Rank, Answer], None]) -> None:
+        self._gateway, self._take = gateway, take
+        self._open = {rank.number: (rank, bytearray(), bytearray()) for rank in ranks}
+        self._rest, self._length = bytearray(), 0
+        self._begun = False
+        self.answered = 0  # pods that were reached
+
+    def feed(self, data: bytes) -> None:
+        """Read the next bytes; Unreadable if they are no such frames."""
+        self._rest += data
+        self._length += len(data)
+        if self._length > MAX_TOGETHER:
+            for rank, _, _ in self._open.values():
+                self._take(rank, _too_much())
+            raise _too_much()
+        if not self._begun:
+            _, magic, rest = self._rest.partition(_MAGIC)
+            if not magic:
+                if len(self._rest) > _MAX_NOISE:
+                    raise self._unreadable()
+                return
+            self._begun, self._rest = True, rest
+        at = 0
+        while (end := self._rest.find(b"\n", at, at + _MAX_HEADER)) >= 0:
+            number, channel, length = self._header(bytes(self._rest[at:end]))
+            if len(self._rest) < end + 1 + length:
+                break
+            self._read_frame(number, channel, bytes(self._rest[end + 1 : end + 1 + length]))
+            at = end + 1 + length
+        else:
+            if len(self._rest) - at > _MAX_HEADER:
+                raise self._unreadable()
+        del self._rest[:at]
+
+    def _unreadable(self) -> Unreadable:
+        return Unreadable(f"What pod {self._gateway} prints of the other pods cannot be parsed.")
+
+    def _header(self, line: bytes) -> tuple[int, int, int]:
+        try:
+            number, channel, length = map(int, line.split(b" "))
+        except ValueError as error:
+            raise self._unreadable() from error
+        if number not in self._open or channel not in (0, _STDOUT, _STDERR) or not 0 <= length <= 1 << 15:
+            raise self._unreadable()
+        return number, channel, length
+
+    def _read_frame(self, number: int, channel: int, data: bytes) -> None:
+        rank, output, errors = self._open[number]
+        if channel:
+            (output if channel == _STDOUT else errors).extend(data)
+            return
+        del self._open[number]
+        said, _, why = data.decode(errors="replace").partition(" ")
+        if not said.isdecimal():
+            raise self._unreadable()
+        code = int(said)
+        if code == _SSH_FAILED and not errors.startswith(b"\n"):
+            return  # no shell has begun there: the pod was not reached
+        self.answered += 1
+        if why:
+            pod = f"Pod {rank.name}"
+            self._take(rank, Unreachable(f"{pod}: {why}.") if code == _TIMED_OUT else Unreadable(f"{pod}: {why}."))
+        else:
+            self._take(rank, _failure(code, errors) if code else bytes(output))
