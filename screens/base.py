@@ -247,10 +247,12 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
         self._drawing_is_slow = cost > SLOW
         listing = any(link.state is WatchState.LISTING for link in self.links(self.app.fleet))
         rest = min(REST * cost, max(FIRST_REST, LISTING_SHARE * cost) if listing else LONGEST_REST)
+        if not self._drawing_is_slow:
+            rest = 0.0
         behind = any(table.listing.behind for table in self.query(ResourceTable))
         if behind:
-            rest = cost
-        self._rested_at = monotonic() + (rest if self._drawing_is_slow else 0.0)
+            rest = cost  # some rest always: the next picture would be drawn within this call
+        self._rested_at = monotonic() + rest
         if behind:
             self._fleet_changed()
 

@@ -71,7 +71,7 @@ class PanedScreen(LiveScreen):
         if self.has_class("-below") and not self.has_class("-large"):
             parts = self.query_one("#list").children
             rows = sum(
-                part.styles.margin.height + (len(part.shown) + 1 if isinstance(part, ResourceTable) else 1)
+                part.styles.margin.height + (part.lines_wanted if isinstance(part, ResourceTable) else 1)
                 for part in parts if part.display
             )  # fmt: skip
             left = self.query_one("#split").size.height - max(rows, LEAST)

@@ -107,7 +107,7 @@ class _EndedAtOnce(Unreachable):
     """A watch ended normally but sent nothing: it is retried after a pause."""
 
 
-MAX_OBJECTS = 200_000
+MAX_OBJECTS = 160_000  # of a kind; Kubernetes is made for 150,000 pods, and each fills some 900 bytes here
 MAX_OF_LIST = 4 << 30  # bytes of a list beyond which it is given up; 150,000 pods have some 10 kB each
 UNCOUNTED = 100  # pages of a list without a count, which every server since Kubernetes 1.15 tells
 MAX_LIST_GROWTH = 5000  # objects by which a list may be longer than its first page said

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from console.kube.snapshot import WatchState, WatchStatus
 from screens.paned import SIZES, PanedScreen
 from screens.widgets.line import cut_name
 from screens.wording import Span
-from tests.fakes import FakeSession
+from tests.fakes import FakeSession, fleet_of
 from tests.screens.press import console, screen_text, text_of, until
 from tests.screens.queue_scene import queue_scene
 from tests.screens.scene import scene
@@ -83,3 +84,15 @@ async def test_a_pane_that_has_no_room_for_all_says_so() -> None:
         await until(pilot, lambda: text_of(screen.pane).rstrip().endswith("… z shows more"))
         await pilot.press("z")
         await until(pilot, lambda: text_of(screen.pane).strip() and "z shows more" not in text_of(screen.pane))
+
+
+async def test_a_pane_below_leaves_the_sentence_of_a_list_without_rows() -> None:
+    link = WatchStatus("workloads", WatchState.FORBIDDEN, why="not allowed", hint="ask for workloads/list")
+    async with console(FakeSession(fleet_of(workloads=link)), size=(120, 35)) as (app, pilot, _):
+        await pilot.press("2")
+        screen = app.screen
+        assert isinstance(screen, PanedScreen)
+        await until(pilot, lambda: screen.has_class("-below"))
+        screen.renew_pane()
+        await pilot.pause()
+        assert "ask for workloads/list" in screen_text(app)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from dataclasses import replace
@@ -10,6 +11,7 @@ from msgspec import structs
 from console.errors import NotFound
 from console.kube.objects.event import Event
 from console.kube.objects.pod import Container, Pod
+from console.kube.snapshot import Fleet
 from console.logs.line import LogLine
 from screens.app import ConsoleApp
 from screens.base import FilterInput
@@ -234,6 +236,38 @@ async def test_a_picture_that_comes_while_a_key_is_answered_is_drawn_after_it(
         assert drawn == (1 if slow else 2)
         answering = False
         await until(pilot, lambda: drawn == (2 if slow else 3))
+
+
+async def test_rows_that_come_in_parts_leave_the_console_to_others_between_two_pictures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However quickly each part is drawn."""
+    monkeypatch.setattr("screens.pages.pods.AT_ONCE", 1)
+    monkeypatch.setattr("screens.pages.pods.AT_ONCE_AMONG_KEYS", 1)
+    within = most = 0
+    async with console() as (app, pilot, session):
+        await pilot.press("4")
+        screen = app.screen
+        assert isinstance(screen, PodsScreen)
+        show = screen.show_fleet
+
+        def draw(fleet: Fleet) -> None:
+            nonlocal within, most
+            show(fleet)
+            within += 1
+            most = max(most, within)
+            asyncio.get_running_loop().call_soon(reset)
+
+        def reset() -> None:
+            nonlocal within
+            within = 0
+
+        await until(pilot, lambda: not screen.table.listing.behind)
+        monkeypatch.setattr(screen, "show_fleet", draw)
+        pods = session.fleet.pods
+        session.show(pods={(*key[:-1], f"{key[-1]}-{copy}"): pod for key, pod in pods.items() for copy in range(3)})
+        await until(pilot, lambda: most and len(screen.table.shown) == 3 * len(pods))
+    assert most == 1
 
 
 async def test_a_picture_does_not_wait_for_ever_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:

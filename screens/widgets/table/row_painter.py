@@ -179,10 +179,15 @@ class RowPainter(Generic[RowT]):
             segments += fit_runs([Span(title, "sorted" if mine else "head")], width, ink_of, right=column.right)
         return Strip(segments).adjust_cell_length(self._widget.size.width, ink_of("head"))
 
-    def notice(self, notice: Notice | None, y: int) -> Strip:
+    def notice_lines(self, notice: Notice) -> list[list[Span]]:
+        return notice.lines(max(1, self._widget.size.width - 2 * MARGIN))
+
+    def notice(self, notice: Notice, y: int) -> Strip:
         """A line of the notice shown when there are no rows."""
-        runs = notice.line(y, max(1, self._widget.size.width - 2 * MARGIN)) if notice else []
-        return line([Span(" " * MARGIN), *runs], self._widget.size.width, self._inks_on(""))
+        lines = self.notice_lines(notice)
+        return line(
+            [Span(" " * MARGIN), *(lines[y] if y < len(lines) else [])], self._widget.size.width, self._inks_on("")
+        )
 
     def forget(self) -> None:
         """Drop cached rows and styles after the theme changed."""
@@ -212,13 +217,13 @@ class Notice:
     glyph: str = "○"
     ink: str = "dim"
 
-    def line(self, y: int, width: int) -> list[Span]:
-        """Line `y` of the notice: blank, sentence or hint."""
+    def lines(self, width: int) -> list[list[Span]]:
+        """A blank line, then the sentence and the hint."""
         inner = max(1, width - 2)
-        lines = [[Span(f"{self.glyph if not number else ' '} ", self.ink), Span(text, "text")]
-                 for number, text in enumerate(wrap(self.text, inner))]  # fmt: skip
-        lines += [[Span("  "), Span(text, "dim")] for text in wrap(self.hint, inner) if self.hint]
-        return lines[y - 1] if 1 <= y <= len(lines) else []
+        found: list[list[Span]] = [[]]
+        found += [[Span(f"{self.glyph if not number else ' '} ", self.ink), Span(text, "text")]
+                  for number, text in enumerate(wrap(self.text, inner))]  # fmt: skip
+        return found + [[Span("  "), Span(text, "dim")] for text in wrap(self.hint, inner) if self.hint]
 
 
 def notice_for(link: WatchStatus | None, empty: Notice) -> Notice:

@@ -207,6 +207,11 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         return self.listing.keys
 
     @property
+    def lines_wanted(self) -> int:
+        """Lines that the titles and all rows take, or what stands in place of rows."""
+        return 1 + (len(self.shown) or len(self._painter.notice_lines(self._notice())))
+
+    @property
     def cursor(self) -> RowKey | None:
         return self._cursor
 
@@ -352,7 +357,7 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         key = self.shown[index]
         return self._painter.row(key, self.listing.rows[key], here=key == self._cursor, marked=key in self.marks)
 
-    def _notice(self) -> Notice | None:
+    def _notice(self) -> Notice:
         if self.listing.rows and self.filter_text:
             return Notice(f"No {self.NOUN} matches “{self.filter_text}”.", "Esc clears the filter.")
         return self._trouble or notice_for(self._link, self.EMPTY)
