@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from console.attach.files.copies import FileCopies
     from console.attach.ssh.access import SshAccess
     from console.attach.tunnel.background import Tunnels
+    from console.checkpoints.reader import CheckpointReader
+    from console.checkpoints.saved import SavedState
     from console.google.services import GoogleServices
     from console.hang.inspection import HangProbe
     from console.hang.report import HangReport
@@ -184,6 +186,14 @@ class Session:
 
         return FileCopies(self.watch)
 
+    @cached_property
+    def checkpoints(self) -> CheckpointReader:
+        """The checkpoints of jobs that somebody looks at."""
+        from console.checkpoints.reader import CheckpointReader
+
+        made = CheckpointReader(self.watch, lambda: self.measures, lambda: self.copies, lambda: self.google.storage)
+        return self._reset_on_context_change(made)
+
     @property
     def container_exec(self) -> ContainerExec:
         """Commands in many ranks, and facts about containers."""
@@ -268,6 +278,10 @@ class Session:
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         """What NCCL last told of slow ranks of a job, in this session."""
         return self.hang_probe.slow_reports.get(key) if "hang_probe" in vars(self) else None
+
+    def saved_state(self, key: tuple[str, str]) -> SavedState | None:
+        """What was last read of a job's checkpoints, in this session."""
+        return self.checkpoints.known.get(key) if "checkpoints" in vars(self) else None
 
     def _last_hang_report(self, key: tuple[str, str]) -> HangReport | None:
         return self.hang_probe.reports.get(key) if "hang_probe" in vars(self) else None

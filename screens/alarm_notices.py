@@ -48,11 +48,12 @@ def line_of(app: ConsoleApp, jobset: JobSet, fleet: Fleet) -> JobLine:
 
 
 def has_changed(app: ConsoleApp, line: JobLine) -> bool:
-    if app.connected and app.session.slow_report(line.jobset.key) is not line.slow:
+    key = line.jobset.key
+    if app.connected and (app.session.slow_report(key), app.session.saved_state(key)) != (line.slow, line.saved):
         return True
     if not app.connected or not app.session.alarms_enabled:
         return bool(line.alarms or line.late)
-    alarms, key = app.session.alarms, line.jobset.key
+    alarms = app.session.alarms
     now = alarms.active_alarms(*key), alarms.late_text(*key), alarms.verdict(*key)
     return now != (line.alarms, line.late, line.verdict)
 

@@ -31,12 +31,13 @@ from tests.fakes_google import FakeGoogle
 from tests.fakes_preflight import FakePreflight
 from tests.fakes_runs import FakeLaunching
 from tests.fakes_tunnels import FakeTunnels
-from tests.fakes_watch import FakeAlarms, FakeGpus, FakeHangProbe
+from tests.fakes_watch import FakeAlarms, FakeCheckpoints, FakeGpus, FakeHangProbe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from console.checkpoints.saved import SavedState
     from console.hang.slow_ranks import SlowReport
     from console.kube.objects.pod import Pod
     from console.logs.container_log import LogRequest, ResumeCursor
@@ -138,6 +139,7 @@ class FakeSession:
         self.tunnels = FakeTunnels(self)
         self.alarms, self.gpus, self.hang_probe = FakeAlarms(), FakeGpus(), FakeHangProbe(self)
         self.alarms_enabled = True
+        self.checkpoints = FakeCheckpoints(self)
         self.google = FakeGoogle(self)
         self.preflight = FakePreflight(self)
         self.mine = "you"
@@ -334,6 +336,9 @@ class FakeSession:
     @asynccontextmanager
     async def forward(self, namespace: str, pod: str, remote_port: int, *, local_port: int = 0) -> AsyncIterator[int]:
         yield int(self._did("forward", namespace, pod, remote_port, local_port, default=local_port or 40000))
+
+    def saved_state(self, key: tuple[str, str]) -> SavedState | None:
+        return self.checkpoints.known.get(key)
 
     def slow_report(self, key: tuple[str, str]) -> SlowReport | None:
         return self.hang_probe.slow_reports.get(key)

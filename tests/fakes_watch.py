@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from console.checkpoints.saved import SavedState
 from console.config import Thresholds
 from console.hang.report import HangReport, TracedProcess
 from console.hang.slow_ranks import SlowReport
@@ -117,6 +118,20 @@ class FakeGpus:
 
     async def read_once(self, namespace: str, name: str, *, source: Source = "") -> GpuBoard:
         return self.board
+
+
+class FakeCheckpoints:
+    """`console.checkpoints.reader.CheckpointReader`: what it reads is `state`, once it is asked."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.state = SavedState(0.0, problem="Nothing was set.")
+        self.known: dict[tuple[str, str], SavedState] = {}
+
+    async def read_job(self, namespace: str, name: str) -> SavedState:
+        self._session._did("checkpoints", namespace, name)
+        self.known[namespace, name] = self.state
+        return self.state
 
 
 class FakeHangProbe:

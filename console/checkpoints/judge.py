@@ -7,6 +7,7 @@ numbers is not noticed.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import pickle
@@ -93,8 +94,18 @@ async def survey_checkpoints(
     files: Sequence[StoredFile], reader: FileReader, now: float, name: str = "", folders: Iterable[str] = ()
 ) -> Survey:
     """Judge the checkpoints among these files; `name` is that of the folder looked through, `folders` those in it."""
-    homes = _group_by_checkpoint(files, name, folders)
+    homes = await asyncio.to_thread(_group_by_checkpoint, files, name, folders)
     contents = await _read_ends(homes, files, reader)
+    return await asyncio.to_thread(_judge_all, homes, files, contents, now, name)
+
+
+def _judge_all(
+    homes: Mapping[str, Mapping[str, StoredFile]],
+    files: Sequence[StoredFile],
+    contents: Mapping[str, bytes],
+    now: float,
+    name: str,
+) -> Survey:
     usual = _common_files(homes)
     found = [_judge_checkpoint(path, held, contents, usual.get(path, set()), now, name) for path, held in homes.items()]
     found.sort(key=lambda each: (dirname(each.path), -1 if each.step is None else each.step, each.modified))

@@ -24,8 +24,8 @@ BATCH_BYTES = 16 << 20  # bytes that one command in a container reads
 MAX_CONCURRENT_READS = 16  # objects of a bucket that are read at the same time
 
 
-async def survey_container(files: PodFiles, folder: str, now: float) -> Survey:
-    """The checkpoints below a folder of a container. NotFound, NotAllowed, Unreachable."""
+async def survey_container(files: PodFiles, folder: str, now: float, most: int = MAX_FILES) -> Survey:
+    """The checkpoints below a folder of a container that holds `most` files. NotFound, NotAllowed, Unreachable."""
     place = await files.stat(folder)
     if not place.folder:
         raise NotFound(f"There is no folder {folder} in {files.where}.")
@@ -33,18 +33,18 @@ async def survey_container(files: PodFiles, folder: str, now: float) -> Survey:
     found = [StoredFile(each.path, each.size, each.modified) for each in entries if each.file]
     folders = [each.path for each in entries if each.kind is EntryKind.FOLDER and each.path]
     reader = _BatchedReader(lambda wanted, tail: files.read_ends(place.path, wanted, tail=tail))
-    return await survey_checkpoints(_require_few_files(found, folder), reader, now, basename(place.path), folders)
+    return await survey_checkpoints(_require_few_files(found, folder, most), reader, now, basename(place.path), folders)
 
 
-async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float) -> Survey:
-    """The checkpoints below a folder of a bucket; NotFound where nothing is there."""
+async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float, most: int = MAX_FILES) -> Survey:
+    """The checkpoints below a folder of a bucket that holds `most` files; NotFound where nothing is there."""
     found: list[StoredFile] = []
     async with aclosing(storage.iter_tree(place)) as objects:
         async for each in objects:
             inside = each.name[len(place.folder) :]
             if inside and not each.is_folder:
                 found.append(StoredFile(inside, each.bytes, each.updated))
-                _require_few_files(found, str(place))
+                _require_few_files(found, str(place), most)
     if not found:
         raise NotFound(f"There is nothing at {place}.", "a4 ls shows what there is.")
     sizes = {each.path: each.size for each in found}
@@ -61,9 +61,9 @@ async def survey_bucket(storage: CloudStorage, place: GcsPlace, now: float) -> S
     return await survey_checkpoints(found, _BatchedReader(read), now, basename(place.path.rstrip("/")))
 
 
-def _require_few_files(found: list[StoredFile], where: str) -> list[StoredFile]:
-    if len(found) > MAX_FILES:
-        raise Unreadable(f"There are more than {MAX_FILES:,} files below {where}.", "Name a folder with fewer.")
+def _require_few_files(found: list[StoredFile], where: str, most: int) -> list[StoredFile]:
+    if len(found) > most:
+        raise Unreadable(f"There are more than {most:,} files below {where}.", "Name a folder with fewer.")
     return found
 
 

@@ -90,18 +90,35 @@ class RunMoments(Struct, frozen=True):
     wasted: bool = False  # whether its end lost what was not saved
 
 
-def format_unsaved(spans: Iterable[Span], now: float, gpus: int) -> str:
-    """What a stop would lose: "the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours"; empty without steps."""
+class Unsaved(Struct, frozen=True):
+    """Since when the work of a run is in no checkpoint."""
+
+    since: float
+    step: int | None = None  # the one that was saved then; None: none was, as far as it is known
+
+    def gpu_hours(self, now: float, gpus: int) -> float:
+        return max(0.0, now - self.since) * gpus / 3600
+
+
+def find_unsaved(spans: Iterable[Span]) -> Unsaved | None:
+    """What a log tells of the work that is not saved; None without steps, or once the training is over."""
     every = list(spans)
     steps = [span for span in every if span.kind is SpanKind.FIRST or span.steps]
     saved = next((span for span in reversed(every) if span.kind is SpanKind.SAVED), None)
     if not steps or any(span.kind is SpanKind.IDLE for span in every):
+        return None
+    return Unsaved(saved.start, saved.last) if saved is not None else Unsaved(steps[0].start)
+
+
+def format_unsaved(spans: Iterable[Span], now: float, gpus: int) -> str:
+    """What a stop would lose: "the work since step 1,240 was saved 23 min ago: 6.1 GPU-hours"; empty without steps."""
+    found = find_unsaved(spans)
+    if found is None:
         return ""
-    since = saved.start if saved is not None else steps[0].start
-    ago, hours = format_duration(max(0.0, now - since)), max(0.0, now - since) * gpus / 3600
-    if saved is None:
+    ago, hours = format_duration(max(0.0, now - found.since)), found.gpu_hours(now, gpus)
+    if found.step is None:
         return f"up to {hours:,.1f} GPU-hours: its log tells of no checkpoint in the last {ago}"
-    return f"the work since step {saved.last:,} was saved {ago} ago: {hours:,.1f} GPU-hours"
+    return f"the work since step {found.step:,} was saved {ago} ago: {hours:,.1f} GPU-hours"
 
 
 def reckon_ledger(run: RunMoments, seen: SeenTime, alarms: Iterable[Alarm] = ()) -> Ledger:

@@ -11,7 +11,6 @@ from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.sources import survey_bucket, survey_container
 from console.errors import BadInput, NotFound
 from console.google.storage import parse_gcs_address
-from console.kube.find_job import find_job
 from screens import wording
 from screens.cli.arguments import Command, Commands, Options, container_option, json_flag, word
 from screens.cli.connect import google_of, open_session
@@ -56,17 +55,7 @@ async def _told_by_log(session: Session, job: str) -> RemotePath:
             "Write JOB, JOB:POD:PATH, pod/NAME:PATH or gs://BUCKET/FOLDER.",
         )
     await session.wait_until_listed(*KINDS)
-    find_job(session.fleet, session.namespace, job)
-    async with session.measures.open_job(session.namespace, job, once=True) as measures:
-        async for _ in measures.follow_changes():
-            pass
-    place = next((track.saved_to for track in reversed(measures.tracks) if track.saved_to), "")
-    if not place:
-        raise NotFound(
-            f"The log of {job} does not say where it saves checkpoints.",
-            f"Name the folder: a4 checkpoints {job}:0:/PATH, or gs://BUCKET/FOLDER.",
-        )
-    return RemotePath(job, "0", place)
+    return RemotePath(job, "0", await session.checkpoints.find_folder(session.namespace, job))
 
 
 def _print(found: Survey, options: CheckpointsOptions, now: float, gpus: int) -> int:

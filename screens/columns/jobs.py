@@ -25,6 +25,7 @@ from screens.wording import Cell, Span, runs_of
 if TYPE_CHECKING:
     from typing import Any
 
+    from console.checkpoints.saved import SavedState
     from console.hang.slow_ranks import SlowReport
     from console.kube.objects.event import Event
     from console.metrics.job_progress import JobProgress
@@ -48,6 +49,7 @@ class JobLine:
     may_stop: bool = True  # whether this session may change the cluster
     slow: SlowReport | None = None  # for which ranks the others wait, if somebody has asked NCCL
     start: ExpectedStart | None = None  # when it would start, if it waits and somebody has asked
+    saved: SavedState | None = None  # what was last read of its checkpoints
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:

@@ -23,7 +23,7 @@ def live_line(session: Session | None, jobset: JobSet, fleet: Fleet) -> JobLine:
     line = JobLine(
         jobset, fleet, session.measures.glancing.progress_of(jobset.uid),
         owner=session.watch.whose(jobset.owner), may_stop=not session.watch.read_only,
-        slow=session.slow_report(key),
+        slow=session.slow_report(key), saved=session.saved_state(key),
         start=session.measures.starts.get(workload.key) if workload is not None else None,
     )  # fmt: skip
     if not session.alarms_enabled:

@@ -17,6 +17,7 @@ from console.scheduling.ranks import Rank, first_failure
 from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, first_tab, head, told
+from screens.columns.saved import saved_runs, should_read_unasked
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction, stop_jobs
 from screens.job_tabs.cluster import EventsTab, YamlTab
@@ -29,6 +30,7 @@ from screens.job_tabs.tab import JobTab
 from screens.job_tabs.training import TrainingTab
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.sentence_line import SentenceLine
+from screens.wording import Span
 
 TABS: tuple[type[JobTab], ...] = (RanksTab, LogTab, NcclTab, TrainingTab, GpusTab, HangTab, EventsTab, YamlTab)
 BY_NAME = {action.name: action for action in RANK_ACTIONS}
@@ -50,6 +52,8 @@ class JobScreen(LiveScreen):
           for each in RANK_ACTIONS),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
+        Binding("c", "checkpoints", "Checkpoints", show=False, id="job.checkpoints",
+                tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0"),
         Binding("R", "release", "Release", key_display="R", id="job.release",
                 tooltip="Its revisions: other values while it runs, and back to earlier ones"),
         Binding("less_than_sign", "rank(-1)", "Pod before", key_display="<", id="job.rank-before"),
@@ -58,6 +62,7 @@ class JobScreen(LiveScreen):
 
     header = getters.query_one("#head", SentenceLine)
     reason = getters.query_one("#told", SentenceLine)
+    saved = getters.query_one("#saved", SentenceLine)
     strip = getters.query_one(TabStrip)
     switcher = getters.query_one(ContentSwitcher)
 
@@ -75,6 +80,7 @@ class JobScreen(LiveScreen):
     def body(self) -> ComposeResult:
         yield SentenceLine(id="head", classes="of-snapshot")
         yield SentenceLine(id="told", classes="of-snapshot")
+        yield SentenceLine(id="saved", classes="of-snapshot")
         yield TabStrip()
         jobset = self.app.fleet.jobsets.get(self.key)
         self._first_tab = self._first_tab or first_tab(jobset)
@@ -144,11 +150,33 @@ class JobScreen(LiveScreen):
         known = gone and bool(self._line or self._ended)
         self.header.runs = tuple(head(self._line, self.key, gone=known, short=short, now=time.time()))
 
+    def _show_saved(self) -> None:
+        """Show what is saved and would be lost; no line for a job that trains nothing."""
+        line, now = self._line, time.time()
+        runs: list[Span] = []
+        if line is not None and self.app.connected and self.key in self.app.fleet.jobsets:
+            measures = self.session.measures.find_followed(self.key)
+            runs = saved_runs(line, measures, now, "c")
+            if should_read_unasked(line, measures, now):
+                self._read_checkpoints()
+        self.saved.runs = tuple(runs)
+        self.saved.display = bool(runs)
+
+    @work(group="checkpoints", exclusive=True)
+    async def _read_checkpoints(self) -> None:
+        await self.session.checkpoints.read_job(*self.key)
+
+    def action_checkpoints(self) -> None:
+        self.saved.runs, self.saved.display = (Span("◐ ", "waits"), Span("Reading the checkpoints…")), True
+        self._read_checkpoints()
+
     def tick(self) -> None:
         super().tick()
         if self._line is not None and has_changed(self.app, self._line):
             self.show_fleet(self.app.fleet)
         self._show_header()
+        if not any(each.group == "checkpoints" and each.node is self and each.is_running for each in self.workers):
+            self._show_saved()
 
     @property
     def _faults(self) -> tuple[str, ...]:

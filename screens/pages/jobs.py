@@ -71,6 +71,8 @@ class JobsScreen(PanedScreen):
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
         *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
                   tooltip=f"The job's page at {title}") for key, tab, title in TABS),
+        Binding("c", "checkpoints", "Checkpoints", show=False, id="jobs.checkpoints",
+                tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0"),
         Binding("R", "release", "Release", show=False, key_display="R", id="jobs.release",
                 tooltip="Its revisions: other values while it runs, and back to earlier ones"),
     ]  # fmt: skip
@@ -174,6 +176,12 @@ class JobsScreen(PanedScreen):
             await self.app.switch_mode("launch")
         else:
             await launch_like_job(self, self.table.row.jobset)
+
+    @work(group="checkpoints", exclusive=True)
+    async def action_checkpoints(self) -> None:
+        if self.table.row is not None:
+            self.notify("Reading the checkpoints…", title=self.table.row.jobset.name, timeout=3, markup=False)
+            await self.session.checkpoints.read_job(*self.table.row.jobset.key)
 
     def action_what_if(self) -> None:
         row = self.table.row

@@ -28,6 +28,7 @@ from screens.columns.jobs import (
     start_words,
     state_cell,
 )
+from screens.columns.saved import saved_runs
 from screens.widgets.charts.canvas import DOTS_WIDE, Box, Canvas, Frame
 from screens.widgets.charts.training_plot import Chart, View, draw_chart
 from screens.widgets.line import wrap
@@ -137,7 +138,11 @@ def _progress_lines(job: JobLine, measures: JobMeasures | None, width: int, room
     If there is little room the GPUs go first, then the curve, the cost and the glyphs of the pods.
     """
     figures = _figures(job, width)
-    pods = [*_pods(job, width), *_cost(job, now)] if job.ranks else []
+    pods, cost, saved = _pods(job, width) if job.ranks else [], _cost(job, now), saved_runs(job, measures, now)
+    if pods and cell_width(pods[0]) + cell_width(cost) + 3 <= width:
+        pods[0] += [Span("   "), *cost] if cost else []
+        cost = []
+    pods += [*(folded_runs(saved, width) if saved else []), *([cost] if cost and pods else [])]
     pods = pods[: max(1, room - len(figures))]
     busy = _gpus_busy(job, measures, width, now)
     if len(figures) + CURVE_LEAST + 1 + len(pods) + len(busy) > room:
@@ -255,7 +260,7 @@ def _gpus_of_node(gpus: Sequence[Gpu]) -> list[Span]:
     return [*map(_gpu_mark, gpus), Span(mean)]
 
 
-def _cost(job: JobLine, now: float) -> Lines:
+def _cost(job: JobLine, now: float) -> list[Span]:
     """GPU-hours since Kueue admitted the job; empty if it was not admitted."""
     workload = job.fleet.workload_of(job.jobset)
     admitted = condition(workload.conditions, "Admitted") if workload else None
@@ -263,7 +268,7 @@ def _cost(job: JobLine, now: float) -> Lines:
         return []
     hours = job.jobset.gpus * max(0.0, (job.jobset.finished_at or now) - admitted.since) / 3600
     amount = f"{hours:,.1f}" if hours >= LEAST_HOURS else f"less than {LEAST_HOURS}"
-    return [[Span(f"{amount} GPU-hours", ""), Span(" since its admission", "dim")]]
+    return [Span(f"{amount} GPU-hours", ""), Span(" since its admission", "dim")]
 
 
 def _last_lines(measures: JobMeasures | None, width: int, room: int) -> Lines:

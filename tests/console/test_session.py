@@ -292,6 +292,11 @@ async def recording(server: ApiServer, *paths: str) -> AsyncIterator[list[tuple[
     yield done
 
 
+def cordoned(unschedulable: bool | None, reason: str | None) -> dict[str, Any]:
+    annotations = {"a4.console/cordon-reason": reason}
+    return {"metadata": {"annotations": annotations}, "spec": {"unschedulable": unschedulable}}
+
+
 async def test_cordon_and_delete(tmp_path: Path) -> None:
     pod = "/api/v1/namespaces/default/pods/a"
     async with (
@@ -299,12 +304,12 @@ async def test_cordon_and_delete(tmp_path: Path) -> None:
         opened(server, tmp_path, kinds=[]) as session,
         recording(server, "/api/v1/nodes/n1", pod) as done,
     ):
-        await session.watch.cordon("n1")
+        await session.watch.cordon("n1", reason="rank 9 is slow")
         await session.watch.cordon("n1", on=False)
         await session.watch.delete_pod("default", "a")
         assert done == [
-            ("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}),
-            ("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}),
+            ("PATCH", "/api/v1/nodes/n1", cordoned(True, "rank 9 is slow")),
+            ("PATCH", "/api/v1/nodes/n1", cordoned(None, None)),
             ("DELETE", pod, None),
         ]
         assert server.asked("/api/v1/nodes/n1")[0].headers["Content-Type"] == "application/merge-patch+json"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Input
 
+from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
+from console.checkpoints.saved import SavedState
 from console.logs.line import LogLine, RankLine
 from console.metrics.job_measures import JobMeasures
 from practice.programs.choice import RECIPES
@@ -295,3 +297,51 @@ async def test_a_line_of_a_job_whose_training_was_not_looked_at_leads_to_its_ste
         await until(pilot, lambda: "it 1/200  loss" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: "Training loss" in screen_text(app) and "at step " in screen_text(app))
+
+
+def saved_state(*, ago: float) -> SavedState:
+    whole = Checkpoint("iter_0000040", "torch DCP", 40, CheckpointState.COMPLETE, 100, 3, time.time() - ago)
+    cut = Checkpoint("iter_0000050", "torch DCP", 50, CheckpointState.INCOMPLETE, 9, 2, time.time(), ("a is missing",))
+    return SavedState(time.time(), "/out", Survey((whole, cut)), by="5 files in 0.3 s, by commands in pod 0")
+
+
+async def test_the_page_of_ones_own_job_says_which_checkpoint_is_whole_and_what_would_be_lost() -> None:
+    session = FakeSession(queue_scene())
+    session.mine = session.fleet.jobsets["default", "llama"].owner
+    said(session, *training(60), "  successfully saved checkpoint from iteration      50 to /out")
+    session.checkpoints.state = saved_state(ago=1800)
+    async with console(session, size=(150, 45)) as (app, pilot, _):
+        await opened(app, pilot)
+        await until(pilot, lambda: "step 40 complete, 30 min ago" in " ".join(screen_text(app).split()))
+        text = " ".join(screen_text(app).split())
+        assert "30 min x 48 GPUs = 24." in text
+        assert "GPU-hours would be lost now. Step 50 is incomplete: a is missing. /out, read" in text
+        assert "5 files in 0.3 s, by commands in pod 0" in text
+        assert session.called("checkpoints") == [("default", "llama")], "once, and not again each second"
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_nothing_is_read_unasked_of_a_job_of_others_and_a_key_reads_it(*, read_only: bool) -> None:
+    session = FakeSession(queue_scene())
+    if read_only:
+        session.mine = session.fleet.jobsets["default", "llama"].owner
+        session.read_only = True
+    said(session, *training(60), "  successfully saved checkpoint from iteration      50 to /out")
+    session.checkpoints.state = saved_state(ago=1800)
+    async with console(session, size=(150, 45)) as (app, pilot, _):
+        await opened(app, pilot)
+        await until(pilot, lambda: "c reads its folder" in screen_text(app))
+        assert "step 50 by its log, " in " ".join(screen_text(app).split())
+        assert session.called("checkpoints") == []
+        await pilot.press("c")
+        await until(pilot, lambda: "step 40 complete" in screen_text(app))
+        assert session.called("checkpoints") == [("default", "llama")]
+
+
+async def test_a_job_that_trains_nothing_has_no_line_of_checkpoints() -> None:
+    session = FakeSession(queue_scene())
+    said(session, "hello")
+    async with console(session, size=(150, 45)) as (app, pilot, _):
+        screen = await to_job(app, pilot, "llama", "training")
+        await until(pilot, lambda: "No training step" in screen_text(app))
+        assert screen.saved.runs == ()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
+from console.checkpoints.saved import SavedState
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import Condition
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
@@ -233,3 +235,16 @@ async def test_the_pane_is_right_of_a_wide_list_below_a_high_one_and_off_on_a_sm
         await until(pilot, lambda: not screen.pane.size.width)
         assert screen.table.row is not None
         assert screen.table.row.jobset.name in screen_text(app)
+
+
+def test_the_pane_of_a_training_says_what_is_saved_and_a_wide_one_keeps_its_curve() -> None:
+    fleet = queue_scene()
+    whole = Checkpoint("iter_40", "torch DCP", 40, CheckpointState.COMPLETE, 100, 3, fleet.at - 600)
+    saved = SavedState(fleet.at + 60, "/out", Survey((whole,)), by="3 files in 0.1 s, by commands in pod 0")
+    job = JobLine(fleet.jobsets["default", running(fleet)], fleet, saved=saved)
+    lines = ["".join(run.text for run in line) for line in job_lines(job, measured(50), 120, 40, fleet.at + 60)]
+    (line,) = (each for each in lines if each.startswith("checkpoint"))
+    assert line.startswith("checkpoint step 40 complete, 11 min ago: 11 min x ")
+    assert "GPU-hours would be lost now. /out, read" in line
+    assert any("pods" in each and "GPU-hours since its admission" in each for each in lines), "both fit in one line"
+    assert any("⠀" < letter <= "⣿" for each in lines for letter in each), "a curve of braille dots"

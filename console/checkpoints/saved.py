@@ -1,0 +1,79 @@
+"""What is known of a job's checkpoints, from its log and from its folder, and what its end would lose (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.checkpoints.judge import CheckpointState, Survey
+from console.metrics.ledger import Unsaved, find_unsaved
+from console.metrics.seen_time import list_seen
+
+if TYPE_CHECKING:
+    from console.metrics.job_measures import JobMeasures
+
+EVERY = 300.0  # seconds after which the checkpoints of a job that is looked at are read again
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What was read of a job's checkpoints, once."""
+
+    at: float
+    place: str = ""  # the folder, as the log names it
+    survey: Survey | None = None
+    problem: str = ""  # why there is none, a sentence
+    by: str = ""  # what the reading took
+
+    @property
+    def last_step(self) -> int | None:
+        return self.survey.last_complete.step if self.survey is not None and self.survey.last_complete else None
+
+    def is_due(self, now: float, measures: JobMeasures | None) -> bool:
+        """Whether to read again: some time has passed, and the log tells of another save or the last was incomplete."""
+        if now - self.at < EVERY:
+            return False
+        told = last_saved(measures)
+        whole = self.survey is not None and self.survey.last_complete in self.survey.checkpoints[-1:]
+        return not whole or (told is not None and told[1] > self.at)
+
+
+def last_saved(measures: JobMeasures | None) -> tuple[int, float] | None:
+    """The last checkpoint that the log tells of: its step and when it was printed."""
+    marks = [mark for track in measures.tracks for mark in track.checkpoints] if measures is not None else []
+    found = next((mark for mark in reversed(marks) if mark.step is not None), None)
+    return (int(found.step), found.time) if found is not None and found.step is not None else None
+
+
+def saved_folder(measures: JobMeasures | None) -> str:
+    """The folder that the log says was saved to last; empty if it names none."""
+    tracks = measures.tracks if measures is not None else ()
+    return next((track.saved_to for track in reversed(tracks) if track.saved_to), "")
+
+
+def find_loss(saved: SavedState | None, measures: JobMeasures | None, now: float) -> tuple[Unsaved, bool] | None:
+    """Since when work would be lost if the job ended now, and whether its folder tells that, not its log.
+
+    None if it trains nothing, or has ended well.
+    """
+    seen = list_seen([track.seen for track in measures.tracks], now) if measures is not None else []
+    by_log = find_unsaved(seen)
+    last = saved.survey.last_complete if saved is not None and saved.survey is not None else None
+    told = last_saved(measures)
+    if by_log is None:
+        return None
+    if saved is None or last is None or last.step is None or (told is not None and told[1] > saved.at):
+        return by_log, False  # of what was saved since the folder was read, its log alone tells
+    return Unsaved(last.modified, last.step), True
+
+
+def list_faults(survey: Survey) -> list[str]:
+    """Saves that are incomplete or being written, the newest first, and pointers that are wrong; a sentence each."""
+    found = []
+    for each in reversed(survey.checkpoints):
+        name = f"step {each.step:,}" if each.step is not None else each.path or "the folder"
+        if each.state is CheckpointState.INCOMPLETE:
+            found.append(f"{name} is incomplete: {each.problems[0]}")
+        elif each.state is CheckpointState.WRITING:
+            found.append(f"{name} is being written")
+    return [*found, *survey.notes]

@@ -1,0 +1,147 @@
+"""What is known of a job's checkpoints: from its log, from its folder, and what its end would lose."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from console.checkpoints import reader as reading
+from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
+from console.checkpoints.reader import CheckpointReader
+from console.checkpoints.saved import EVERY, SavedState, find_loss, list_faults
+from console.metrics.job_measures import JobMeasures
+from console.metrics.ledger import Unsaved
+from console.metrics.training.run import TrainingRun
+from console.metrics.training.steps import Step
+from tests.console.attach.files.pod import Pod
+from tests.screens.queue_scene import queue_scene
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+NOW = 1_000_000.0
+
+
+def measures(saved: int = 0, ago: float = 600.0, place: str = "/out") -> JobMeasures:
+    """A run of 100 steps of ten seconds; `saved`: the step of a checkpoint, so many seconds ago."""
+    found, run = JobMeasures(("default", "llama")), TrainingRun()
+    steps = [Step(step=number, total=1000, loss=1.0) for number in range(1, 101)]
+    run.sync_steps(steps, NOW, [NOW - 10 * (100 - number) for number in range(1, 101)])
+    if saved:
+        run.add_checkpoint(saved, NOW - ago, place)
+    found.tracks = (run,)
+    return found
+
+
+def checkpoint(step: int, state: CheckpointState, ago: float, *problems: str) -> Checkpoint:
+    return Checkpoint(f"iter_{step:07}", "torch DCP", step, state, 100, 3, NOW - ago, problems)
+
+
+def read(*checkpoints: Checkpoint, ago: float = 60.0, notes: tuple[str, ...] = ()) -> SavedState:
+    return SavedState(NOW - ago, "/out", Survey(checkpoints, notes), by="7 files in 0.3 s, by commands in pod 0")
+
+
+WHOLE = checkpoint(40, CheckpointState.COMPLETE, 1800)
+
+
+def test_what_would_be_lost_is_counted_from_the_last_complete_checkpoint_of_the_folder() -> None:
+    cut = checkpoint(60, CheckpointState.INCOMPLETE, 600, ".metadata is missing")
+    found = find_loss(read(WHOLE, cut), measures(60), NOW)
+    assert found == (Unsaved(NOW - 1800, 40), True)
+    assert found[0].gpu_hours(NOW, 64) == 32.0
+    assert find_loss(None, measures(60), NOW) == (Unsaved(NOW - 600, 60), False)
+    assert find_loss(read(cut), measures(60), NOW) == (Unsaved(NOW - 600, 60), False)
+    unsaved, by_folder = find_loss(None, measures(), NOW) or (None, True)
+    assert (unsaved and unsaved.step, by_folder) == (None, False)
+    assert find_loss(read(WHOLE), None, NOW) is None, "a job that trains nothing loses nothing"
+
+
+def test_a_save_that_the_log_tells_of_after_the_folder_was_read_counts() -> None:
+    assert find_loss(read(WHOLE, ago=900.0), measures(60, ago=600.0), NOW) == (Unsaved(NOW - 600, 60), False)
+
+
+def test_faults_are_the_newest_first_and_end_with_wrong_pointers() -> None:
+    survey = Survey(
+        (
+            checkpoint(20, CheckpointState.INCOMPLETE, 900, "a.distcp is empty"), WHOLE,
+            checkpoint(60, CheckpointState.WRITING, 5, ".metadata is missing"),
+            checkpoint(80, CheckpointState.UNKNOWN, 5, "too large"),
+        ),
+        ("latest names step 300, which is not there",),
+    )  # fmt: skip
+    assert list_faults(survey) == [
+        "step 60 is being written", "step 20 is incomplete: a.distcp is empty",
+        "latest names step 300, which is not there",
+    ]  # fmt: skip
+
+
+def test_the_folder_is_read_again_seldom_and_only_where_something_may_be_new() -> None:
+    assert not read(WHOLE, ago=EVERY - 1).is_due(NOW, measures(60, ago=1.0))
+    assert read(WHOLE, ago=EVERY + 1).is_due(NOW, measures(60, ago=1.0))
+    assert not read(WHOLE, ago=EVERY + 1).is_due(NOW, measures(60, ago=1800.0)), "nothing was saved since"
+    cut = checkpoint(60, CheckpointState.WRITING, 5, ".metadata is missing")
+    assert read(WHOLE, cut, ago=EVERY + 1).is_due(NOW, measures(60, ago=1800.0))
+    assert not read(ago=EVERY - 1).is_due(NOW, None)
+    assert read(ago=EVERY + 1).is_due(NOW, None), "a folder without checkpoints may have one now"
+
+
+def reader_of(pod: Pod, told: JobMeasures) -> CheckpointReader:
+    """A reader of one job whose pod 0 is that folder, and whose log is followed."""
+    fleet = queue_scene()
+    copies = SimpleNamespace(for_container=lambda *_, **__: SimpleNamespace(command_files=lambda: pod.files))
+    followed = SimpleNamespace(find_followed=lambda _: told)
+    cluster = cast("Any", SimpleNamespace(fleet=fleet))
+    return CheckpointReader(cluster, lambda: cast("Any", followed), lambda: cast("Any", copies), lambda: cast("Any", 0))
+
+
+async def test_a_folder_that_the_log_names_is_read_by_commands_in_the_first_pod(tmp_path: Path) -> None:
+    pod = Pod(tmp_path / "pod")
+    step = tmp_path / "pod/out/checkpoint-40"
+    step.mkdir(parents=True)
+    (step / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    reader = reader_of(pod, measures(40, place="out"))
+    found = await reader.read_job("default", "llama")
+    assert (found.problem, found.last_step, found.place) == ("", 40, "out")
+    assert found.by.startswith("1 file in ")
+    assert found.by.endswith(" s, by commands in pod 0")
+    assert reader.known["default", "llama"] is found
+    assert 0 < len(pod.commands) <= 4, "a few commands, whatever lies there"
+
+
+async def test_what_cannot_be_read_is_said_and_nothing_is_taken_for_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = Pod(tmp_path / "pod")
+    gone = await reader_of(pod, measures(40, place="nowhere")).read_job("default", "llama")
+    assert (gone.survey, "nowhere" in gone.problem) == (None, True)
+    monkeypatch.setattr(reading, "MAX_FILES", 3)
+    for number in range(5):
+        (tmp_path / f"pod/out-{number}").mkdir()
+        (tmp_path / f"pod/out-{number}/a").write_text("")
+    many = await reader_of(pod, measures(40, place=".")).read_job("default", "llama")
+    assert (many.survey, "more than 3 files" in many.problem) == (None, True)
+
+
+async def test_a_folder_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod, ended = Pod(tmp_path / "pod"), asyncio.Event()
+
+    @asynccontextmanager
+    async def start(*_: object, **__: object) -> AsyncIterator[Any]:
+        try:
+            await asyncio.Event().wait()
+            yield None
+        finally:
+            ended.set()
+
+    pod.files.start = start
+    monkeypatch.setattr(reading, "READ_TIMEOUT", 0.1)
+    begun = time.monotonic()
+    found = await reader_of(pod, measures(40)).read_job("default", "llama")
+    assert "could not be read" in found.problem
+    assert (time.monotonic() - begun < 5, ended.is_set()) == (True, True)
