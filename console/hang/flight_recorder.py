@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -152,12 +152,23 @@ class _Waits:
         return f"the {name} group" if name else f"a group of {ranks} ranks"
 
 
-def judge(dumps: Iterable[RankDump]) -> Finding | None:
-    """What the dumps of a job tell; None if no rank waits in a collective, or there are no dumps."""
+def judge(
+    dumps: Iterable[RankDump],
+    gone: Collection[int] = (),
+    waiting: Collection[int] = (),
+    working: Collection[int] = (),
+) -> Finding | None:
+    """What the dumps of a job tell; None if no rank waits in a collective, there are no dumps, or stacks tell more.
+
+    Stacks tell which ranks have no process any more (`gone`), wait for others (`waiting`), or do something else.
+    """
     waits = _Waits(dumps)
     if not waits.blocked:
         return None
-    return _mismatch(waits) or _culprit(waits) or _cycle(waits) or _network(waits)
+    found = _mismatch(waits) or _culprit(waits, frozenset(gone))
+    if found is not None and found.kind is Desync.MISSED and working and set(found.ranks) <= set(waiting):
+        return None  # they wait in what is not recorded, as sends of gloo are, for those who do something else
+    return found or _left_behind(waits) or _cycle(waits) or _network(waits)
 
 
 def _mismatch(waits: _Waits) -> Finding | None:
@@ -184,10 +195,11 @@ def _mismatch(waits: _Waits) -> Finding | None:
     return None
 
 
-def _culprit(waits: _Waits) -> Finding | None:
-    """Those for whom others wait and who wait in no operation themselves."""
+def _culprit(waits: _Waits, gone: frozenset[int]) -> Finding | None:
+    """Those for whom others wait and who wait in no operation themselves; of several those that are gone."""
     awaited = frozenset[int]().union(*waits.of.values())
     found = awaited - waits.blocked.keys()
+    found = found & gone or found
     if not found:
         return None
     # Who is awaited in turn waits nearest to it; and a small group says more than that of all ranks.
@@ -205,6 +217,28 @@ def _culprit(waits: _Waits) -> Finding | None:
         never = "never sent to" if at.kind == "recv" else "never received from"
         return Finding(Desync.STAGE, ranks, f"{never} rank {waiter:,} ({name})", number, at.frame)
     return Finding(Desync.MISSED, ranks, f"never entered {name}", number, at.frame)
+
+
+def _left_behind(waits: _Waits) -> Finding | None:
+    """Of ranks that wait for each other the few whom one operation lacks, where the other one lacks many."""
+    lacked: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+    for rank, awaited in waits.of.items():
+        group, at = waits.blocked[rank]
+        if awaited and not at.p2p:
+            lacked[waits.named(group), at.kind, at.seq].update(awaited)
+    if len(lacked) < 2:
+        return None
+    (few, ranks), (_, more), *_ = sorted(lacked.items(), key=lambda each: len(each[1]))
+    if len(ranks) == len(more) or not ranks <= waits.blocked.keys():
+        return None
+    own = {(waits.named(group), at.kind, at.seq): at for rank in ranks for group, at in (waits.blocked[rank],)}
+    if len(own) > 1 or few in own:
+        return None
+    (name, kind, seq), at = own.popitem()
+    verb = "waits" if len(ranks) == 1 else "wait"
+    what = f"never entered {few[1]} #{few[2]:,} of {few[0]} and {verb} in {kind} #{seq:,} of {name}"
+    desync = Desync.EPOCH if "barrier" in kind else Desync.MISSED
+    return Finding(desync, tuple(sorted(ranks)), what, len(waits.blocked) - len(ranks), at.frame)
 
 
 def _cycle(waits: _Waits) -> Finding | None:

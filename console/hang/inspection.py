@@ -30,7 +30,7 @@ from console.hang.flight_recorder import RankDump, describe_dumps, judge
 from console.hang.nccl_ras import RasReport, parse_ras
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.slow_ranks import SlowReport, add_locations, find_slow_ranks, locate_late_rank, parse_polls
-from console.hang.stack_location import NO_STACK, locate_compiled, locate_process
+from console.hang.stack_location import NO_STACK, Activity, locate_compiled, locate_process
 from console.kube.find_job import find_job
 from console.kube.objects.meta import UNREADABLE
 from console.scheduling.ranks import Rank, ranks
@@ -282,7 +282,12 @@ class HangProbe:
         pid_or_none = (None,) if ras.covers_all(len(processes)) else ()
         nodes = {(each.rank, pid): each.node for each in processes if each.node for pid in (each.pid, *pid_or_none)}
         dumps = [dump for _, answer in answers if isinstance(answer, PodAnswer) for dump in answer.recorder]
-        found = await asyncio.to_thread(judge, dumps)
+        stacks = [each for each in processes if each.where.doing is not Activity.UNKNOWN]
+        found = await asyncio.to_thread(
+            judge, dumps, {each.rank for each in processes if each.pid is None},
+            {each.rank for each in stacks if each.where.doing.waits_for_ranks},
+            {each.rank for each in stacks if not each.where.doing.waits_for_ranks},
+        )  # fmt: skip
         report = HangReport(
             name, tuple(pods), tuple(processes), ras.with_node_names(nodes), problem, time.time(), absent, found,
             describe_dumps(dumps) if dumps else "no rank has the pipe of its flight recorder", tuple(dumps),

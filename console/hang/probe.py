@@ -322,6 +322,7 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
     p2p, frames = bool(each.get("is_p2p")), each.get("frames") or [{}]
     own = [frame for frame in frames if "/torch/" not in str(frame.get("filename"))]
     frame = (own or frames)[0]
+    over = each.get("retired") and str(each["profiling_name"]).startswith("gloo:")  # gloo sets no other state
     sizes = [
         "x".join(str(int(read_number)) for read_number in one[:8]) or "scalar"
         for one in each.get("input_sizes", [])[:4]
@@ -330,7 +331,7 @@ def operation(each: dict[str, Any]) -> dict[str, Any]:
         "group": str(each["process_group"][0])[:200],
         "seq": int(each["p2p_seq_id" if p2p else "collective_seq_id"]),
         "op": str(each["profiling_name"])[:100],
-        "state": str(each["state"])[:20],
+        "state": "completed" if over else str(each["state"])[:20],
         "sizes": ", ".join(sizes + [str(one)[:20] for one in each.get("input_dtypes", [])[:1]]),
         "frame": own_line(frame),
         "p2p": p2p,
