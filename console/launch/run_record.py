@@ -119,10 +119,13 @@ class RunRecord:
         return f"{self.state}: {why}" if why else self.state
 
     @property
-    def was_requeued(self) -> bool:
-        """Whether a console saw it wait again after it had run: then it ran for less than from its start to its end."""
+    def ran(self) -> tuple[float, float]:
+        """Seconds that it ran in all, and of these until it waited again for the last time, as far as a console saw."""
         spans = decode_seen_time(self.seen).spans if SpanKind.QUEUED in self.seen else ()
-        return any(span.kind is SpanKind.QUEUED for span in spans)
+        waits = [span for span in spans if span.kind is SpanKind.QUEUED]
+        last = max((span.start for span in waits), default=self.started)
+        before = last - self.started - sum(span.end - span.start for span in waits if span.start < last)
+        return self.ended - self.started - sum(span.end - span.start for span in waits), before
 
     def active_alarms(self, at: float) -> tuple[Alarm, ...]:
         """Alarms active at that time (0.0 is now), severest first: lasting ones, and events shortly before."""

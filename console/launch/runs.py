@@ -163,15 +163,11 @@ class Runs:
         return await self.history.list_runs(recipe)
 
     async def past(self, server: str) -> list[PastRun]:
-        """Runs of a cluster that ended by themselves, and were not preempted meanwhile, which say how long jobs run."""
+        """Runs of a cluster that ended by themselves, which say how long jobs run."""
         return [
-            PastRun(each.recipe, short_name(each.who), each.gpus, each.ended - each.started)
+            PastRun(each.recipe, short_name(each.who), each.gpus, *each.ran)
             for each in await self.list_runs()
-            if each.server == server
-            and each.outcome is Outcome.SUCCEEDED
-            and each.started
-            and each.ended
-            and not each.was_requeued
+            if each.server == server and each.outcome is Outcome.SUCCEEDED and each.started and each.ended
         ]
 
     async def find_run(self, word: str) -> RunRecord:

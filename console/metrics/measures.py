@@ -118,7 +118,7 @@ class MeasureService:
         self._reading: asyncio.Task[tuple[MeasuredTest, ...]] | None = None
         self._read_again = 0.0
         self._forecast: tuple[object, float, Mapping[Key, ExpectedStart]] = (None, 0.0, {})  # snapshot, when, starts
-        self.windows = StartWindows({}, 0, latest=False)  # those that the starts were given
+        self.windows = StartWindows({}, 0)  # those that the starts were given
         self._forecasting = asyncio.Lock()
         self.light: dict[Key, JobMonitor] = {}  # jobs of which a log or two are followed for alarms
         self.glancing = JobProgressReader(
@@ -199,7 +199,7 @@ class MeasureService:
 
     async def record_windows(self) -> Sequence[Promise]:
         """Keep windows that were told, and what came of earlier ones; OSError if that cannot be."""
-        windows = {} if self.windows.latest else self.windows.by_key
+        windows = {key: each for key, each in self.windows.by_key.items() if not each.latest}
         path, server = self._record_path, self._cluster.server
         return await asyncio.to_thread(update_record, path, self._cluster.fleet, server, windows)
 

@@ -93,8 +93,9 @@ class _Simulation:
                 continue  # it was preempted meanwhile
             self._cluster.end(workload)
             name = job_name(self._fleet.workloads[workload.key])
+            latest = bool(self._endless) or any(found.at for found in self._found.values())
             for started in self._admit():
-                self._found.setdefault(started.key, ExpectedStart(at, name, latest=bool(self._endless)))
+                self._found.setdefault(started.key, ExpectedStart(at, name, latest=latest))
         first = [key for key, found in self._found.items() if found.at]
         for waiting in self._cluster.waiting.values():
             for workload in waiting:

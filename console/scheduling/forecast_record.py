@@ -94,7 +94,7 @@ def correct_windows(
         least = max(LEAST_HALF * (window.middle - now), 1.0)
         before, after = max(window.middle - window.start, least), max(window.end - window.middle, least)
         start, end = (window.middle + off * (after if off > 0 else before) for off in (low, high))
-        return StartWindow(max(now, start), min(max(start, window.middle), end), end)
+        return structs.replace(window, start=max(now, start), middle=min(max(start, window.middle), end), end=end)
 
     return {key: corrected(window) for key, window in windows.items()}
 

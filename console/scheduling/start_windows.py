@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -47,7 +47,8 @@ class PastRun(Struct, frozen=True):
     recipe: str
     owner: str
     gpus: int
-    seconds: float
+    seconds: float  # that it ran in all
+    before: float = 0.0  # of these, until it had to wait again for the last time
 
 
 class RunTime(Struct, frozen=True):
@@ -55,6 +56,7 @@ class RunTime(Struct, frozen=True):
 
     median: float
     spread: float
+    resumes: bool = False  # whether a job that was evicted goes on where it stopped, as far as earlier ones say
 
 
 class StartWindow(Struct, frozen=True):
@@ -63,19 +65,22 @@ class StartWindow(Struct, frozen=True):
     start: float
     middle: float
     end: float
+    latest: bool = False  # whether it may start sooner, as nobody knows how long some jobs run
 
 
 class StartWindows(Struct, frozen=True):
     by_key: dict[tuple[str, str], StartWindow]
     rollouts: int
-    latest: bool  # whether they may start sooner, as nobody knows how long some jobs still run
 
 
 def run_times(fleet: Fleet, past: Iterable[PastRun]) -> dict[str, RunTime]:
     """Expected run times by JobSet uid: from runs of the same recipe, owner and size, else recipe and size."""
     known: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    interrupted: dict[tuple[str, int], list[PastRun]] = defaultdict(list)
     for run in past:
-        if run.recipe and run.seconds > 0:
+        if run.recipe and run.before > 0:
+            interrupted[run.recipe, run.gpus].append(run)
+        elif run.recipe and run.seconds > 0:
             known[run.recipe, run.gpus, run.owner].append(run.seconds)
             known[run.recipe, run.gpus].append(run.seconds)
     found = {}
@@ -83,9 +88,16 @@ def run_times(fleet: Fleet, past: Iterable[PastRun]) -> dict[str, RunTime]:
         like = ((job.recipe, job.gpus, job.owner), (job.recipe, job.gpus))
         times = next((known[each] for each in like if len(known.get(each, ())) >= LEAST_RUNS), None)
         if times:
-            spread = pstdev(map(math.log, times))
-            found[job.uid] = RunTime(median(times), max(LEAST_SPREAD, spread))
+            spread, middle = pstdev(map(math.log, times)), median(times)
+            resumes = _resumes(interrupted[job.recipe, job.gpus], middle)
+            found[job.uid] = RunTime(middle, max(LEAST_SPREAD, spread), resumes)
     return found
+
+
+def _resumes(interrupted: Sequence[PastRun], whole: float) -> bool:
+    """Whether most of them ran as long in all as others do at a stretch, and not so long after they had begun anew."""
+    nearer = [abs(run.seconds - whole) < abs(run.seconds - run.before - whole) for run in interrupted]
+    return 2 * sum(nearer) > len(nearer)
 
 
 def start_windows(
@@ -102,11 +114,11 @@ def start_windows(
 
 
 def with_windows(starts: Mapping[Key, ExpectedStart], windows: StartWindows) -> dict[Key, ExpectedStart]:
-    """The starts with their windows; where the run time of some job is unknown there are none, but a latest time."""
+    """The starts with their windows; where the run time of a job before it is unknown only with a latest time."""
     found = dict(starts)
     for key in starts.keys() & windows.by_key.keys():
         window = windows.by_key[key]
-        if windows.latest:
+        if window.latest:
             if starts[key].at:
                 continue  # as every list says it
             found[key] = structs.replace(starts[key], at=window.end, latest=True, unknown="")
@@ -174,6 +186,11 @@ class _Rollouts:
         self._cluster = _SharedCluster(cluster)
         self._number = count()
         self._endless = False
+        self._after_endless: set[Key] = set()  # those that started after one whose run time nobody knows
+        self._ran: dict[Key, float] = {}  # of those that were interrupted and go on where they stopped
+        for each in fleet.workloads.values():
+            if each.ran_before and (known := times.get(each.owner_uid)) and known.resumes:
+                self._ran[each.key] = each.ran_before
         self._running: list[tuple[Workload, str, float]] = []  # the uid of its owner, and since when it runs
         for queue in fleet.cluster_queues.values():
             for each in queue_order(fleet, queue.name).running:
@@ -203,11 +220,11 @@ class _Rollouts:
                     starts[key].append(at)
         low, middle, high = (math.ceil(share * len(rollouts)) - 1 for share in ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2))
         windows = {
-            key: StartWindow(times[low], times[middle], times[high])
+            key: StartWindow(times[low], times[middle], times[high], self._endless or key in self._after_endless)
             for key, times in ((key, sorted(times)) for key, times in starts.items())
             if len(times) > high and times[0] > self._fleet.at and self._fleet.workloads[key].is_waiting
         }
-        return StartWindows(windows if len(rollouts) >= FEWEST else {}, len(rollouts), self._endless)
+        return StartWindows(windows if len(rollouts) >= FEWEST else {}, len(rollouts))
 
     def _rollout(self, until: float, stop: float) -> tuple[dict[Key, float], float]:
         """Simulate once: the starts, and until when they are known; `stop` limits this thread's CPU time."""
@@ -215,20 +232,31 @@ class _Rollouts:
         found: dict[Key, float] = {}
         ends: list[tuple[float, int, Workload]] = []
         held: dict[Key, Workload] = {}
+        began: dict[Key, float] = {}  # when each would have begun if it had not been interrupted
+        ran, endless_since = dict(self._ran), math.inf
         self._cluster.restart()
         for workload, uid, since in self._running:
             held[workload.key] = workload
-            self._end(ends, now + self._seconds_left(uid, now - since), workload)
+            began[workload.key] = since - ran.get(workload.key, 0.0)
+            self._end(ends, now + self._seconds_left(uid, now - began[workload.key]), workload)
         ended: Workload | None = None
         while True:
             for started, preempted_by in self._cluster.admit_after(ended, now):
                 if preempted_by is not None:
                     held.pop(started.key, None)
+                    ran[started.key] = now - began.get(started.key, now)
                     continue
                 held[started.key] = started
                 found.setdefault(started.key, now)
-                if known := self._times.get(self._fleet.workloads[started.key].owner_uid):
-                    self._end(ends, now + self._sample(known.median, known.spread), started)
+                known = self._times.get(self._fleet.workloads[started.key].owner_uid)
+                before = ran.get(started.key, 0.0) if known and known.resumes else 0.0
+                began[started.key] = now - before
+                if now > endless_since:
+                    self._after_endless.add(started.key)
+                if known:
+                    self._end(ends, now + self._rest(known, before), started)
+                else:
+                    endless_since = min(endless_since, now)
             while ends and held.get(ends[0][2].key) is not ends[0][2]:
                 heappop(ends)  # it was preempted meanwhile
             if not (ends and ends[0][0] <= until and self._cluster.has_waiting):
@@ -244,7 +272,10 @@ class _Rollouts:
     def _seconds_left(self, uid: str, ran: float) -> float:
         if uid in self._left:
             return self._sample(self._left[uid], PROGRESS_SPREAD)
-        known = self._times[uid]
+        return self._rest(self._times[uid], ran)
+
+    def _rest(self, known: RunTime, ran: float) -> float:
+        """Of a job that has run for so long."""
         for _ in range(_TRIES):
             if (whole := self._sample(known.median, known.spread)) > ran:
                 return whole - ran

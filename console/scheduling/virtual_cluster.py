@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from console.scheduling.kueue.cycle import Decision, Verdict, admission_cycle, failed_before
+from console.scheduling.kueue.cycle import Decision, FlavorTurns, Verdict, admission_cycle, failed_before
 from console.scheduling.kueue.quota_tree import QuotaNode
 from console.scheduling.kueue.state import Snapshot, Workload
 
@@ -44,7 +44,7 @@ class VirtualCluster:
         self._freed: set[QuotaNode] = set()  # trees in which something ended
         self._first: dict[str, Workload] = {}  # by queue, the one that waits for its victims: the head until it starts
         self._leaving: list[Workload] = []
-        self._turns: set[tuple[object, ...]] = set()  # workloads with the flavors they tried since something changed
+        self._turns = FlavorTurns()
         snapshot.failures = {}
 
     @property
@@ -97,7 +97,8 @@ class VirtualCluster:
             self._hopeless = {name: set(shapes) for name, shapes in hopeless.items()}
             self._freed.clear()
             self._first.clear()
-            self._leaving, self._turns = [], set()
+            self._leaving = []
+            self._turns.clear()
             for alike in chain.from_iterable(map(dict.values, (*self._active.values(), *self._parked.values()))):
                 for workload in alike:
                     workload.tried = ()
@@ -178,19 +179,11 @@ class VirtualCluster:
                 workload.tried = ()
                 return bool(victims)
             case Verdict.HOPELESS if decision.choice.flavors_left:
-                workload.tried = tuple(each.tried for each in decision.choice.pod_sets)
-                return self._is_new(workload)
+                return self._turns.goes_on(decision)
             case Verdict.HOPELESS | Verdict.WAIT:
                 return self._park(workload, alike=decision.verdict is Verdict.HOPELESS)
         workload.tried = ()
         return False
-
-    def _is_new(self, workload: Workload) -> bool:
-        """Whether it did not try these flavors since something last changed: with several pod sets it may go round."""
-        turn = workload.key, tuple(tuple(each.items()) for each in workload.tried)
-        known = turn in self._turns
-        self._turns.add(turn)
-        return not known
 
     def _park(self, workload: Workload, *, alike: bool) -> bool:
         """Try it no more, or none like it, until something ends; whether it was tried till now."""

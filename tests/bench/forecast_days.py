@@ -88,9 +88,7 @@ class Run:
     fails_at: float | None  # share of its run
     held: KueueWorkload | None = None  # once it is admitted
     since: float = 0.0
-    first: float = 0.0  # when it was admitted first
     done: float = 0.0  # share before, from its checkpoints
-    was_requeued: bool = False
 
     @property
     def whole(self) -> float:
@@ -253,7 +251,7 @@ class Days:
                 run.workload = structs.replace(
                     run.workload, pod_sets=(pods,), cluster_queue=run.recipe.queue, conditions=(reserved, admitted)
                 )
-                run.held, run.since, run.first = held, self.now, run.first or self.now
+                run.held, run.since = held, self.now
                 started[held.key] = run
                 self._judge(run)
             else:
@@ -261,12 +259,16 @@ class Days:
                 started.pop(held.key, None)
                 if run.recipe.resumes:
                     run.done = min(0.99, run.done + (self.now - run.since) / run.whole)
-                run.held, run.was_requeued = None, True
+                run.held = None
                 pods = structs.replace(run.workload.pod_sets[0], flavors=(), domains=())
                 evicted = Condition("Evicted", "True", "Preempted", "", self.now)
                 waits = Condition("QuotaReserved", "False", "Pending", "", self.now)
                 run.workload = structs.replace(
-                    run.workload, pod_sets=(pods,), cluster_queue="", conditions=(evicted, waits)
+                    run.workload,
+                    pod_sets=(pods,),
+                    cluster_queue="",
+                    conditions=(evicted, waits),
+                    ran_before=run.workload.ran_before + self.now - run.since,
                 )
                 self._compare({})  # the record saw that it had started
         return list(started.values())
@@ -277,9 +279,9 @@ class Days:
         del self.runs[uid]
         assert run.held is not None
         self.cluster.end(run.held)
-        if run.fails_at is None and not run.was_requeued:
-            recipe = run.recipe
-            self.past.append(PastRun(recipe.name, recipe.owner, recipe.gpus, self.now - run.first))
+        if run.fails_at is None:
+            recipe, before = run.recipe, run.workload.ran_before
+            self.past.append(PastRun(recipe.name, recipe.owner, recipe.gpus, before + self.now - run.since, before))
 
     def _progress(self) -> dict[str, float]:
         """Seconds left of running jobs by the steps that are left and the time of recent ones."""
@@ -304,7 +306,7 @@ class Days:
             budget=BUDGET,
             rollouts=self.rollouts,
         )
-        windows = {} if raw.latest else raw.by_key
+        windows = {key: each for key, each in raw.by_key.items() if not each.latest}
         told = correct_windows(windows, self.promises, "s", self.now)
         for run in self.runs.values():
             if run.held is None and (arrived is None or run is arrived) and self.now > self.counted:

@@ -69,7 +69,7 @@ class Space:
 
     async def queue(self, name: str, gpus: int, **spec: object) -> str:
         """A ClusterQueue of that many GPUs of the reserved pool, and a LocalQueue of the same name to it."""
-        flavor = await self._flavor()
+        flavor = await self.flavor()
         quota = [{"name": flavor, "resources": [{"name": GPU, "nominalQuota": gpus}]}]
         body = {
             "namespaceSelector": {},
@@ -105,11 +105,12 @@ class Space:
         answer = await self.api.send("PATCH", f"{path}/status", body, MERGE_PATCH)
         assert answer.status == 200, answer.body
 
-    async def _flavor(self) -> str:
-        name = f"{self.name}-a4"
+    async def flavor(self, name: str = "a4", pool: str = "") -> str:
+        """A ResourceFlavor of the machines of a pool, else of the reserved one; gives its name."""
+        name = f"{self.name}-{name}"
         if not any(path.endswith(f"/{name}") for path in self.queued):
             spec = {
-                "nodeLabels": {POOL: await self.reserved_pool()},
+                "nodeLabels": {POOL: pool or await self.reserved_pool()},
                 "topologyName": "gke-default",
                 "tolerations": [{"key": GPU, "operator": "Exists"}],
             }

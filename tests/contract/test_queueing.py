@@ -130,6 +130,20 @@ async def test_quota_without_a_place_for_it(space: Space) -> None:
     )
 
 
+async def test_without_a_place_in_the_first_flavor_the_next_is_tried(space: Space) -> None:
+    """Quota is free in both flavors, and only the second has machines."""
+    flavors = [await space.flavor("first", "no-such-pool"), await space.flavor()]
+    quota = [{"name": GPU, "nominalQuota": 32}]
+    group = {"coveredResources": [GPU], "flavors": [{"name": name, "resources": quota} for name in flavors]}
+    await space.queue("team", 0, resourceGroups=[group])
+    await space.jobset("one", "team", 2)
+    await space.admission("one", "Admitted")
+    workload = (await space.api.get(space.path(KUEUE, "workloads", await space.workload("one")))).made
+    (podset,) = workload["status"]["admission"]["podSetAssignments"]
+    assert podset["flavors"] == {GPU: flavors[1]}
+    await space.pods("one", 2)
+
+
 async def test_a_queue_that_does_not_exist(space: Space) -> None:
     await space.jobset("lost", "nowhere", 1)
     found = await space.admission("lost", "QuotaReserved", "False")

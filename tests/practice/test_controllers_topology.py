@@ -46,8 +46,8 @@ def test_what_does_not_fit_is_counted(world: World) -> None:
 
 def test_used_machines_are_named_as_the_reason(world: World) -> None:
     for number in range(4):
-        world.jobset(f"part-{number}", 3, topology=("required", SUBBLOCK), queue="research" if number == 3 else "a4")
-    world.jobset("late", 2, topology=("required", SUBBLOCK), queue="research")
+        world.jobset(f"part-{number}", 3, topology=("required", SUBBLOCK))
+    world.jobset("late", 2, topology=("required", SUBBLOCK))
     assert world.waits_for("late") == (
         'couldn\'t assign flavors to pod set w: topology "gke-default" allows to fit only 1 out of 2 pod(s). '
         'Total nodes: 16; excluded: resource "nvidia.com/gpu": 12'

@@ -81,6 +81,7 @@ class Workload(NamespacedObject, frozen=True):
     requeue_at: float = 0.0
     requeue_count: int = 0
     evictions: tuple[tuple[str, int], ...] = ()  # reason -> how often
+    ran_before: float = 0.0  # seconds, before it was evicted
 
     def total(self, resource: str) -> int:
         return sum(group.total(resource) for group in self.pod_sets)
@@ -215,6 +216,8 @@ class WorkloadStatusWire(Wire):
     requeue_state: RequeueStateWire | None = None
     admission_checks: list[CheckStateWire] | None = None
     scheduling_stats: SchedulingStatsWire | None = None
+    accumulated_past_execution_time_seconds: int | None = None
+    accumulated_past_exexcution_time_seconds: int | None = None  # as v1beta1 spells it
 
 
 class WorkloadWire(ObjectWire):
@@ -304,4 +307,7 @@ def parse_workload(wire: WorkloadWire) -> Workload:
         requeue_at=parse_time(requeue.requeue_at),
         requeue_count=requeue.count or 0,
         evictions=_evictions(status.scheduling_stats),
+        ran_before=status.accumulated_past_execution_time_seconds
+        or status.accumulated_past_exexcution_time_seconds
+        or 0.0,
     )

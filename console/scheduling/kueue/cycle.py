@@ -49,6 +49,25 @@ class Decision:
         )
 
 
+class FlavorTurns:
+    """Where workloads begin again with flavors that they did not try: with several pod sets one may go round."""
+
+    def __init__(self) -> None:
+        self._turns: set[tuple[object, ...]] = set()  # workloads, with the flavors they tried since something changed
+
+    def clear(self) -> None:
+        self._turns.clear()
+
+    def goes_on(self, decision: Decision) -> bool:
+        """Whether it is to be tried again at once, and finds others than it did; its next try begins with those."""
+        workload = decision.workload
+        workload.tried = tuple([each.tried for each in decision.choice.pod_sets])
+        turn = workload.key, tuple([tuple(each.items()) for each in workload.tried])
+        is_new = turn not in self._turns
+        self._turns.add(turn)
+        return is_new
+
+
 def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decision]:
     """The decisions on the heads of all queues in the order they were made; skipped ones last.
 

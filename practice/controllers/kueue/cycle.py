@@ -85,8 +85,8 @@ class Admission(Controller):
         gone = event.type == "DELETED" or is_true(event.object, "Finished") or not has_quota(event.object)
         if event.type == "DELETED":
             self.queues.remove(key_of(event.object))
-        if had and gone:
-            self.queues.retry_all()
+        if event.previous is not None and had and gone:
+            self.queues.retry_all(str(event.previous["status"]["admission"]["clusterQueue"]))
         if event.type == "ADDED" or _spec_changed(event):
             self.queues.unblock(self.queues.cluster_queue(event.object))
         self.requeue(_ANY_KEY)
@@ -101,7 +101,9 @@ class Admission(Controller):
                 return self._preempt(decision, snapshot)
             case Verdict.WAIT | Verdict.HOPELESS:
                 self._record_reason(decision)
-                self._set_aside(decision, hopeless=decision.verdict is Verdict.HOPELESS)
+                hopeless = decision.verdict is Verdict.HOPELESS
+                if not (hopeless and self.queues.tries_next_flavor(decision)):
+                    self._set_aside(decision, hopeless=hopeless)
         return False
 
     def _admit(self, decision: Decision, snapshot: Snapshot) -> None:

@@ -196,8 +196,9 @@ def test_alarms_that_two_consoles_heard_are_one() -> None:
     assert merge_alarms(spikes, (STALL,)) == (*spikes, STALL)
 
 
-@pytest.mark.parametrize("kind", [SpanKind.QUEUED, SpanKind.STEPS])
-def test_a_run_that_waited_again_after_it_had_run_is_known_as_such(kind: SpanKind) -> None:
-    seen = SeenTime(1.0, 2.0, ("n0",), 1, (Span(5.0, 9.0, kind, 0, 1),)).encode()
-    assert RunRecord("ddp-smoke", "a", "default", seen=seen).was_requeued == (kind is SpanKind.QUEUED)
-    assert not RunRecord("ddp-smoke", "queued", "default").was_requeued
+def test_a_run_that_waited_again_ran_until_then_and_since() -> None:
+    spans = (Span(110.0, 130.0, SpanKind.QUEUED), Span(130.0, 150.0, SpanKind.STEPS, 0, 1),
+             Span(150.0, 155.0, SpanKind.QUEUED))  # fmt: skip
+    run = RunRecord("ddp-smoke", "a", "default", started=100.0, ended=200.0)
+    assert run.ran == (100.0, 0.0)
+    assert replace(run, seen=SeenTime(90.0, 100.0, ("n0",), 1, spans).encode()).ran == (75.0, 30.0)

@@ -73,7 +73,7 @@ def test_a_window_lies_around_the_end_that_a_job_waits_for() -> None:
     assert bounds is not None
     assert 83 < bounds[0] < 92
     assert 108 < bounds[1] < 120
-    assert (found.rollouts, found.latest) == (200, False)
+    assert (found.rollouts, found.by_key[key(fleet, "b")].latest) == (200, False)
     assert start_windows(fleet, {"uid-a": 6000.0}, {}, budget=LONG) == found, "the same for the same seed"
     merged = with_windows(expected_starts(fleet, {"uid-a": 6000.0}), found)[key(fleet, "b")]
     assert start_words(merged, fleet.at).startswith("between ")
@@ -106,11 +106,25 @@ def test_earlier_runs_say_how_long_those_in_front_will_run() -> None:
 def test_a_job_of_which_nothing_is_known_makes_the_window_the_latest_moment() -> None:
     fleet = scene(("a", 4), ("b", 4), waiting=(("c", 4),))
     found = start_windows(fleet, {"uid-a": 6000.0}, {}, budget=LONG)
-    assert found.latest
+    assert found.by_key[key(fleet, "c")].latest
     merged = with_windows(expected_starts(fleet, {"uid-a": 6000.0}), found)[key(fleet, "c")]
     assert (merged.window, merged.latest) == (None, True)
     assert start_words(merged, fleet.at).startswith("by ")
     assert not start_windows(fleet, {}, {}, budget=LONG).by_key
+
+
+def test_behind_one_that_starts_and_of_which_nothing_is_known_there_is_only_the_latest_moment() -> None:
+    fleet = scene(("a", 4), ("b", 4), waiting=(("c", 4), ("d", 4)))
+    left = {"uid-a": 600.0, "uid-b": 6000.0}
+    starts = expected_starts(fleet, left)
+    found = start_windows(fleet, left, {}, budget=LONG)
+    assert [found.by_key[key(fleet, name)].latest for name in "cd"] == [False, True]
+    merged = with_windows(starts, found)
+    assert start_words(merged[key(fleet, "c")], fleet.at).startswith("between ")
+    assert start_words(merged[key(fleet, "d")], fleet.at).endswith(", when b ends, or sooner")
+    known = start_windows(fleet, left, {"uid-c": RunTime(600.0, 0.1)}, budget=LONG)
+    assert window(fleet, known, "d") is not None
+    assert not with_windows(starts, known)[key(fleet, "d")].latest
 
 
 def test_a_job_that_runs_for_longer_than_any_before_it_still_ends() -> None:
@@ -205,6 +219,26 @@ def test_run_times_come_from_runs_that_are_alike() -> None:
     assert run_times(fleet, [*mine, *others])["uid-a"].median == 200
     assert run_times(fleet, [*mine[:2], *others])["uid-a"].median == 1000
     assert run_times(fleet, [PastRun("nccl-all-reduce", "you", 8, 5.0)] * 9) == {}
+
+
+def test_jobs_that_were_evicted_go_on_where_they_stopped_if_earlier_ones_did() -> None:
+    fleet = scene(("a", 8), waiting=(("b", 8),))
+    (held,) = (each for each in fleet.workloads.values() if each.owner_uid == "uid-a")
+    reserved = (Condition("QuotaReserved", "True", since=fleet.at), Condition("Admitted", "True", since=fleet.at))
+    parts = [each for each in fleet.workloads.values() if each is not held]
+    resumed = structs.replace(held, conditions=reserved, ran_before=3000.0)
+    fleet = fleet_of(*fleet.cluster_queues.values(), *fleet.local_queues.values(), *fleet.flavors.values(),
+                     *fleet.jobsets.values(), *parts, resumed)  # fmt: skip
+    whole = [PastRun("nccl-all-reduce", "you", 64, seconds) for seconds in (3900.0, 4000.0, 4100.0)]
+    resumes, anew = (
+        run_times(fleet, [*whole, PastRun("nccl-all-reduce", "you", 64, in_all, before=1500.0)])["uid-a"]
+        for in_all in (4050.0, 5600.0)
+    )
+    assert (resumes.median, resumes.resumes, anew.median, anew.resumes) == (4000.0, True, 4000.0, False)
+    bounds = [window(fleet, start_windows(fleet, {}, {"uid-a": each}, budget=LONG), "b") for each in (resumes, anew)]
+    assert bounds[0] is not None
+    assert bounds[1] is not None
+    assert 0 < bounds[0][0] < 1000 / 60 < bounds[0][1] < bounds[1][0] < 4000 / 60 < bounds[1][1]
 
 
 def started(fleet: Fleet, name: str, at: float) -> Fleet:
