@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from console.kube.objects.workload import Workload as ClusterWorkload
 from console.kube.snapshot import Fleet
 from console.scheduling.kueue.flavors import FlavorAssigner, Mode
 from console.scheduling.kueue.state import Workload
@@ -58,6 +59,18 @@ def cluster_of(fleet: Fleet, flavors: tuple[str, ...]) -> VirtualCluster:
     return cluster
 
 
+def time_limit(workload: ClusterWorkload, fleet: Fleet) -> float | None:
+    """Seconds from its admission after which it is ended: by Kueue, or by the deadlines of its Job or its pods."""
+    job = fleet.jobs.get((workload.namespace, workload.owner_name)) if workload.owner_kind == "Job" else None
+    of_pods = [each.time_limit for each in workload.pod_sets] if workload.owner_kind in {"", "Pod"} else [None]
+    known = [
+        workload.time_limit - workload.ran_before if workload.time_limit is not None else None,
+        job.time_limit if job is not None and job.uid == workload.owner_uid else None,
+        max((each for each in of_pods if each is not None), default=None) if None not in of_pods else None,
+    ]
+    return min((each for each in known if each is not None), default=None)
+
+
 def expected_starts(fleet: Fleet, left: Mapping[str, float]) -> dict[Key, ExpectedStart]:
     """Expected starts by workload key; `left`: remaining seconds of running jobs, by JobSet uid."""
     return _Simulation(fleet, left).run()
@@ -70,14 +83,17 @@ class _Simulation:
         self._cluster = cluster_of(fleet, self._flavors)
         self._found: dict[Key, ExpectedStart] = {}
         self._ends: list[tuple[float, Workload]] = []
+        self._limited = False  # whether of some only the latest end is known
         self._endless: list[Workload] = []
         self._missing: dict[tuple[str, str], frozenset[str]] = {}  # by queue and shape of a workload
         for queue in fleet.cluster_queues.values():
             for each in queue_order(fleet, queue.name).running:
-                seconds = left.get(each.owner_uid)
+                seconds = left.get(each.job_uid)
                 held = self._cluster.snapshot.queues[queue.name].workloads.get(each.key)
                 if held is None or not held.pod_sets:
                     continue
+                if seconds is None and (limit := time_limit(each, fleet)) is not None:
+                    seconds, self._limited = max(0.0, held.reserved + limit - fleet.at), True
                 if seconds is None:
                     self._endless.append(held)
                 else:
@@ -93,7 +109,7 @@ class _Simulation:
                 continue  # it was preempted meanwhile
             self._cluster.end(workload)
             name = job_name(self._fleet.workloads[workload.key])
-            latest = bool(self._endless) or any(found.at for found in self._found.values())
+            latest = bool(self._endless) or self._limited or any(found.at for found in self._found.values())
             for started in self._admit():
                 self._found.setdefault(started.key, ExpectedStart(at, name, latest=latest))
         first = [key for key, found in self._found.items() if found.at]

@@ -145,8 +145,14 @@ _PAIRED = 10
 
 
 def job_name(workload: Workload) -> str:
-    """Name of the JobSet or Job that owns the workload."""
+    """Name of the JobSet, Job or Pod that owns the workload, or of the group of pods."""
     return workload.owner_name or workload.name
+
+
+def workload_named(fleet: Fleet, namespace: str, name: str) -> Workload | None:
+    """The latest workload of a job of that name, of whatever kind."""
+    found = (each for each in fleet.workloads.values() if (each.namespace, job_name(each)) == (namespace, name))
+    return max(found, key=lambda each: each.created, default=None)
 
 
 def _gpus_of(workload: Workload, flavor: str) -> int:

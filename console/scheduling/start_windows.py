@@ -1,12 +1,14 @@
 """Predicts time windows in which waiting workloads start, from many simulations with varying run times.
 
-How long a job runs comes from its progress, else from earlier runs of its recipe; a job of which neither is known runs
-on. Nobody comes meanwhile. A window holds the middle 80 % of the rollouts.
+How long a job runs comes from its progress, else from earlier runs of its recipe, or of its name where it is no JobSet;
+a job of which neither is known runs on, up to its time limit if it has one. Nobody comes meanwhile. A window holds the
+middle 80 % of the rollouts.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +20,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from console.kube.objects.meta import GPU, condition
+from console.kube.objects.workload import Workload
 from console.kube.snapshot import Fleet
-from console.scheduling.expected_starts import ExpectedStart, all_gpu_flavors, cluster_of
-from console.scheduling.kueue.state import Workload
+from console.scheduling.expected_starts import ExpectedStart, all_gpu_flavors, cluster_of, time_limit
+from console.scheduling.kueue.state import Workload as KueueWorkload
 from console.scheduling.kueue_snapshot import queue_order
+from console.scheduling.quota_accounts import job_name
 from console.scheduling.virtual_cluster import Move, VirtualCluster
 from console.yielding import WorkSlices
 
@@ -38,6 +43,7 @@ PROGRESS_SPREAD = 0.1  # of the logarithm of the time left, where progress tells
 LEAST_SPREAD = 0.1  # of run times of which few are known
 LEAST_RUNS = 3  # earlier runs that say how long a job runs
 _TRIES = 20
+_NUMBERS = re.compile(r"(-[0-9a-z]*[0-9][0-9a-z]*)+$")
 MAX_KNOWN = 2_000  # situations of which it is kept what Kueue does in them
 
 
@@ -74,7 +80,10 @@ class StartWindows(Struct, frozen=True):
 
 
 def run_times(fleet: Fleet, past: Iterable[PastRun]) -> dict[str, RunTime]:
-    """Expected run times by JobSet uid: from runs of the same recipe, owner and size, else recipe and size."""
+    """Expected run times by uid of the job: from runs of the same recipe, owner and size, else recipe and size.
+
+    Of what is no JobSet, from those of the same name, queue and size that Kueue has seen finish.
+    """
     known: dict[tuple[object, ...], list[float]] = defaultdict(list)
     interrupted: dict[tuple[str, int], list[PastRun]] = defaultdict(list)
     for run in past:
@@ -83,7 +92,16 @@ def run_times(fleet: Fleet, past: Iterable[PastRun]) -> dict[str, RunTime]:
         elif run.recipe and run.seconds > 0:
             known[run.recipe, run.gpus, run.owner].append(run.seconds)
             known[run.recipe, run.gpus].append(run.seconds)
+    for done in fleet.workloads.values():
+        finished = condition(done.conditions, "Finished")
+        since = condition(done.conditions, "QuotaReserved")
+        if finished and finished.is_true and finished.reason == "Succeeded" and since and since.is_true:
+            known[_likeness(done)].append(max(1.0, finished.since - since.since))
     found = {}
+    for workload in fleet.workloads.values():
+        alike = known.get(_likeness(workload), [])
+        if workload.owner_kind != "JobSet" and len(alike) >= LEAST_RUNS:
+            found[workload.job_uid] = RunTime(median(alike), max(LEAST_SPREAD, pstdev(map(math.log, alike))))
     for job in fleet.jobsets.values():
         like = ((job.recipe, job.gpus, job.owner), (job.recipe, job.gpus))
         times = next((known[each] for each in like if len(known.get(each, ())) >= LEAST_RUNS), None)
@@ -92,6 +110,12 @@ def run_times(fleet: Fleet, past: Iterable[PastRun]) -> dict[str, RunTime]:
             resumes = _resumes(interrupted[job.recipe, job.gpus], middle)
             found[job.uid] = RunTime(middle, max(LEAST_SPREAD, spread), resumes)
     return found
+
+
+def _likeness(workload: Workload) -> tuple[object, ...]:
+    """What workloads share that run alike: all but the numbers at the end of the names of their jobs."""
+    stem = _NUMBERS.sub("", job_name(workload))
+    return workload.namespace, workload.owner_kind, stem, workload.queue, workload.total(GPU)
 
 
 def _resumes(interrupted: Sequence[PastRun], whole: float) -> bool:
@@ -146,13 +170,13 @@ class _SharedCluster:
 
     def restart(self) -> None:
         self._situation, self._restored = self._first, False
-        self._behind: list[tuple[float, Workload | None]] = []  # steps that the cluster itself has not taken yet
+        self._behind: list[tuple[float, KueueWorkload | None]] = []  # steps that the cluster itself has not taken yet
 
     @property
     def has_waiting(self) -> bool:
         return self._situation.has_waiting
 
-    def admit_after(self, ended: Workload | None, at: float) -> list[Move]:
+    def admit_after(self, ended: KueueWorkload | None, at: float) -> list[Move]:
         """What starts and what is preempted once this one, which still runs, has ended."""
         self._behind.append((at, ended))
         key = ended.key if ended is not None else None
@@ -186,21 +210,24 @@ class _Rollouts:
         self._cluster = _SharedCluster(cluster)
         self._number = count()
         self._endless = False
+        self._limits: dict[str, float] = {}  # seconds that those run at most of which no more is known
         self._after_endless: set[Key] = set()  # those that started after one whose run time nobody knows
         self._ran: dict[Key, float] = {}  # of those that were interrupted and go on where they stopped
         for each in fleet.workloads.values():
-            if each.ran_before and (known := times.get(each.owner_uid)) and known.resumes:
+            if each.ran_before and (known := times.get(each.job_uid)) and known.resumes:
                 self._ran[each.key] = each.ran_before
-        self._running: list[tuple[Workload, str, float]] = []  # the uid of its owner, and since when it runs
+        self._running: list[tuple[KueueWorkload, str, float]] = []  # the uid of its owner, and since when it runs
         for queue in fleet.cluster_queues.values():
             for each in queue_order(fleet, queue.name).running:
                 held = cluster.snapshot.queues[queue.name].workloads.get(each.key)
                 if held is None or not held.pod_sets:
                     continue
-                if each.owner_uid in left or each.owner_uid in times:
-                    self._running.append((held, each.owner_uid, held.reserved))
-                else:
-                    self._endless = True
+                if each.job_uid not in left and each.job_uid not in times:
+                    self._endless, limit = True, time_limit(each, fleet)
+                    if limit is None:
+                        continue
+                    self._limits[each.job_uid] = limit
+                self._running.append((held, each.job_uid, held.reserved))
 
     def run(self, budget: float, most: int) -> StartWindows:
         began, slices = time.thread_time(), WorkSlices()
@@ -230,8 +257,8 @@ class _Rollouts:
         """Simulate once: the starts, and until when they are known; `stop` limits this thread's CPU time."""
         now = self._fleet.at
         found: dict[Key, float] = {}
-        ends: list[tuple[float, int, Workload]] = []
-        held: dict[Key, Workload] = {}
+        ends: list[tuple[float, int, KueueWorkload]] = []
+        held: dict[Key, KueueWorkload] = {}
         began: dict[Key, float] = {}  # when each would have begun if it had not been interrupted
         ran, endless_since = dict(self._ran), math.inf
         self._cluster.restart()
@@ -239,7 +266,7 @@ class _Rollouts:
             held[workload.key] = workload
             began[workload.key] = since - ran.get(workload.key, 0.0)
             self._end(ends, now + self._seconds_left(uid, now - began[workload.key]), workload)
-        ended: Workload | None = None
+        ended: KueueWorkload | None = None
         while True:
             for started, preempted_by in self._cluster.admit_after(ended, now):
                 if preempted_by is not None:
@@ -248,7 +275,7 @@ class _Rollouts:
                     continue
                 held[started.key] = started
                 found.setdefault(started.key, now)
-                known = self._times.get(self._fleet.workloads[started.key].owner_uid)
+                known = self._times.get(self._fleet.workloads[started.key].job_uid)
                 before = ran.get(started.key, 0.0) if known and known.resumes else 0.0
                 began[started.key] = now - before
                 if now > endless_since:
@@ -266,12 +293,14 @@ class _Rollouts:
             now, _, ended = heappop(ends)
             del held[ended.key]
 
-    def _end(self, ends: list[tuple[float, int, Workload]], at: float, workload: Workload) -> None:
+    def _end(self, ends: list[tuple[float, int, KueueWorkload]], at: float, workload: KueueWorkload) -> None:
         heappush(ends, (at, next(self._number), workload))
 
     def _seconds_left(self, uid: str, ran: float) -> float:
         if uid in self._left:
             return self._sample(self._left[uid], PROGRESS_SPREAD)
+        if uid in self._limits:
+            return max(0.0, self._limits[uid] - ran)
         return self._rest(self._times[uid], ran)
 
     def _rest(self, known: RunTime, ran: float) -> float:

@@ -9,9 +9,10 @@ from msgspec import structs
 from console.errors import BadInput, NotFound
 from console.kube.find_job import find_job
 from console.kube.objects.workload import Workload
+from console.kube.snapshot import Fleet
 from console.scheduling.forecast_record import Promise, score
 from console.scheduling.kueue_snapshot import queue_position
-from console.scheduling.quota_accounts import job_name
+from console.scheduling.quota_accounts import job_name, workload_named
 from console.scheduling.what_if import Changes, Consequence, NextVictims, WhatIf
 from console.scheduling.what_if import what_if as compare
 from console.scheduling.why_answer import WAIT_KINDS
@@ -46,10 +47,7 @@ async def forecast(options: ForecastOptions) -> int:
         if options.job:
             found = [each for each in found if (each.namespace, job_name(each)) == (session.namespace, options.job)]
             if not found:
-                find_job(fleet, session.namespace, options.job)
-                raise NotFound(
-                    f"{options.job} waits in no queue of namespace {session.namespace}.", f"a4 why {options.job}"
-                )
+                raise _no_wait(fleet, session.namespace, options.job)
         elif not found and namespace and not any(where == namespace for where, _ in fleet.jobsets):
             await session.watch.require_namespace(namespace)
     found.sort(key=lambda each: (not starts[each.key].at, starts[each.key].at, queue_position(each, fleet), each.key))
@@ -91,6 +89,13 @@ async def forecast(options: ForecastOptions) -> int:
     else:
         print_line("Nothing waits.")
     return 0
+
+
+def _no_wait(fleet: Fleet, namespace: str, name: str) -> NotFound:
+    """The error for a job that does not wait; that of `find_job` is raised if there is none of that name."""
+    if workload_named(fleet, namespace, name) is None:
+        find_job(fleet, namespace, name)
+    return NotFound(f"{name} waits in no queue of namespace {namespace}.", f"a4 why {name}")
 
 
 def _print_record(promises: Sequence[Promise], *, as_json: bool) -> int:

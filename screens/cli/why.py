@@ -18,7 +18,9 @@ from console.launch.run_record import Outcome
 from console.metrics.alarm import Alarm, AlarmReport, next_step
 from console.metrics.health import Health, alarm_kind_of_health, job_health
 from console.scheduling.expected_starts import ExpectedStart
+from console.scheduling.quota_accounts import workload_named
 from console.scheduling.what_if import next_victims
+from console.scheduling.why import why as why_workload
 from console.scheduling.why_answer import WAIT_KINDS, Category, Why
 from console.scheduling.why_job import why_jobset
 from screens.cli.alarm_words import alarm_json, health_code
@@ -29,6 +31,7 @@ from screens.cli.output import print_hint, print_json
 from screens.columns.jobs import start_json, start_words
 
 if TYPE_CHECKING:
+    from console.kube.objects.workload import Workload
     from console.session import Session
 
 
@@ -43,20 +46,22 @@ async def why(options: WhyOptions) -> int:
     ) as session:
         fleet = session.fleet
         job = fleet.jobsets.get((session.namespace, options.job))
-        reason = why_jobset(job, session.fleet) if job else None
+        other = workload_named(fleet, session.namespace, options.job) if job is None else None
+        reason = why_jobset(job, fleet) if job else why_workload(other, fleet) if other else None
         sentence = reason.sentence if reason else "is not in the cluster any more"
         card, (report, health), start = await asyncio.gather(
             session.logs.first_failure(session.namespace, options.job),
             _check(session, job, runs_or_done=not sentence),
-            _expected_start(session, job),
+            _expected_start(session, job, other),
         )
         order, preempted = _preempted_next(fleet, job) if job is not None else (0, "")
-        if job is None and card is None:
+        if job is None and other is None and card is None:
             await _require_unknown(session, options.job)
             find_job(fleet, session.namespace, options.job)
         if options.json:
             told = {"namespace": session.namespace, "name": options.job, "state": health.state if health else None,
-                    "phase": job.state if job else None, "health": asdict(health) if health else None,
+                    "phase": job.state if job else other.state if other else None,
+                    "health": asdict(health) if health else None,
                     "next": reason.next if reason else "", "removed": (job.removed_at or None) if job else None,
                     "expected_start": start_json(start, fleet.at) if start else None,
                     "preempted_next": order or None,
@@ -65,25 +70,37 @@ async def why(options: WhyOptions) -> int:
                     "alarms": [alarm_json(session, each) for each in report.alarms]}  # fmt: skip
             print_json(told)
             return _code(reason, health)
+        if other is not None and reason is not None:
+            _print_workload(options.job, other, reason)
         now = job is not None and job.state is not JobState.FAILED
-        if now or card is None:
+        if job is not None and (now or card is None):
             state = f"is {job.state}: " if job is not None and sentence else ""
             print_hint(f"{options.job} {state}{sentence or (_words(health, report) if health else 'is done')}.")
-            if start is not None:
-                print_hint(f"Start: {start_words(start, fleet.at)}.")
             if preempted:
                 print_hint(preempted)
             await session.watch.me()  # without it nobody is "you"
             for line in _next_steps(session, options.job, reason, health, report):
                 print_hint(line)
+        if start is not None:
+            print_hint(f"Start: {start_words(start, fleet.at)}.")
         if card is not None:
             for line in (*(["What ended badly before that:"] if now else []), *card.text_lines()):
                 print_hint(line)
     return _code(reason, health)
 
 
-async def _expected_start(session: Session, job: JobSet | None) -> ExpectedStart | None:
-    workload = session.fleet.workload_of(job) if job is not None and job.state is JobState.PENDING else None
+def _print_workload(name: str, workload: Workload, reason: Why) -> None:
+    """What is known of a job that is no JobSet: its Workload tells why it waits, and nothing of how it runs."""
+    words = f": {reason.sentence}" if reason.sentence else ""
+    print_hint(f"{name} ({workload.owner_kind or 'group of pods'}) is {workload.state}{words}.")
+    if reason.next:
+        print_hint(f"{reason.next}.")
+
+
+async def _expected_start(session: Session, job: JobSet | None, other: Workload | None) -> ExpectedStart | None:
+    workload = other if other is not None and other.is_waiting else None
+    if job is not None and job.state is JobState.PENDING:
+        workload = session.fleet.workload_of(job)
     return (await expected_starts(session)).get(workload.key) if workload is not None else None
 
 
@@ -185,7 +202,10 @@ COMMANDS: Commands = {
     "why": Command(
         why,
         WhyOptions,
-        epilog="JSON: namespace, name, state and phase (as of a4 jobs), why (one sentence), "
+        description="Why a job does not run, or what ended it: a JobSet, or any other that waits in a queue of Kueue "
+        "(a Job, a pod, a group of pods, …), of which the Workload tells why it waits.",
+        epilog="JSON: namespace, name, state and phase (as of a4 jobs; of what is no JobSet the state of its Workload, "
+        "and state is null), why (one sentence), "
         "preempted_next (1: it is the first that Kueue would preempt for more jobs as the waiting one of the highest "
         "priority; null: it is none of them), card (what ended badly "
         "first; null if nothing did: first: rank: index of the pod, pod, node, exit_code, reason, time, …; others, "

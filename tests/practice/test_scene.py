@@ -95,7 +95,7 @@ def _any(scene: World, name: str) -> dict[str, Any]:
 def test_those_who_wait_say_why(scene: World) -> None:
     assert "8 more needed" in scene.waits_for("dpo-b")
     assert "8 more needed" in scene.waits_for("eval-32")
-    assert "allows to fit only 3 out of 4 pod(s)" in scene.waits_for("grpo-32")
+    assert "in flavor a4-spot, 8 more needed" in scene.waits_for("grpo-32"), "after a4, which has no block for it"
     sweep = scene.workload("sweep-7")
     assert is_true(sweep, "Preempted")
     assert "insufficient unused quota for nvidia.com/gpu in flavor a4" in scene.waits_for("sweep-7")

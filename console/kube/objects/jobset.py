@@ -59,6 +59,7 @@ class Job(NamespacedObject, frozen=True):
     suspended: bool = False
     conditions: tuple[Condition, ...] = ()
     queue: str = ""
+    time_limit: float | None = None  # seconds after which it is ended, from its start
 
 
 class ReplicatedJob(Struct, frozen=True):
@@ -153,6 +154,7 @@ class JobSet(NamespacedObject, frozen=True):
 class JobSpecWire(Wire):
     parallelism: int | None = None
     suspend: bool | None = None
+    active_deadline_seconds: int | None = None
     template: TemplateWire | None = None
 
 
@@ -188,6 +190,7 @@ def parse_job(wire: JobWire) -> Job:
         suspended=bool(spec.suspend),
         conditions=conditions_of(status.conditions),
         queue=intern_text(labels.get(KUEUE + "queue-name")),
+        time_limit=spec.active_deadline_seconds,
     )
 
 

@@ -144,6 +144,7 @@ class PodSpecWire(Wire):
     init_containers: list[ContainerSpecWire] | None = None
     scheduling_gates: list[NamedWire] | None = None
     priority_class_name: str | None = None
+    active_deadline_seconds: int | None = None
 
 
 class TemplateWire(Wire):

@@ -52,6 +52,7 @@ class PodSet(Struct, frozen=True):
     required_topology: str = ""  # Node label whose single value all pods must share
     flavors: tuple[tuple[str, str], ...] = ()  # resource -> flavor, once quota is reserved
     domains: tuple[TopologyDomain, ...] = ()
+    time_limit: float | None = None  # seconds after which each of its pods is ended, from its start
 
     def total(self, resource: str) -> int:
         return self.count * dict(self.requests).get(resource, 0)
@@ -82,9 +83,15 @@ class Workload(NamespacedObject, frozen=True):
     requeue_count: int = 0
     evictions: tuple[tuple[str, int], ...] = ()  # reason -> how often
     ran_before: float = 0.0  # seconds, before it was evicted
+    time_limit: float | None = None  # seconds after which Kueue ends it, with those before
 
     def total(self, resource: str) -> int:
         return sum(group.total(resource) for group in self.pod_sets)
+
+    @property
+    def job_uid(self) -> str:
+        """The uid of the job that it stands for; a group of pods has none but its own."""
+        return self.owner_uid or self.uid
 
     @property
     def state(self) -> WorkloadState:
@@ -175,6 +182,7 @@ class WorkloadSpecWire(Wire):
     priority_class_ref: NamedWire | None = None
     active: bool | None = None
     pod_sets: list[PodSetWire] | None = None
+    maximum_execution_time_seconds: int | None = None
 
 
 class PodSetAssignmentWire(Wire):
@@ -266,6 +274,7 @@ def _pod_set(wire: PodSetWire, given: PodSetAssignmentWire) -> PodSet:
         required_topology=intern_text(asked.required),
         flavors=tuple(sorted((given.flavors or {}).items())),
         domains=domains_of(placed),
+        time_limit=wire.template.spec.active_deadline_seconds if wire.template and wire.template.spec else None,
     )
 
 
@@ -310,4 +319,5 @@ def parse_workload(wire: WorkloadWire) -> Workload:
         ran_before=status.accumulated_past_execution_time_seconds
         or status.accumulated_past_exexcution_time_seconds
         or 0.0,
+        time_limit=spec.maximum_execution_time_seconds,
     )

@@ -6,10 +6,13 @@ import time
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec import structs
 
-from console.kube.objects.meta import Condition
+from console.kube.objects.jobset import Job
+from console.kube.objects.meta import GPU, Condition
 from console.kube.objects.queue import LocalQueue, Preemption, ResourceFlavor
+from console.kube.objects.workload import Workload
 from console.scheduling import start_windows as module
 from console.scheduling.expected_starts import expected_starts
 from console.scheduling.forecast_record import Promise, compare, read_promises, score, update_record
@@ -31,10 +34,7 @@ from tests.screens.queue_scene import claim, cluster_queue, job
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
     from console.kube.objects.jobset import JobSet
-    from console.kube.objects.workload import Workload
     from console.kube.snapshot import Fleet
 
 LONG = 60.0
@@ -219,6 +219,58 @@ def test_run_times_come_from_runs_that_are_alike() -> None:
     assert run_times(fleet, [*mine, *others])["uid-a"].median == 200
     assert run_times(fleet, [*mine[:2], *others])["uid-a"].median == 1000
     assert run_times(fleet, [PastRun("nccl-all-reduce", "you", 8, 5.0)] * 9) == {}
+
+
+def plain(name: str, nodes: int, *, kind: str = "Job", waits: str = "", ran: float | None = None) -> Workload:
+    """The Workload of a job that is no JobSet; `ran`: it has finished after so long."""
+    made = claim(job(name, nodes), waits=waits)
+    made = structs.replace(made, owner_kind=kind, owner_name=name if kind else "", name=name, uid=f"wl-{name}",
+                           owner_uid=f"uid-{name}" if kind else "")  # fmt: skip
+    if ran is None:
+        return made
+    since = made.conditions[0].since + ran
+    return structs.replace(made, conditions=(*made.conditions, Condition("Finished", "True", "Succeeded", since=since)))
+
+
+def plain_scene(*parts: Workload | Job) -> Fleet:
+    used = sum(each.total(GPU) for each in parts if isinstance(each, Workload) and each.cluster_queue)
+    return fleet_of(cluster_queue("a4", used), LocalQueue("default", "a4", cluster_queue="a4"), ResourceFlavor("a4"),
+                    *parts)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Job", "Pod", ""])
+def test_finished_jobs_of_the_same_name_tell_how_long_one_that_is_no_jobset_runs(kind: str) -> None:
+    done = [plain(f"eval-{number}", 4, kind=kind, ran=4000.0 + number) for number in range(3)]
+    done = [structs.replace(each, cluster_queue="") for each in done]
+    parts = (plain("eval-3", 4, kind=kind), plain("eval-4", 4, kind=kind), plain("wide", 8, kind=kind, waits="no room"))
+    fleet = plain_scene(*done, *parts)
+    times = run_times(fleet, [])
+    assert set(times) == {each.job_uid for each in (*done, *parts[:2])}
+    assert times[parts[0].job_uid].median == 4001.0
+    found = start_windows(fleet, {}, times, budget=LONG).by_key[parts[2].key]
+    assert not found.latest
+    assert fleet.at + 3000 < found.start < found.end < fleet.at + 4500
+    assert not start_windows(plain_scene(*done[:2], *parts), {}, run_times(plain_scene(*done[:2], *parts), [])).by_key
+
+
+@pytest.mark.parametrize("limit", ["job", "pod", "kueue"])
+def test_a_time_limit_gives_the_latest_start_of_those_behind(limit: str) -> None:
+    first, behind = plain("first", 8, kind="Pod" if limit == "pod" else "Job"), plain("behind", 8, waits="no room")
+    extra: tuple[Job, ...] = ()
+    if limit == "job":
+        extra = (Job("default", "first", "uid-first", time_limit=4000.0),)
+    elif limit == "pod":
+        first = structs.replace(first, pod_sets=(structs.replace(first.pod_sets[0], time_limit=4000.0),))
+    else:
+        first = structs.replace(first, time_limit=5000.0, ran_before=1000.0)
+    fleet = plain_scene(first, behind, *extra)
+    latest = first.conditions[0].since + 4000.0
+    starts = expected_starts(fleet, {})
+    assert (starts[behind.key].at, starts[behind.key].latest) == (latest, True)
+    found = start_windows(fleet, {}, {}, budget=LONG)
+    assert (found.by_key[behind.key].end, found.by_key[behind.key].latest) == (latest, True)
+    without = plain_scene(plain("first", 8), behind)
+    assert expected_starts(without, {})[behind.key].unknown == "how long first still runs is not known"
 
 
 def test_jobs_that_were_evicted_go_on_where_they_stopped_if_earlier_ones_did() -> None:
