@@ -21,6 +21,7 @@ from console.patterns import LONGEST, compiled
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
 Page = Literal["fleet", "queues", "jobs", "pods", "launch", "runs", "tunnels"]
 PaneSize = Literal["usual", "large", "off"]
+HangAction = Literal["nothing", "stop", "relaunch-without-node"]
 AlarmName = Literal["stall", "nan", "spike", "busbw", "behind", "restart", "failed", "gpu"]
 Seconds = Annotated[float, Meta(ge=1, lt=1e9)]
 ADDRESS = "^[a-zA-Z0-9+.-]{1,20}://."
@@ -48,6 +49,18 @@ class Thresholds(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     off: Annotated[tuple[AlarmName, ...], Meta(description="alarms to turn off")] = ()
     inspect: Annotated[bool, Meta(description="a job of one's own that is late is inspected, as by a4 hang")] = True
     notify: Annotated[bool, Meta(description="the terminal is told: bell, OSC 9 and 777")] = True
+
+
+class Actions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the open console does by itself."""
+
+    on_hang: Annotated[
+        HangAction,
+        Meta(
+            description="to a job of one's own that hangs, once an inspection has named the rank that others wait for"
+        ),
+    ] = "nothing"
+    delay: Annotated[Seconds, Meta(description="seconds from its announcement, in which it can be cancelled")] = 300.0
 
 
 class ListConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -139,6 +152,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     notifications: Annotated[Notifications, Meta(description="where the console sends alarms")] = Notifications()
     formats: Annotated[tuple[LogFormat, ...], Meta(description="formats of one's own training logs")] = ()
     alarms: Annotated[Thresholds, Meta(description="thresholds of alarms")] = Thresholds()
+    actions: Annotated[Actions, Meta(description="what happens by itself; by default nothing")] = Actions()
 
 
 class ConfigProblem(Struct, frozen=True):

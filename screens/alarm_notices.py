@@ -37,6 +37,7 @@ LOW = 30  # lines of a terminal below which a message is told as shortly as it c
 _AWAY = "esc closes this"
 _MORE = re.compile(r" and (\d+) more$")
 SHOWN = 10  # seconds that an alarm is shown
+ANNOUNCED = 30  # seconds that something is shown that nobody asked for
 _WAITS = {WorkloadState.PENDING, WorkloadState.RESERVED, WorkloadState.EVICTED}
 FOUND_WITHIN = 60.0  # seconds after a reconnect in which what was told before is found again
 
@@ -166,6 +167,14 @@ def notify_new_alarms(app: ConsoleApp, bell: AlarmNotifier) -> None:
     _send(app, bell.outbox, told)
     for title, words, _ in told[: len(begun)]:  # the terminal cannot replace what it was sent, as a toast is replaced
         _ring(app, title, words)
+
+
+def announce(app: ConsoleApp, key: tuple[str, str], what: str, words: str) -> None:
+    """Tell of something that is done without anybody asking: here, in the terminal, and where alarms are sent."""
+    title = f"{key[1]}: {what}"
+    app.notify(words, title=title, severity="warning", timeout=ANNOUNCED, markup=False)
+    _send(app, app.outbox, [(title, words, key[0])])
+    _ring(app, title, words)
 
 
 def _ring(app: ConsoleApp, title: str, words: str) -> None:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from textual.notifications import Notification
 
     from console.google.services import GoogleServices
+    from console.launch.automatic import AutomaticActions
+    from console.metrics.notify import Outbox
     from console.session import Session
     from practice.child import PracticeProcess
     from screens.widgets.form.model import LaunchRequest
@@ -199,6 +201,17 @@ class ConsoleApp(KeyOrderedApp):
             self._session.watch.pause_for_keypress()
         await super().on_event(event)
 
+    @cached_property
+    def automatic(self) -> AutomaticActions:
+        """What was announced to happen by itself to jobs that hang."""
+        from console.launch.automatic import AutomaticActions
+
+        return AutomaticActions()
+
+    @property
+    def outbox(self) -> Outbox:
+        return self._bell.outbox
+
     def alarms_in_corner(self) -> list[Notification]:
         return [each for each in self._notifications if each.title.startswith(GLYPH)]
 
@@ -337,6 +350,10 @@ class ConsoleApp(KeyOrderedApp):
             self._follow_config()
             notify_new_alarms(self, self._bell)
             notify_starts(self, self._starts, self._bell.outbox)
+            if self.loaded.config.actions.on_hang != "nothing" or self.automatic.pending:
+                from screens.dialogs.automatic import follow_hangs  # of no use to those who never set that
+
+                follow_hangs(self)
             self.draw_between_keys("ages", self._draw_ages)
 
     def _draw_ages(self) -> None:

@@ -193,6 +193,12 @@ class FakeLaunching:
     async def render(self, plan: Any) -> Any:
         return self._session._did("render", plan, default=())
 
+    async def find_unsaved(self, namespace: str, name: str, gpus: int) -> str:
+        return str(self._session.answers.get("unsaved", ""))
+
+    async def list_unsaved(self, node: str) -> list[str]:
+        return list(self._session.answers.get("unsaved_of_node", []))
+
     async def check(self, plan: Any) -> Any:
         return self._session._did("check", plan)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from console.checkpoints.judge import CheckpointState, Survey
+from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.metrics.ledger import Unsaved, find_unsaved
 from console.metrics.seen_time import list_seen
 
 if TYPE_CHECKING:
+    from console.kube.nested_values import Value
     from console.metrics.job_measures import JobMeasures
 
 EVERY = 300.0  # seconds after which the checkpoints of a job that is looked at are read again
@@ -71,9 +74,36 @@ def list_faults(survey: Survey) -> list[str]:
     """Saves that are incomplete or being written, the newest first, and pointers that are wrong; a sentence each."""
     found = []
     for each in reversed(survey.checkpoints):
-        name = f"step {each.step:,}" if each.step is not None else each.path or "the folder"
+        name = _name(each)
         if each.state is CheckpointState.INCOMPLETE:
             found.append(f"{name} is incomplete: {each.problems[0]}")
         elif each.state is CheckpointState.WRITING:
             found.append(f"{name} is being written")
     return [*found, *survey.notes]
+
+
+STARTING_WEIGHTS = ("recipe.train.checkpoint", "recipe.swift.load")  # fields of recipes: the weights to begin with
+
+
+def starting_values(saved: SavedState, paths: Collection[str]) -> tuple[dict[str, Value], str]:
+    """Values of a recipe with these fields that begin with the last complete checkpoint, and a sentence about that."""
+    last = saved.survey.last_complete if saved.survey is not None else None
+    if last is None:
+        why = saved.problem or "None of its checkpoints is known to be complete."
+        return {}, f"It begins as the job did: {why}"
+    if saved.place.startswith("gs:"):
+        return {}, f"Its last complete checkpoint is {_name(last)} in {saved.place}: choose the weights to begin with."
+    # Megatron takes the folder around its steps, and goes by the pointer in it.
+    around = last.format.startswith("Megatron")
+    folder = posixpath.normpath(posixpath.join(saved.place, posixpath.dirname(last.path) if around else last.path))
+    wrong = f" But {saved.survey.notes[0]}." if around and saved.survey is not None and saved.survey.notes else ""
+    values: dict[str, Value] = {}
+    for path in STARTING_WEIGHTS:
+        if path in paths:
+            group, part, field = path.split(".")
+            values = {group: {part: {field: folder}}}
+    return values, f"It begins with the weights of {_name(last)}, in {folder}.{wrong}"
+
+
+def _name(checkpoint: Checkpoint) -> str:
+    return f"step {checkpoint.step:,}" if checkpoint.step is not None else checkpoint.path or "the folder"

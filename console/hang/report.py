@@ -224,6 +224,11 @@ class HangReport:
         return tuple(group for group in self.groups if group.suspect)
 
     @property
+    def suspected_nodes(self) -> tuple[str, ...]:
+        """The nodes of the processes that the others wait for."""
+        return tuple(dict.fromkeys(each.node for group in self.suspects for each in group.members if each.node))
+
+    @property
     def summary(self) -> str:
         """The groups in short, such as "126 in all_reduce, 2 in data loader (ranks 41, 97, pods 5, 12, 2 nodes)"."""
         largest = sorted(self.groups, key=lambda group: -len(group.members))

@@ -103,6 +103,17 @@ class LaunchService:
         spans = self._spans(namespace, name) or await self.runs.read_spans(namespace, name)
         return format_unsaved(spans, time.time(), gpus)
 
+    async def list_unsaved(self, node: str) -> list[str]:
+        """Of each job with pods on a node what of its work is in no checkpoint: "NAME: the work since step 40 …"."""
+        fleet, found = self._cluster.fleet, []
+        on_it = (pod for pod in fleet.pods_by_node.get(node, ()) if pod.jobset and not pod.finished)
+        for uid in dict.fromkeys(pod.jobset_uid for pod in on_it):
+            pods = fleet.pods_by_jobset[uid]
+            gpus = sum(pod.holds_gpus for pod in pods)
+            if unsaved := await self.find_unsaved(pods[0].namespace, pods[0].jobset, gpus):
+                found.append(f"{pods[0].jobset}: {unsaved}")
+        return found
+
     @cached_property
     def releases(self) -> Releases:
         from console.launch.releases import Releases

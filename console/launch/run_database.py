@@ -315,7 +315,8 @@ def _decode_alarms(text: Any) -> tuple[Alarm, ...]:
     found = []
     for each in _decode_json(text, list):
         with suppress(TypeError, ValueError):
-            found.append(Alarm(**{**each, "kind": AlarmKind(each["kind"])}))
+            nodes = tuple(each.get("nodes") or ())
+            found.append(Alarm(**{**each, "kind": AlarmKind(each["kind"]), "nodes": nodes}))
     return tuple(found)
 
 

@@ -66,6 +66,7 @@ class Alarm:
     held: int = 0  # GPUs that a stop of the job frees
     began: float = 0.0  # when it happened: the last step before a stall, the first NaN; 0.0: not known
     ended: str = ""  # what ended it where that was not the end of its cause, such as "the job ended"
+    nodes: tuple[str, ...] = ()  # the nodes that its cause is on, as far as they are known
 
     @property
     def since(self) -> float:

@@ -52,6 +52,10 @@ class JobSample:
     gpus: tuple[str, ...] = ()  # faults of GPUs
     failed: str = ""  # why the job is over; empty: it is not, or it ended well
     behind_log: bool = False  # its log comes faster than it is read: later steps may wait in it
+    pod_nodes: tuple[str, ...] = ()  # the node of each pod, by its number; empty: not known
+    blamed_nodes: tuple[str, ...] = ()  # nodes of the ranks that the others wait for
+    faulty_nodes: tuple[str, ...] = ()  # nodes with faults of GPUs
+    failed_node: str = ""  # where the first pod failed
     stopped: bool = False  # somebody stops it: what was wrong with it by then stays until it is gone
 
 
@@ -170,7 +174,9 @@ class AlarmWatch:
         for kind, name, words, at in told:
             if (kind, name) not in self._done:
                 self._done.add((kind, name))
-                self._raise_alarm(Alarm(kind, words, now, *self._key, began=min(now, at)))
+                ended = kind in {AlarmKind.FAILED, AlarmKind.RESTART} and look.failed_node
+                nodes = (look.failed_node,) if ended else ()
+                self._raise_alarm(Alarm(kind, words, now, *self._key, began=min(now, at), nodes=nodes))
 
     def _update_lasting_alarms(self, now: float, look: JobSample) -> None:
         """Begin, update and end the alarms that last as long as their cause."""
@@ -184,14 +190,21 @@ class AlarmWatch:
             more = f" and {late - 1} more" if late > 1 else ""
             behind = f"pod {worst[0]}{more} {worst[1]} steps behind the leading pod"
         saved = f"last checkpoint before: {look.saved}" if look.saved else ""
+        late_pods = {pod for pod, by in look.behind if by >= self._limits.behind}
+        nodes = {
+            AlarmKind.BEHIND: [node for pod, node in enumerate(look.pod_nodes) if pod in late_pods and node],
+            AlarmKind.GPU: look.faulty_nodes,
+        }
         blamed = look.blamed if look.blamed_at > max(self.step_at, self._begun - self._settles) else ""
         self.verdict = blamed.removeprefix(INSPECTED) if blamed.startswith(INSPECTED) and (stalled or self.late) else ""
+        nodes[AlarmKind.STALL] = look.blamed_nodes if self.verdict else ()
         for kind, words, beside, began in (
             (AlarmKind.STALL, stalled, blamed, since), (AlarmKind.BEHIND, behind, "", 0.0),
             (AlarmKind.NAN, look.nan, saved, look.nan_at), (AlarmKind.GPU, "; ".join(look.gpus[:3]), "", 0.0),
         ):  # fmt: skip
             held = look.held if kind in _FREES else 0
-            alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began))
+            on = tuple(dict.fromkeys(nodes.get(kind, ())))
+            alarm = Alarm(kind, words, now, *self._key, more=beside, held=held, began=min(now, began), nodes=on)
             self._update_alarm(alarm, "" if look.running else _why_not_running(look))
 
     def _update_alarm(self, alarm: Alarm, ended: str) -> None:

@@ -101,6 +101,12 @@ def sample_job(
         gpus=gpus,
         failed=_failure_text(jobset, fleet) if jobset else "",
         stopped=jobset is None or bool(jobset.deleting_since),
+        pod_nodes=tuple(rank.node for rank in every),
+        blamed_nodes=report.suspected_nodes if report is not None else (),
+        faulty_nodes=tuple(
+            dict.fromkeys(rank.node for rank, gpu in measures.gpus.all_gpus if gpu.faults and rank.node)
+        ),
+        failed_node=failed.node if failed else "",
     )
 
 

@@ -222,6 +222,7 @@ async def report(options: ReportOptions) -> int:
         pods = [pod for pod in session.fleet.pods_by_node.get(options.node, ()) if not pod.finished]
         if not options.yes:
             lines = [f"{pod.namespace}/{pod.name} is evicted" for pod in pods]
+            lines += [f"Lost of {each}" for each in await session.launch.list_unsaved(options.node)]
             lines += ["Its local disks are wiped; another machine takes its place in 10 to 12 minutes."]
             question = f"Report the host of {options.node} as faulty ({options.fault})?"
             if not await confirm(lines, question, "Add --yes."):

@@ -389,7 +389,7 @@ Exit codes: 0 no alarm, 2 usage, 3 not allowed, 4 cannot reach the cluster, 5 an
 Thresholds stand under [alarms] in $XDG_CONFIG_HOME/a4/config.toml, see a4 wait --help; running = false: the
 console watches only jobs whose page was opened.
 JSON: coverage (running, heard, streams, most, refused, read, words), alarms (kind, words, time: when it was
-noticed, namespace, job, over, began: when it happened, 0 not known, ended, more, held,
-next); with --follow one alarm a line as it begins.""",
+noticed, namespace, job, over, began: when it happened, 0 not known, ended, more, held, nodes:
+where its cause is, next); with --follow one alarm a line as it begins.""",
     ),
 }

@@ -1,69 +1,189 @@
-"""What can be done about a job that hangs: each is shown first as what it will do, and asked for once more."""
+"""What can be done about a job with an alarm, each by a key: shown as what it will do, then asked for once more."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
 
 from console.folders import state_folder
 from console.hang.bundle import write_bundle
 from console.hang.report import HangReport
 from console.kube.objects.jobset import JobSet
+from console.metrics.alarm import Alarm
 from screens.base import LiveScreen
 from screens.cli.hang import as_json, report_lines
 from screens.dialogs.launch import launch_like_job
 from screens.dialogs.pod_actions import stop_jobs
-from screens.dialogs.question import Choice, Confirm, Pick
+from screens.dialogs.pool_actions import cordon_nodes, report_host
+from screens.dialogs.question import Confirm, Question
+from screens.widgets.sentence_line import SentenceLine
+from screens.wording import Span, one_line, short_node
 
-WITHOUT, AGAIN, CORDON, BUNDLE, STOP, WAIT = (
-    "launch without it", "launch again", "cordon", "write bundle", "stop", "wait",
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    name: str
+    key: str
+    title: str
+
+
+REMEDIES = (
+    Remedy("without", "r", "Launch without the node"),
+    Remedy("again", "c", "Launch from the checkpoint"),
+    Remedy("cordon", "K", "Cordon"),
+    Remedy("report", "F", "Report the host"),
+    Remedy("bundle", "b", "Write the bundle"),
+    Remedy("stop", "x", "Stop"),
+    Remedy("wait", "w", "Wait"),
+)
+ACT = Binding(
+    "X", "act", "Act", key_display="X", id="job.act",
+    tooltip="What can be done about its alarm: launch without the node or from the last checkpoint, cordon, report the "
+    "host, bundle, stop, wait; each asks first",
 )  # fmt: skip
 
 
-def suspected_nodes(report: HangReport) -> tuple[str, ...]:
-    """The nodes of the processes that the others wait for."""
-    return tuple(dict.fromkeys(each.node for group in report.suspects for each in group.members if each.node))
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A job with an alarm, and what is known of its cause."""
+
+    jobset: JobSet
+    words: str
+    nodes: tuple[str, ...] = ()  # where the cause is
+    report: HangReport | None = None  # the last inspection of its processes
+
+    @property
+    def where(self) -> str:
+        more = f" and {len(self.nodes) - 2} more" if len(self.nodes) > 2 else ""
+        return ", ".join(short_node(each) for each in self.nodes[:2]) + more
 
 
-async def act_on_hang(screen: LiveScreen, jobset: JobSet, report: HangReport) -> None:
-    """Let the person choose what to do about the job. To be run in a worker."""
-    name, nodes = jobset.name, suspected_nodes(report)
-    where = ", ".join(nodes[:2]) + (f" and {len(nodes) - 2} more" if len(nodes) > 2 else "")
-    choices = [
-        *([Choice(WITHOUT, f"the form with {name}'s values, not on {where}")] if nodes else []),
-        Choice(AGAIN, f"the form with {name}'s values; it goes on from its last checkpoint"),
-        *([Choice(CORDON, f"no new pods on {where}")] if nodes else []),
-        Choice(BUNDLE, "stacks, dumps and logs as .tar.gz, for a report of the host"),
-        Choice(STOP, f"{name}; shows what goes and what is lost"),
-        Choice(WAIT, "nothing is done"),
+def trouble_of(
+    screen: LiveScreen, jobset: JobSet | None, alarms: Sequence[Alarm], report: HangReport | None = None
+) -> Trouble | None:
+    """What to act on; None for a job without alarm and without a report that names a rank."""
+    if jobset is None:
+        return None
+    made = report or screen.session.hang_probe.reports.get(jobset.key)
+    report = made if made is not None and made.suspects else None
+    if not alarms and report is None:
+        return None
+    nodes = dict.fromkeys(node for alarm in alarms for node in alarm.nodes)
+    nodes |= dict.fromkeys(report.suspected_nodes if report is not None and not nodes else ())
+    words = f"{alarms[-1].kind.label}: {alarms[-1].text}" if alarms else report.short if report is not None else ""
+    return Trouble(jobset, words, tuple(nodes), report)
+
+
+def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, str]]:
+    """What can be done, and what each will do."""
+    name, where, ended = trouble.jobset.name, trouble.where, trouble.jobset.finished
+    nodes = screen.app.fleet.nodes
+    known = [nodes["", each] for each in trouble.nodes if ("", each) in nodes]
+    pools = screen.session.google.node_pools
+    why_not = next((why for each in known if (why := pools.why_not_reportable(each))), "")
+    values = f"the form with {name}'s values, beginning with its last complete checkpoint where the recipe takes one"
+    can = {
+        "without": f"{values}; not on {where}" if trouble.nodes else "",
+        "again": values,
+        "cordon": f"no new pods on {where}; running pods stay" if trouble.nodes else "",
+        "report": "" if not known else f"not possible: {why_not}" if why_not
+        else f"cordons {where}, writes the bundle, and has Google replace the host; its pods are evicted",
+        "bundle": "stacks, dumps, log lines and node facts as .tar.gz; secrets redacted" if trouble.report else "",
+        "stop": "" if ended else f"{name}; shows what goes and what is lost",
+        "wait": "nothing is done; an automatic action that was announced is cancelled",
+    }  # fmt: skip
+    return [(each, can[each.name]) for each in REMEDIES if can[each.name]]
+
+
+class ActDialog(Question[str]):
+    DEFAULT_CSS: ClassVar[str] = """
+    ActDialog > Vertical { padding: 1 2; }
+    ActDialog SentenceLine { padding: 0; }
+    ActDialog .keys { margin-top: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss('')", "Cancel", id="act.cancel"),
+        *(Binding(each.key, f"dismiss('{each.name}')", each.title, id=f"act.{each.name}") for each in REMEDIES),
     ]
-    match await screen.app.push_screen_wait(Pick(f"{name}: {report.short}", choices)):
-        case "launch without it":
-            await launch_like_job(screen, jobset, avoid=nodes)
-        case "launch again":
-            await launch_like_job(screen, jobset)
-        case "cordon":
-            await _cordon(screen, nodes)
-        case "write bundle":
-            await _write_bundle(screen, jobset, report)
-        case "stop":
-            await stop_jobs(screen, [jobset.key])
+
+    def __init__(self, trouble: Trouble, choices: Sequence[tuple[Remedy, str]]) -> None:
+        super().__init__()
+        self._trouble, self._choices = trouble, tuple(choices)
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title = Content(self._trouble.jobset.name)
+            yield SentenceLine(id="trouble")
+            for each, _ in self._choices:
+                yield SentenceLine(id=each.name)
+            yield Static("Each asks first, or opens a form. Esc cancels.", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#trouble", SentenceLine).runs = (Span(f"{one_line(self._trouble.words)}.", "bad"),)
+        for each, note in self._choices:
+            line = self.query_one(f"#{each.name}", SentenceLine)
+            line.runs = (Span(f" {each.key}\u00a0 ", "accent"), Span(each.title, "strong"), Span(f": {note}.", "dim"))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        offered = {"", *(each.name for each, _ in self._choices)}
+        return action != "dismiss" or parameters[0] in offered
 
 
-async def _cordon(screen: LiveScreen, nodes: tuple[str, ...]) -> None:
-    lines = [*nodes, " ", "No new pods are scheduled there; running pods stay. a4 report NODE has the host replaced."]
-    if not await screen.app.push_screen_wait(Confirm("Cordon?", lines, verb="Cordon", keep="Leave")):
+async def act_on_trouble(screen: LiveScreen, trouble: Trouble | None, name: str = "") -> None:
+    """Do one thing about it, which the person chooses unless it is named. To be run in a worker."""
+    if trouble is None:
+        screen.notify("It has no alarm.", timeout=3)
         return
-    for node in nodes:
-        with screen.report_errors(f"Could not cordon {node}"):
-            await screen.session.watch.cordon(node, on=True)
-            screen.notify(f"{node} is cordoned.", timeout=3, markup=False)
+    choices = list_remedies(screen, trouble)
+    if name not in {each.name for each, _ in choices}:
+        name = await screen.app.push_screen_wait(ActDialog(trouble, choices))
+    match name:
+        case "without":
+            await launch_like_job(screen, trouble.jobset, avoid=trouble.nodes, resume=True)
+        case "again":
+            await launch_like_job(screen, trouble.jobset, resume=True)
+        case "cordon":
+            await cordon_nodes(screen, trouble.nodes, reason=f"{trouble.jobset.name}: {trouble.words}"[:REASON])
+        case "report":
+            await _report(screen, trouble)
+        case "bundle":
+            await _write_bundle(screen, trouble, ask=True)
+        case "stop":
+            await stop_jobs(screen, [trouble.jobset.key])
+        case "wait":
+            screen.app.automatic.cancel(trouble.jobset.key)
 
 
-async def _write_bundle(screen: LiveScreen, jobset: JobSet, report: HangReport) -> None:
+REASON = 200  # characters of the reason that stays with a cordoned node
+
+
+async def _report(screen: LiveScreen, trouble: Trouble) -> None:
+    """Report the hosts one after the other; each is cordoned and the bundle written once that was confirmed."""
+    for name in trouble.nodes:
+        node = screen.app.fleet.nodes.get(("", name))
+        if node is None:
+            continue
+        with screen.report_errors(f"Could not report {name}"):
+            if await report_host(screen, node, reason=f"{trouble.jobset.name}: {trouble.words}"[:REASON]):
+                await _write_bundle(screen, trouble, ask=False)
+
+
+async def _write_bundle(screen: LiveScreen, trouble: Trouble, *, ask: bool) -> None:
+    report, jobset = trouble.report, trouble.jobset
+    if report is None:
+        return
     place: Path = state_folder() / "hangs" / f"{jobset.name}-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
     lines = [f"{place}", "Secrets are redacted. Nothing of the job changes."]
-    if not await screen.app.push_screen_wait(Confirm("Write the bundle?", lines, verb="Write", keep="Cancel")):
+    if ask and not await screen.app.push_screen_wait(Confirm("Write the bundle?", lines, verb="Write", keep="Cancel")):
         return
     texts = {"report.txt": "\n".join(report_lines(report, stacks=True)), "report.json": as_json(report)}
     with screen.report_errors("The bundle is not written"):

@@ -13,8 +13,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
+from console.checkpoints.saved import STARTING_WEIGHTS, starting_values
 from console.errors import BadInput, ConsoleError, NotAllowed, NotFound, ReleaseFailed
-from console.kube.nested_values import overlay_values
+from console.kube.nested_values import Value, overlay_values
 from console.kube.objects.jobset import JobSet
 from console.launch.choices import GOOGLE_KINDS, ChoicesState, FieldChoices
 from console.launch.recipes import LaunchPlan, Manifest, join_manifests
@@ -297,8 +298,13 @@ def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = No
     screen.app.open_launch(LaunchRequest(run.recipe, run.values, run.name, against.values, name, said=said))
 
 
-async def launch_like_job(screen: LiveScreen, jobset: JobSet, avoid: Sequence[str] = ()) -> None:
-    """Open the launch form with a job's values; `avoid`: nodes that it stays away from as well."""
+async def launch_like_job(
+    screen: LiveScreen, jobset: JobSet, avoid: Sequence[str] = (), *, resume: bool = False
+) -> None:
+    """Open the launch form with a job's values; `avoid`: nodes that it stays away from as well.
+
+    `resume`: beginning with the last complete checkpoint, where there is one and the recipe takes weights.
+    """
     if not (jobset.release or jobset.recipe):
         screen.notify(f"{jobset.name} was not launched from a recipe.", severity="warning", markup=False)
         screen.app.switch_mode("launch")
@@ -321,6 +327,10 @@ async def launch_like_job(screen: LiveScreen, jobset: JobSet, avoid: Sequence[st
             return
         name = f"the job {jobset.name}"
         values = plan.values
+        if resume:
+            screen.notify("Looking for its last complete checkpoint…", title=jobset.name, timeout=3, markup=False)
+            begin, words = await begin_with_saved(screen.session, jobset.key, plan)
+            values, said = overlay_values(values, begin), f"{said} {words}"
         if avoid:
             placement = values.get("placement")
             known = placement.get("avoidNodes") if isinstance(placement, Mapping) else None
@@ -329,6 +339,17 @@ async def launch_like_job(screen: LiveScreen, jobset: JobSet, avoid: Sequence[st
             said += f" Not on {', '.join(avoid)}. {jobset.name} runs on until it is stopped."
         wish = LaunchRequest(plan.recipe, values, plan.name, plan.values, name, said=said)
         screen.app.open_launch(wish)
+
+
+async def begin_with_saved(session: Session, key: tuple[str, str], plan: LaunchPlan) -> tuple[Mapping[str, Value], str]:
+    """The values by which a launch begins with the last complete checkpoint of a job, and a sentence about that."""
+    paths = {field.path for field in session.launch.fields(plan.recipe)}
+    if not paths & {*STARTING_WEIGHTS}:
+        return {}, "Where it begins is up to its program: the recipe has no field for it."
+    saved = session.saved_state(key)
+    if saved is None or saved.survey is None:
+        saved = await session.checkpoints.read_job(*key)
+    return starting_values(saved, paths)
 
 
 def open_job(screen: LiveScreen, run: RunRecord, page: str = "job") -> None:

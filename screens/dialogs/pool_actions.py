@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import work
@@ -14,7 +15,7 @@ from console.google.node_pools import PoolsSnapshot, PoolStatus
 from console.kube.objects.node import Node
 from console.session import Session
 from screens.base import LiveScreen
-from screens.dialogs.question import Confirm, Prompt
+from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.wording import count
 
 
@@ -62,21 +63,58 @@ class NodeActions(LiveScreen):
 
     @work(group="actions")
     async def set_cordon(self, nodes: list[Node], *, on: bool) -> None:
-        """Cordon or uncordon these nodes after confirmation."""
-        verb = "Cordon" if on else "Uncordon"
-        title = f"{verb} {nodes[0].name}?" if len(nodes) == 1 else f"{verb} {len(nodes)} nodes?"
-        stays = "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again."
-        lines = [*(f"{node.name}: {self._held(node)}" for node in nodes), " ", stays]
-        if not await self.app.push_screen_wait(Confirm(title, lines, verb=verb, keep="Leave")):
-            return
-        for node in nodes:
-            with self.report_errors(f"Could not {verb.lower()} {node.name}"):
-                await self.session.watch.cordon(node.name, on=on)
-                self.notify(f"{node.name} is {'cordoned' if on else 'uncordoned'}.", timeout=3, markup=False)
+        await cordon_nodes(self, [node.name for node in nodes], on=on)
 
-    def _held(self, node: Node) -> str:
-        used = self.app.fleet.gpus_used.get(node.name, 0)
-        return f"{used} of {count(node.gpus, 'GPU')} in use" if node.gpus else "no GPUs"
+
+async def cordon_nodes(screen: LiveScreen, names: Sequence[str], *, on: bool = True, reason: str = "") -> None:
+    """Cordon or uncordon these nodes after confirmation. To be run in a worker."""
+    verb = "Cordon" if on else "Uncordon"
+    title = f"{verb} {names[0]}?" if len(names) == 1 else f"{verb} {len(names)} nodes?"
+    stays = "No new pods are scheduled here; running pods stay." if on else "New pods may be scheduled here again."
+    why = [f"The reason stays with it: {reason}"] if reason else []
+    lines = [*(f"{name}: {_held(screen, name)}" for name in names), " ", stays, *why]
+    if not await screen.app.push_screen_wait(Confirm(title, lines, verb=verb, keep="Leave")):
+        return
+    for name in names:
+        with screen.report_errors(f"Could not {verb.lower()} {name}"):
+            await screen.session.watch.cordon(name, on=on, reason=reason)
+            screen.notify(f"{name} is {'cordoned' if on else 'uncordoned'}.", timeout=3, markup=False)
+
+
+def _held(screen: LiveScreen, name: str) -> str:
+    node, used = screen.app.fleet.nodes.get(("", name)), screen.app.fleet.gpus_used.get(name, 0)
+    return f"{used} of {count(node.gpus, 'GPU')} in use" if node is not None and node.gpus else "no GPUs"
+
+
+async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bool:
+    """Report the host of a node as faulty once its name was typed; whether it was. ConsoleError. In a worker.
+
+    With a `reason` it is cordoned before, so that nothing new comes until Google takes it.
+    """
+    from console.google.pool_changes import FAULTS
+
+    choices = [Choice(fault, words) for fault, words in FAULTS.items()]
+    fault = await screen.app.push_screen_wait(Pick(f"What is wrong with the host of {node.name}?", choices))
+    if not fault:
+        return False
+    pods = [pod for pod in screen.app.fleet.pods_by_node.get(node.name, ()) if not pod.finished]
+    lost = await screen.session.launch.list_unsaved(node.name)
+    question = (
+        f"{node.name} goes out of service: {count(len(pods), 'pod')} on it {'is' if len(pods) == 1 else 'are'} "
+        "evicted, its local disks are wiped, and another machine of the reservation takes its place in 10 to 12 "
+        "minutes. The repair takes 3 to 14 days; Google limits the number of reports per reservation."
+        f"{''.join(f' Lost of {each}.' for each in lost)}"
+    )
+    typed = await screen.app.push_screen_wait(Prompt(question, hint="Type the node's name to report it; Esc cancels."))
+    if not typed:
+        return False
+    if typed != node.name:
+        raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
+    if reason and not node.cordoned:
+        await screen.session.watch.cordon(node.name, reason=reason)
+    await screen.session.google.node_pools.report_fault(node.name, fault)
+    screen.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5, markup=False)
+    return True
 
 
 class PoolsScreen(LiveScreen):

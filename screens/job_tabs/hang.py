@@ -20,7 +20,6 @@ from console.scheduling.ranks import format_processes, format_ranges
 from screens import wording
 from screens.columns.column import Column
 from screens.columns.jobs import JobLine
-from screens.dialogs.act import act_on_hang
 from screens.dialogs.question import Choice, Confirm, Pick, Prompt
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
@@ -69,7 +68,7 @@ def _call(group: HangGroup) -> Span:
 class HangTab(JobTab):
     """Makes a hang report when opened, and again by its key."""
 
-    CHANGES_CLUSTER = frozenset({"slow", "install", "record", "facts", "act"})
+    CHANGES_CLUSTER = frozenset({"slow", "install", "record", "facts"})
     NAME = "hang"
     KEY = "H"
     TITLE = "Hang"
@@ -86,8 +85,6 @@ class HangTab(JobTab):
         Binding("H", "look", "Check again", id="hang.look", tooltip="Read the stacks of all processes again"),
         Binding("M", "slow", "Slow ranks", id="hang.slow",
                 tooltip="Ask NCCL in one pod, for a dozen steps, for which rank the others wait"),
-        Binding("D", "act", "Act", key_display="D", id="hang.act",
-                tooltip="Launch without the node, again, cordon it, write the bundle, stop, or wait; each asks first"),
         Binding("F", "record", "Flame graph", id="hang.record",
                 tooltip="Record the first process of the row for ten seconds: as SVG, or for speedscope as .json"),
         Binding("P", "facts", "Process", id="hang.facts", tooltip="status, limits, fd, maps of /proc, or strace"),
@@ -135,7 +132,6 @@ class HangTab(JobTab):
         missing = self.report and self.report.without_py_spy
         return {
             "install": missing,
-            "act": self.report and self.line,
             "record": process and not process.program,
             "facts": process,
         }
@@ -236,11 +232,6 @@ class HangTab(JobTab):
         return self.table.row.members[0] if self.table.row else None
 
     # what takes longer
-
-    @work(group="actions")
-    async def action_act(self) -> None:
-        if self.report is not None and self.line is not None:
-            await act_on_hang(self.live, self.line.jobset, self.report)
 
     @work(group="actions")
     async def action_record(self) -> None:

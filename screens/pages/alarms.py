@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import getters, on
+from textual import getters, on, work
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.jobs import ALARMS
+from screens.dialogs.act import ACT, REMEDIES, Trouble, act_on_trouble, list_remedies, trouble_of
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
 from screens.widgets.table.row_painter import Notice
@@ -21,6 +23,7 @@ from screens.wording import Span
 if TYPE_CHECKING:
     from screens.app import ConsoleApp
 
+NARROW = "\u00a0"  # a space that does not break
 TABS = {"stall": "hang", "busbw": "nccl", "gpu": "gpus", "failed": "log", "restart": "pods"}  # by kind of alarm
 
 
@@ -40,7 +43,13 @@ class AlarmsScreen(LiveScreen):
 
     crumb = "alarms"
     KINDS = ("jobsets",)
-    BINDINGS: ClassVar[list[BindingType]] = [ONLY_MINE]
+    CHANGES_CLUSTER = frozenset({"act", "remedy"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ACT,
+        *(Binding(each.key, f"remedy('{each.name}')", each.title, show=False, key_display=each.key,
+                  id=f"alarms.{each.name}", tooltip="Of the alarm under the cursor; asks first") for each in REMEDIES),
+        ONLY_MINE,
+    ]  # fmt: skip
     CSS = """
     AlarmsScreen {
         #whole { height: auto; max-height: 4; }
@@ -86,14 +95,51 @@ class AlarmsScreen(LiveScreen):
         whole.runs = () if alarm is None else (
             Span(f"{GLYPH if alarm.is_active else '○'} ", "bad" if alarm.is_active else "dim"),
             Span(f"{alarm.job} ", "strong"),
-            Span(f"{alarm.kind.label}: {alarm.text}. {self._next_step(alarm)}."),
+            Span(f"{alarm.kind.label}: {alarm.text}. {self._next_step(alarm)}. "),
+            *self._remedy_words(),
         )  # fmt: skip
+        self.refresh_bindings()
+
+    def _remedy_words(self) -> list[Span]:
+        """What can be done about the alarm, each with its key, and what was announced to happen by itself."""
+        trouble = self._trouble()
+        if trouble is None or self.app.settings.read_only:
+            return []
+        runs = []
+        for each, _ in list_remedies(self, trouble):
+            runs += [Span(f"{each.key}\u00a0", "accent"), Span(f"{each.title.replace(' ', NARROW)}  ")]
+        plan = self.app.automatic.pending.get(trouble.jobset.key)
+        return [*runs, *([Span(f"{plan.words(time.time())}.", "waits")] if plan is not None else [])]
 
     def _next_step(self, alarm: Alarm) -> str:
         jobset = self.app.fleet.jobsets.get((alarm.namespace, alarm.job))
         owner = self.app.whose(jobset.owner) if jobset is not None else ""
         may_stop = not self.app.settings.read_only
         return alarm.next_step(owner, may_stop=may_stop, look="Enter", stop="Stop on that page") or "It is of no job"
+
+    def _trouble(self) -> Trouble | None:
+        alarm = self.table.row
+        if alarm is None or not self.app.connected:
+            return None
+        return trouble_of(self, self.app.fleet.jobsets.get((alarm.namespace, alarm.job)), [alarm])
+
+    def offers(self) -> dict[str, object]:
+        there = self._trouble() is not None
+        return super().offers() | {"act": there, "remedy": there}
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        allowed = super().check_action(action, parameters)
+        if action != "remedy" or not allowed or (trouble := self._trouble()) is None:
+            return allowed
+        return parameters[0] in {each.name for each, _ in list_remedies(self, trouble)}
+
+    @work(group="actions")
+    async def action_act(self) -> None:
+        await act_on_trouble(self, self._trouble())
+
+    @work(group="actions")
+    async def action_remedy(self, name: str) -> None:
+        await act_on_trouble(self, self._trouble(), name)
 
     @on(AlarmTable.Opened)
     def open_job(self, event: AlarmTable.Opened) -> None:

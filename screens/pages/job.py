@@ -18,6 +18,7 @@ from screens.alarm_notices import has_changed, line_of
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine, first_tab, head, told
 from screens.columns.saved import saved_runs, should_read_unasked
+from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import RANK_ACTIONS, RankAction, stop_jobs
 from screens.job_tabs.cluster import EventsTab, YamlTab
@@ -42,7 +43,7 @@ class JobScreen(LiveScreen):
     CSS_PATH = "job.tcss"
     KINDS = ("jobsets", "pods", "workloads", "events")
     OF_CLUSTER = True
-    CHANGES_CLUSTER = frozenset({"stop", "again", *(each.action for each in RANK_ACTIONS if each.changes)})
+    CHANGES_CLUSTER = frozenset({"stop", "again", "act", *(each.action for each in RANK_ACTIONS if each.changes)})
     SUBJECT = LiveScreen.SUBJECT | {"job", "pod", "node"}
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(tab.KEY, f"tab('{tab.NAME}')", tab.TITLE, show=False, id=f"job.{tab.NAME}") for tab in TABS),
@@ -51,6 +52,7 @@ class JobScreen(LiveScreen):
         *(Binding(each.key, each.action, each.title, show=each.show, id=f"job.{each.name}", tooltip=each.tooltip)
           for each in RANK_ACTIONS),
         Binding("x", "stop", "Stop", id="job.stop", tooltip="Stop this job; asks first"),
+        ACT,
         Binding("n", "again", "Launch again", show=False, id="job.again", tooltip="Open the form with its values"),
         Binding("c", "checkpoints", "Checkpoints", show=False, id="job.checkpoints",
                 tooltip="Read which checkpoints are complete: from the bucket, or by a few commands in pod 0"),
@@ -267,6 +269,16 @@ class JobScreen(LiveScreen):
     async def _on_rank(self, action: RankAction, line: JobLine, rank: Rank) -> None:
         with self.report_errors(f"{action.title}: pod {rank.number} of {line.jobset.name}"):
             await action.perform(self, line, rank)
+
+    def offers(self) -> dict[str, object]:
+        line, report = self._line, self.query_one(HangTab).report
+        return super().offers() | {"act": line and (line.alarms or line.verdict or (report and report.suspects))}
+
+    @work(group="actions")
+    async def action_act(self) -> None:
+        if self._line is not None:
+            report = self.query_one(HangTab).report
+            await act_on_trouble(self, trouble_of(self, self._line.jobset, self._line.alarms, report))
 
     @work(group="actions")
     async def action_again(self) -> None:

@@ -16,6 +16,7 @@ from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
+from screens.dialogs.act import ACT, act_on_trouble, trouble_of
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_jobs
 from screens.paned import PanedScreen
@@ -56,13 +57,14 @@ class JobsScreen(PanedScreen):
     CSS_PATH = "jobs.tcss"
     KINDS = ("jobsets", "pods", "workloads")
     OPENS = "job"
-    CHANGES_CLUSTER = frozenset({"stop", "shell", "launch"})
+    CHANGES_CLUSTER = frozenset({"stop", "shell", "launch", "act"})
     SUBJECT = PanedScreen.SUBJECT | {"job"}
     SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="jobs.log", tooltip="Its log, live: the pod of its alarm or of its iterations"),
         Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in pod 0"),
         Binding("x", "stop", "Stop", id="jobs.stop", tooltip="Stop this job, or all marked ones; asks first"),
+        ACT,
         Binding("n", "launch", "Launch", id="jobs.launch",
                 tooltip="Start another job, from the values of the one under the cursor"),
         ONLY_MINE,
@@ -169,6 +171,15 @@ class JobsScreen(PanedScreen):
         chosen = [(key[0], key[1]) for key in self.table.chosen]
         if chosen and await stop_jobs(self, chosen):
             self.table.clear_marks()
+
+    def offers(self) -> dict[str, object]:
+        row = self.table.row
+        return super().offers() | {"act": row and (row.alarms or row.verdict)}
+
+    @work(group="actions")
+    async def action_act(self) -> None:
+        if (row := self.table.row) is not None:
+            await act_on_trouble(self, trouble_of(self, row.jobset, row.alarms))
 
     @work(group="actions")
     async def action_launch(self) -> None:

@@ -10,7 +10,7 @@ from textual import getters, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from console.errors import BadInput, ConsoleError, NotFound
+from console.errors import ConsoleError, NotFound
 from console.google.clusters import GkeOperation
 from console.google.node_pools import (
     PoolsSnapshot,
@@ -27,8 +27,7 @@ from screens.base import error_notice, error_runs
 from screens.columns.google import NODE_POOLS, POOL_GLYPHS
 from screens.columns.nodes import NODES, NodeRow, node_row
 from screens.columns.pods import status_cell
-from screens.dialogs.pool_actions import NodeActions, PoolSizes
-from screens.dialogs.question import Choice, Pick, Prompt
+from screens.dialogs.pool_actions import NodeActions, PoolSizes, report_host
 from screens.google_base import ASKING
 from screens.pages.node import events_of_node, node_facts
 from screens.paned import PanedScreen
@@ -314,29 +313,9 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
         node = next(iter(self._reportable()), None)
         if node is None:
             return
-        from console.google.pool_changes import FAULTS
-
-        choices = [Choice(fault, words) for fault, words in FAULTS.items()]
-        fault = await self.app.push_screen_wait(Pick(f"What is wrong with the host of {node.name}?", choices))
-        if not fault:
-            return
-        pods = [pod for pod in self.app.fleet.pods_by_node.get(node.name, ()) if not pod.finished]
-        question = (
-            f"{node.name} goes out of service: {count(len(pods), 'pod')} on it {'is' if len(pods) == 1 else 'are'} "
-            "evicted, its local disks are wiped, and another machine of the reservation takes its place in 10 to 12 "
-            f"minutes. The repair takes 3 to 14 days; Google limits the number of reports per reservation."
-        )
-        typed = await self.app.push_screen_wait(
-            Prompt(question, hint="Type the node's name to report it; Esc cancels.")
-        )
-        if not typed:
-            return
         with self.report_errors(f"Could not report {node.name}"):
-            if typed != node.name:
-                raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
-            await self.session.google.node_pools.report_fault(node.name, fault)
-            self.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5)
-            self.look_again()
+            if await report_host(self, node):
+                self.look_again()
 
 
 def facts_runs(facts: PoolStatus, picture: PoolsSnapshot) -> tuple[Span, ...]:

@@ -14,7 +14,6 @@ from console.hang.nccl_ras import RasRank, RasReport
 from console.hang.report import HangReport, Launcher, PodTrace, TracedProcess
 from console.hang.slow_ranks import LateRank, SlowReport
 from console.hang.stack_location import Activity, StackLocation, locate_compiled
-from console.launch.recipes import LaunchPlan
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
@@ -22,10 +21,9 @@ from console.settings import Settings
 from screens import alarm_notices
 from screens.alarm_notices import notification
 from screens.cli.wait import conditions
-from screens.dialogs.question import Confirm, Pick
+from screens.dialogs.question import Confirm
 from screens.pages.alarms import AlarmsScreen
 from screens.pages.job import JobScreen
-from screens.widgets.form.model import LaunchRequest
 from screens.widgets.job_pane import job_lines
 from screens.widgets.log.view import LogView
 from tests.fakes import FakeSession
@@ -130,54 +128,6 @@ async def test_the_verdict_on_a_late_job_stands_in_the_list_the_header_and_the_t
         assert session.called("inspect") == [], "nothing is asked that is known"
         await pilot.press("H")
         await until(pilot, lambda: len(session.called("inspect")) == 1)
-
-
-async def act(app: ConsoleApp, pilot: Any, session: FakeSession, choice: str) -> None:
-    session.hang_probe.report = report()
-    await open_tab(app, pilot, "H")
-    await until(pilot, lambda: "15 in all_reduce, 1 in data loader" in screen_text(app))
-    await pilot.press("D")
-    await until(pilot, lambda: isinstance(app.screen, Pick) and "nothing is done" in screen_text(app))
-    await pilot.press(*choice)
-    await pilot.press("enter")
-
-
-async def test_a_job_that_hangs_is_launched_again_without_the_node_that_the_others_wait_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plan = LaunchPlan("nccl-all-reduce", "nccl-0412", "default", {"placement": {"avoidNodes": ["node-x"]}})
-    async with console(size=(160, 45)) as (app, pilot, session):
-        session.answers |= {"release_plan": plan, "plan_of_job": plan}
-        asked: list[LaunchRequest] = []
-        monkeypatch.setattr(app, "open_launch", asked.append)
-        await act(app, pilot, session, "without")
-        await until(pilot, lambda: asked)
-        (wish,) = asked
-        assert wish.values["placement"] == {"avoidNodes": ["node-x", "node-b"]}
-        assert "Not on node-b. nccl-0412 runs on until it is stopped." in wish.said
-        assert session.called("stop_job") == session.called("cordon") == []
-
-
-async def test_the_node_that_the_others_wait_for_is_cordoned_after_it_was_named() -> None:
-    async with console(size=(160, 45)) as (app, pilot, session):
-        await act(app, pilot, session, "cordon")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        assert "node-b" in screen_text(app)
-        assert "node-a" not in screen_text(app)
-        assert session.called("cordon") == []
-        await pilot.press("y")
-        await until(pilot, lambda: session.called("cordon"))
-
-
-async def test_to_wait_does_nothing_and_read_only_leaves_no_key() -> None:
-    async with console(size=(160, 45)) as (app, pilot, session):
-        await act(app, pilot, session, "wait")
-        await until(pilot, lambda: isinstance(app.screen, JobScreen))
-        assert session.called("stop_job") == session.called("cordon") == []
-        tab = cast("HangTab", cast("JobScreen", app.screen).here)
-        assert tab.check_action("act", ())
-        app.settings = replace(app.settings, read_only=True)
-        assert not tab.check_action("act", ())
 
 
 def nccl_test() -> HangReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +14,7 @@ import pytest
 from console.checkpoints import reader as reading
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.reader import CheckpointReader
-from console.checkpoints.saved import EVERY, SavedState, find_loss, list_faults
+from console.checkpoints.saved import EVERY, SavedState, find_loss, list_faults, starting_values
 from console.metrics.job_measures import JobMeasures
 from console.metrics.ledger import Unsaved
 from console.metrics.training.run import TrainingRun
@@ -89,6 +90,39 @@ def test_the_folder_is_read_again_seldom_and_only_where_something_may_be_new() -
     assert read(WHOLE, cut, ago=EVERY + 1).is_due(NOW, measures(60, ago=1800.0))
     assert not read(ago=EVERY - 1).is_due(NOW, None)
     assert read(ago=EVERY + 1).is_due(NOW, None), "a folder without checkpoints may have one now"
+
+
+MEGATRON = replace(WHOLE, path="run/iter_0000040", format="Megatron torch_dist")
+TENSORS = replace(WHOLE, path="checkpoint-40", format="safetensors")
+
+
+@pytest.mark.parametrize(
+    ("saved", "paths", "folder"),
+    [
+        (read(MEGATRON), {"recipe.train.checkpoint"}, "/out/run"),
+        (read(TENSORS), {"recipe.swift.load"}, "/out/checkpoint-40"),
+        (replace(read(MEGATRON), place="gs://runs/out"), {"recipe.train.checkpoint"}, ""),
+        (read(replace(MEGATRON, state=CheckpointState.UNKNOWN)), {"recipe.train.checkpoint"}, ""),
+        (SavedState(NOW, problem="There is no folder /out."), {"recipe.train.checkpoint"}, ""),
+    ],
+)
+def test_a_launch_begins_with_the_last_complete_checkpoint_or_says_why_not(
+    saved: SavedState, paths: set[str], folder: str
+) -> None:
+    values, words = starting_values(saved, paths)
+    if folder:
+        (path,) = paths
+        _, part, name = path.split(".")
+        assert values == {"recipe": {part: {name: folder}}}
+        assert words == f"It begins with the weights of step 40, in {folder}."
+    else:
+        assert values == {}
+        assert any(each in words for each in ("choose the weights", "None of its", "There is no folder /out"))
+
+
+def test_a_wrong_pointer_in_the_folder_to_begin_with_is_said() -> None:
+    _, words = starting_values(read(MEGATRON, notes=("run/latest names step 60, which is incomplete",)), ())
+    assert words.endswith("But run/latest names step 60, which is incomplete.")
 
 
 def reader_of(pod: Pod, told: JobMeasures) -> CheckpointReader:

@@ -357,3 +357,22 @@ def test_no_stall_is_told_while_more_of_the_log_waits_to_be_read() -> None:
     assert watch.evaluate(10_002.0, replace(look, behind_log=True)) == []
     assert watch.unproved
     assert [alarm.kind for alarm in watch.evaluate(10_002.2, look)] == [AlarmKind.STALL]
+
+
+def test_an_alarm_names_the_nodes_that_its_cause_is_on() -> None:
+    nodes = ("a", "b", "b", "c")
+    sick = replace(WELL, pod_nodes=nodes, blamed_nodes=("b",), behind=((0, 3), (1, 25), (2, 40)))
+    watched = watch()
+    watched.evaluate(0, WELL)
+    (late,) = watched.evaluate(1, sick)
+    assert (late.kind, late.nodes) == (AlarmKind.BEHIND, ("b",))
+    watched.evaluate(80, sick)
+    stall = next(each for each in watched.active if each.kind is AlarmKind.STALL)
+    assert stall.nodes == (), "nobody has looked since its last step"
+    watched.evaluate(90, replace(sick, blamed="inspected: Rank 9 is in the data loader", blamed_at=85.0))
+    stall = next(each for each in watched.active if each.kind is AlarmKind.STALL)
+    assert stall.nodes == ("b",)
+    (gpu,) = watched.evaluate(91, replace(sick, gpus=("pod 3 GPU 1: Xid 79",), faulty_nodes=("c",)))
+    assert (gpu.kind, gpu.nodes) == (AlarmKind.GPU, ("c",))
+    (failed,) = watched.evaluate(92, replace(sick, running=False, failed="pod 3 OOMKilled", failed_node="c"))
+    assert (failed.kind, failed.nodes) == (AlarmKind.FAILED, ("c",))

@@ -1,0 +1,71 @@
+"""Does by itself what config.toml says about one's own jobs that hang: tells it, waits, does it unless cancelled."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from console.config import Actions
+from console.errors import ConsoleError, NotThere
+from console.launch.automatic import stop_and_relaunch
+from console.settings import YOU
+from screens.alarm_notices import announce
+from screens.dialogs.launch import begin_with_saved
+from screens.widgets.form.launch_words import free_name
+
+if TYPE_CHECKING:
+    from console.launch.automatic import PlannedAction
+    from screens.app import ConsoleApp
+
+Key = tuple[str, str]
+
+
+def follow_hangs(app: ConsoleApp) -> None:
+    """Announce, drop and do what is due; called once a second. Nothing by default, nor in read-only mode."""
+    settings = app.loaded.config.actions if not app.settings.read_only else Actions()
+    if not app.connected or not app.session.alarms_enabled:
+        return
+    if settings.on_hang == "nothing" and not app.automatic.pending:
+        return
+    now = time.time()
+    changes = app.automatic.update(now, settings, app.session.alarms.latest_alarms, lambda key: _is_own(app, key))
+    for plan in changes.announced:
+        words = f"{plan.words(now)}: {plan.alarm.text}. X, then w, on the job or its alarm cancels that."
+        announce(app, plan.key, "automatic action", words)
+    for plan in changes.dropped:
+        announce(app, plan.key, "nothing is done", "Its hang is over, or the settings or its owner changed.")
+    for plan in changes.due:
+        app.run_worker(_perform(app, plan), group="automatic")
+
+
+def _is_own(app: ConsoleApp, key: Key) -> bool:
+    jobset = app.fleet.jobsets.get(key)
+    return jobset is not None and not jobset.finished and app.whose(jobset.owner) == YOU
+
+
+async def _perform(app: ConsoleApp, plan: PlannedAction) -> None:
+    try:
+        words = await (_stop(app, plan.key) if plan.action == "stop" else _relaunch(app, plan))
+    except ConsoleError as error:
+        announce(app, plan.key, "the automatic action failed", f"{error.message} {error.hint}".strip())
+    else:
+        announce(app, plan.key, "automatic action", words)
+
+
+async def _stop(app: ConsoleApp, key: Key) -> str:
+    launch = app.session.launch
+    going = await launch.job_stopper.plan_stop(*key)
+    report = await launch.stop(*key, going.goes)
+    return f"Stopped, as on_hang in config.toml says. Deleting: {', '.join(report.deleted[:4]) or key[1]}."
+
+
+async def _relaunch(app: ConsoleApp, plan: PlannedAction) -> str:
+    (namespace, name), launch = plan.key, app.session.launch
+    jobset = app.fleet.jobsets.get(plan.key)
+    if jobset is None or not jobset.release:
+        raise NotThere(f"{name} has no Helm release to launch again from; it was not stopped.", f"a4 stop {name}")
+    before = await launch.releases.plan_of_release(namespace, jobset.release)
+    begin, words = await begin_with_saved(app.session, plan.key, before)
+    new = free_name(name, app.fleet, namespace)
+    await stop_and_relaunch(launch, before, new, plan.nodes, begin)
+    return f"Stopped, and launched again as {new} without {', '.join(plan.nodes)}. {words}"

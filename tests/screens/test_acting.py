@@ -1,0 +1,303 @@
+"""What a person does about an alarm, from its page, the job's page and the list, and what happens by itself if set."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from msgspec import structs
+from textual.widgets import Input
+
+from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
+from console.checkpoints.saved import SavedState
+from console.config import Actions
+from console.errors import Conflict
+from console.hang.report import HangReport, PodTrace, TracedProcess
+from console.hang.stack_location import Activity, StackLocation
+from console.launch.recipes import Field, FieldProblem, LaunchPlan
+from console.metrics.alarm import AlarmKind
+from console.settings import Settings
+from screens.dialogs.act import REMEDIES, ActDialog
+from screens.dialogs.question import Confirm, Pick, Prompt
+from screens.pages.alarms import AlarmsScreen
+from screens.pages.job import JobScreen
+from screens.pages.jobs import JobsScreen
+from tests.fakes import FakeSession
+from tests.screens.press import console, screen_text, toasts, until
+from tests.screens.scene import scene
+
+if TYPE_CHECKING:
+    from screens.app import ConsoleApp
+    from screens.widgets.form.model import LaunchRequest
+
+KEY = "default", "nccl-0412"
+NODE = "gke-train-a4-pool-0010"
+VERDICT = "Rank 9 (pod 1, GPU 1) is in the data loader while 15 others wait in all_reduce"
+WEIGHTS = "recipe.train.checkpoint"
+
+
+def report() -> HangReport:
+    stuck = TracedProcess(9, 1, "p1", NODE, 1202, 1, where=StackLocation(Activity.DATA, "data loader"))
+    others = [TracedProcess(each, each // 8, "p", "n", each, where=StackLocation(Activity.COLLECTIVE, "all_reduce"))
+              for each in range(16) if each != 9]  # fmt: skip
+    return HangReport("nccl-0412", (PodTrace(0, "p0", "n"), PodTrace(1, "p1", NODE)), (stuck, *others))
+
+
+def stalled(
+    *, settings: Settings | None = None, inspected: bool = True, nodes: tuple[str, ...] = (NODE,)
+) -> FakeSession:
+    """A session with one's own job whose ranks wait for one of them."""
+    session = FakeSession(scene(), settings=settings)
+    session.alarms.sound(*KEY, AlarmKind.STALL, "no step for 76 s after step 9")
+    found = replace(session.alarms.latest_alarms[0], nodes=nodes, held=16)
+    session.alarms.latest_alarms[:] = [replace(found, more=f"inspected: {VERDICT}") if inspected else found]
+    session.hang_probe.reports[KEY] = report()
+    plan = LaunchPlan("qwen3-sft", "nccl-0412", "default", {"placement": {"avoidNodes": ["node-x"]}})
+    session.answers |= {"release_plan": plan, "plan_of_job": plan, "fields": (weights(),)}
+    return session
+
+
+def weights() -> Field:
+    return cast("Field", type("OneField", (), {"path": WEIGHTS})())
+
+
+def saved(*checkpoints: Checkpoint, place: str = "/mnt/out") -> SavedState:
+    return SavedState(time.time(), place, Survey(checkpoints))
+
+
+def step(number: int, state: CheckpointState = CheckpointState.COMPLETE) -> Checkpoint:
+    return Checkpoint(f"iter_{number:07}", "Megatron torch_dist", number, state, 9, 3, time.time() - 600)
+
+
+async def to_alarms(app: ConsoleApp, pilot: Any) -> AlarmsScreen:
+    app.open_page("alarms")
+    await until(pilot, lambda: isinstance(app.screen, AlarmsScreen) and "no step for 76 s" in screen_text(app))
+    return cast("AlarmsScreen", app.screen)
+
+
+async def to_page(app: ConsoleApp, pilot: Any) -> None:
+    app.open_page("job", *KEY)
+    await until(pilot, lambda: isinstance(app.screen, JobScreen) and "no step for 76 s" in screen_text(app))
+
+
+async def to_list(app: ConsoleApp, pilot: Any) -> None:
+    await pilot.press("3")
+    await until(pilot, lambda: isinstance(app.screen, JobsScreen) and "stalled" in screen_text(app))
+    cast("JobsScreen", app.screen).table.move_to(KEY)
+
+
+async def choose(app: ConsoleApp, pilot: Any, key: str) -> None:
+    await pilot.press("X")
+    await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
+    await pilot.press(key)
+
+
+@pytest.mark.parametrize("way", [to_alarms, to_page, to_list])
+async def test_from_an_alarm_a_job_is_launched_again_without_the_node_and_from_the_last_good_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, way: Any
+) -> None:
+    session = stalled()
+    session.checkpoints.state = saved(step(40), step(60, CheckpointState.INCOMPLETE))
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        asked: list[LaunchRequest] = []
+        monkeypatch.setattr(app, "open_launch", asked.append)
+        await way(app, pilot)
+        await choose(app, pilot, "r")
+        await until(pilot, lambda: asked)
+        (wish,) = asked
+        assert wish.values["placement"] == {"avoidNodes": ["node-x", NODE]}
+        assert cast("Any", wish.values)["recipe"]["train"]["checkpoint"] == "/mnt/out"
+        assert "It begins with the weights of step 40, in /mnt/out." in wish.said
+        assert f"Not on {NODE}. nccl-0412 runs on until it is stopped." in wish.said
+        assert session.called("stop_job") == session.called("cordon") == []
+
+
+async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_with_its_key() -> None:
+    async with console(stalled(), size=(160, 45)) as (app, pilot, session):
+        screen = await to_alarms(app, pilot)
+        await until(
+            pilot, lambda: "r Launch without the node" in " ".join(screen_text(app).split()).replace("\u00a0", " ")
+        )
+        assert all(screen.check_action("remedy", (each.name,)) for each in REMEDIES)
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
+        text = " ".join(screen_text(app).split())
+        for words in (
+            f"not on {NODE}", f"no new pods on {NODE}", "has Google replace the host", "secrets redacted",
+            "shows what goes and what is lost", "Rank 9 (pod 1, GPU 1) is in the data loader",
+        ):  # fmt: skip
+            assert words in text, words
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, AlarmsScreen))
+        assert [name for name, _ in session.calls if name in {"cordon", "stop_job", "report"}] == []
+
+
+async def test_on_the_page_of_alarms_one_key_does_it_after_a_question() -> None:
+    async with console(stalled(), size=(160, 45)) as (app, pilot, session):
+        await to_alarms(app, pilot)
+        await pilot.press("K")
+        await until(pilot, lambda: isinstance(app.screen, Confirm) and NODE in screen_text(app))
+        assert session.called("cordon") == []
+        await pilot.press("y")
+        await until(pilot, lambda: session.called("cordon"))
+        ((node, on, reason),) = session.called("cordon")
+        assert (node, on) == (NODE, True)
+        assert reason.startswith("nccl-0412: stall: no step for 76 s")
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm) and "Stop nccl-0412" in screen_text(app))
+        await pilot.press("n")
+        assert session.called("stop_job") == []
+
+
+async def test_the_host_is_reported_once_its_name_was_typed_and_says_what_that_loses(monkeypatch: Any) -> None:
+    session = stalled()
+    session.answers["unsaved_of_node"] = ["nccl-0412: the work since step 40 was saved 9 min ago: 2.4 GPU-hours"]
+    written: list[str] = []
+
+    async def write(*_: object) -> int:
+        written.append("bundle")
+        return 7
+
+    monkeypatch.setattr("screens.dialogs.act.write_bundle", write)
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        await to_alarms(app, pilot)
+        await pilot.press("F")
+        await until(pilot, lambda: isinstance(app.screen, Pick))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        text = " ".join(screen_text(app).replace("│", " ").split())
+        assert "Lost of nccl-0412: the work since step 40 was saved 9 min ago: 2.4 GPU-hours." in text
+        assert session.called("report") == session.called("cordon") == []
+        app.screen.query_one(Input).value = NODE
+        await pilot.press("enter")
+        await until(pilot, lambda: session.called("report") and written)
+        assert session.called("cordon")[0][:2] == (NODE, True)
+
+
+async def test_read_only_has_no_key_for_it_and_a_job_without_alarm_neither() -> None:
+    settings = Settings(read_only=True)
+    async with console(stalled(settings=settings), size=(160, 45), settings=settings) as (app, pilot, session):
+        screen = await to_alarms(app, pilot)
+        assert not screen.check_action("act", ())
+        assert not any(screen.check_action("remedy", (each.name,)) for each in REMEDIES)
+        assert "Launch without" not in screen_text(app).replace("\u00a0", " ")
+    async with console(FakeSession(scene()), size=(160, 45)) as (app, pilot, session):
+        app.open_page("job", *KEY)
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and "No problem found" in screen_text(app))
+        assert not app.screen.check_action("act", ())
+        session.hang_probe.reports[KEY] = report()
+
+
+async def test_of_an_alarm_without_a_node_only_what_needs_none_is_offered() -> None:
+    session = stalled(inspected=False, nodes=())
+    session.hang_probe.reports.clear()
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        screen = await to_alarms(app, pilot)
+        offered = {each.name for each in REMEDIES if screen.check_action("remedy", (each.name,))}
+        assert offered == {"again", "stop", "wait"}
+
+
+# what happens by itself
+
+
+def set_actions(app: ConsoleApp, **given: Any) -> None:
+    app.loaded = structs.replace(app.loaded, config=structs.replace(app.loaded.config, actions=Actions(**given)))
+
+
+async def test_by_default_nothing_happens_by_itself() -> None:
+    async with console(stalled(), size=(160, 45)) as (app, pilot, session):
+        assert app.loaded.config.actions == Actions() == Actions(on_hang="nothing")
+        for _ in range(20):
+            app.tick()
+            await pilot.pause()
+        assert not app.automatic.pending
+        assert session.called("stop_job") == session.called("launch") == session.called("stop_plan") == []
+
+
+async def test_a_stop_is_announced_and_done_after_the_delay() -> None:
+    async with console(stalled(), size=(160, 45)) as (app, pilot, session):
+        set_actions(app, on_hang="stop", delay=300)
+        app.tick()
+        await until(pilot, lambda: "nccl-0412 is stopped in 5 min unless it goes on" in toasts(app))
+        assert "X, then w" in toasts(app)
+        assert session.called("stop_job") == []
+        screen = await to_alarms(app, pilot)
+        await until(pilot, lambda: "is stopped in" in " ".join(screen_text(app).split()))
+        app.automatic.pending[KEY] = replace(app.automatic.pending[KEY], due=time.time() - 1)
+        app.tick()
+        await until(pilot, lambda: session.called("stop_job") == [KEY])
+        await until(pilot, lambda: "Stopped, as on_hang in config.toml says" in toasts(app))
+        app.tick()
+        await pilot.pause()
+        assert session.called("stop_job") == [KEY], "once for each hang"
+        assert screen.is_current
+
+
+async def test_a_key_cancels_what_was_announced_for_as_long_as_the_hang_lasts() -> None:
+    async with console(stalled(), size=(160, 45)) as (app, pilot, session):
+        set_actions(app, on_hang="stop", delay=300)
+        app.tick()
+        await to_alarms(app, pilot)
+        await pilot.press("w")
+        await until(pilot, lambda: not app.automatic.pending)
+        app.tick()
+        await pilot.pause()
+        assert not app.automatic.pending
+        assert session.called("stop_job") == []
+
+
+@pytest.mark.parametrize("why", ["of others", "read-only", "not inspected", "it goes on"])
+async def test_nothing_is_done_to_jobs_of_others_in_read_only_mode_without_verdict_or_once_it_goes_on(why: str) -> None:
+    settings = Settings(read_only=why == "read-only")
+    session = stalled(settings=settings, inspected=why != "not inspected")
+    if why == "of others":
+        job = structs.replace(session.fleet.jobsets[KEY], owner="mira")
+        session.fleet = replace(session.fleet, jobsets={**session.fleet.jobsets, KEY: job})
+    async with console(session, size=(160, 45), settings=settings) as (app, pilot, _):
+        set_actions(app, on_hang="stop", delay=1)
+        app.tick()
+        assert bool(app.automatic.pending) == (why == "it goes on")
+        if why == "it goes on":
+            session.alarms.latest_alarms[:] = [replace(session.alarms.latest_alarms[0], over=time.time())]
+            app.tick()
+            await until(pilot, lambda: "nothing is done" in toasts(app))
+            assert not app.automatic.pending
+        app.tick()
+        await pilot.pause()
+        assert session.called("stop_job") == []
+
+
+async def test_a_relaunch_avoids_the_node_begins_with_the_checkpoint_and_stops_the_job_first() -> None:
+    session = stalled()
+    session.checkpoints.state = saved(step(40))
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        set_actions(app, on_hang="relaunch-without-node", delay=300)
+        app.tick()
+        await until(pilot, lambda: f"launched again without {NODE} in 5 min" in toasts(app))
+        app.automatic.pending[KEY] = replace(app.automatic.pending[KEY], due=0.0)
+        app.tick()
+        await until(pilot, lambda: session.called("launch"))
+        ((plan,),) = session.called("launch")
+        assert (plan.name, plan.values["placement"]) == ("nccl-0412-2", {"avoidNodes": ["node-x", NODE]})
+        assert plan.values["recipe"]["train"]["checkpoint"] == "/mnt/out"
+        order = [name for name, _ in session.calls if name in {"check", "stop_job", "launch"}]
+        assert order == ["check", "stop_job", "launch"], "it is not stopped before the server would take the new one"
+
+
+@pytest.mark.parametrize("refused", ["by the server", "by the form"])
+async def test_a_job_is_not_stopped_if_it_could_not_be_launched_again(refused: str) -> None:
+    session = stalled()
+    session.checkpoints.state = saved()
+    if refused == "by the server":
+        session.answers["check"] = Conflict("quota is exceeded")
+    else:
+        session.answers["problems"] = (FieldProblem("gpus", "GPUs must be 1 at least"),)
+    async with console(session, size=(160, 45)) as (app, pilot, _):
+        set_actions(app, on_hang="relaunch-without-node", delay=300)
+        app.tick()
+        app.automatic.pending[KEY] = replace(app.automatic.pending[KEY], due=0.0)
+        app.tick()
+        await until(pilot, lambda: "the automatic action failed" in toasts(app))
+        assert session.called("stop_job") == session.called("launch") == []
