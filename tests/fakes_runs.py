@@ -176,6 +176,9 @@ class FakeLaunching:
         answer = self._session.answers.get("notes", ())
         return answer(plan) if callable(answer) else answer
 
+    async def read_saves(self, recipe: str) -> None:
+        self._session._did("saves", recipe)
+
     def suggest_name(self, recipe: str) -> str:
         return str(self._session.answers.get("suggest_name", f"me-{recipe}"))
 

@@ -22,6 +22,7 @@ from console.kube.nested_values import Value, get_path, merge_values, overlay_va
 from console.kube.objects.meta import ObjectWire
 from console.launch.helm import POLICY, RECIPE_LABEL, Helm, Removal, kind_and_name, load_manifest, object_path
 from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe, Release
+from console.launch.save_interval import EVERY, MeasuredSaves, save_note
 from console.launch.schema import (
     Schema,
     ValuesChecker,
@@ -238,12 +239,19 @@ class ChartCatalog:
             found += fit_problems(form.recipe, form.paths, values)
         return tuple(found)
 
-    def plan_notes(self, plan: LaunchPlan, *, practice: bool = False) -> tuple[str, ...]:
-        """What the values of a valid plan result in; for `practice` also which faults cannot happen there."""
+    def plan_notes(
+        self, plan: LaunchPlan, *, practice: bool = False, saves: Sequence[MeasuredSaves] = ()
+    ) -> tuple[str, ...]:
+        """What the values of a valid plan result in; for `practice` also which faults cannot happen there.
+
+        `saves`: what earlier runs of the recipe tell of theirs.
+        """
         if self.plan_problems(plan):
             return ()
         paths, values = self._recipe_form(plan.recipe).paths, self.values(plan)
         notes = fit_notes(paths, values)
+        if EVERY in paths and (note := save_note(values, saves)):
+            notes = (*notes[:1], note, *notes[1:])
         if not practice:
             return notes
         told = get_path(values, f"env.{FAULT_VARIABLE}")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from console.launch.recipes import Field, FieldProblem, LaunchPlan, Manifest, Recipe
     from console.launch.releases import Releases
     from console.launch.runs import Runs
+    from console.launch.save_interval import MeasuredSaves
     from console.launch.stop import JobStopper
     from console.metrics.alarm import Alarm
     from console.metrics.seen_time import Span
@@ -44,6 +45,7 @@ class LaunchService:
         """`alarms`: a job's alarms in this session since a given time; `spans`: what its log told of its time."""
         self._cluster, self._alarms, self._spans = cluster, alarms, spans
         self._loaded: ChartCatalog | None = None
+        self._saves: dict[str, Sequence[MeasuredSaves]] = {}
         self._before_launch: dict[tuple[str, str], Event] = {}  # events that there were before the last launch
 
     async def load(self) -> None:
@@ -132,7 +134,13 @@ class LaunchService:
     def notes(self, plan: LaunchPlan) -> tuple[str, ...]:
         """What the values of a valid plan result in, such as its iterations; empty for a plan with problems."""
         practice = self._cluster.practice or self._cluster.current_connection.target.cluster.practice_folder is not None
-        return self._catalogue().plan_notes(plan, practice=practice)
+        return self._catalogue().plan_notes(plan, practice=practice, saves=self._saves.get(plan.recipe, ()))
+
+    async def read_saves(self, recipe: str) -> None:
+        """Find out from the history how long runs of a recipe took to save, for its notes."""
+        from console.launch.save_interval import measure_saves
+
+        self._saves[recipe] = measure_saves(await self.runs.list_runs(recipe))
 
     def suggest_name(self, recipe: str) -> str:
         return self._catalogue().suggest_name(recipe, login_name())

@@ -83,6 +83,7 @@ async def launch(options: LaunchOptions) -> int:
         if problems := session.launch.problems(plan):
             raise BadInput(" ".join(f"{each.path}: {each.message}".removeprefix(": ") for each in problems))
         plan = await with_queue(session, plan)
+        await session.launch.read_saves(plan.recipe)
         for note in session.launch.notes(plan):
             warn(note)
         if options.show_helm:

@@ -217,7 +217,15 @@ class LaunchScreen(LiveScreen):
         self.form.show(draft.model)
         self._offer()
         self.judge()
+        self._read_saves(draft)
         self.pane.begin()
+
+    @work(group="saves", exclusive=True)
+    async def _read_saves(self, draft: LaunchDraft) -> None:
+        """Look up how long earlier runs took to save, which the notes on the plan tell."""
+        await self.session.launch.read_saves(draft.recipe.id)
+        if self.draft is draft:
+            self.judge()
 
     def _tell_recipe(self) -> None:
         if self.draft is not None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 PACKED = Path(__file__).parents[2] / "fixtures/checkpoints.tar.gz"
 FORMATS = {"dcp": "torch DCP", "megatron": "Megatron torch_dist", "legacy": "Megatron torch", "hf": "safetensors"}
+SWIFT = {"swift": "safetensors", "swift-megatron": "Megatron torch_dist"}  # adapters by SWIFT, and Megatron-SWIFT
+OPTIONAL = {"generation_config.json", "additional_config.json"}
 LATER = 10_000.0
 
 
@@ -39,6 +41,28 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(older, legacy)  # so that each has one beside it
     (folder / "ck/legacy/latest_checkpointed_iteration.txt").write_text("200")
     return folder / "ck"
+
+
+@pytest.fixture(scope="module")
+def runs(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run of each format with two checkpoints; those of ms-swift have the files that it adds."""
+    made = {kind: tmp_path_factory.mktemp(kind) / "v0-20260901-120000" for kind in SWIFT}
+    for step in (whole / "hf").iterdir():
+        adapter = made["swift"] / step.name
+        adapter.mkdir(parents=True)
+        shutil.copy2(step / "model-00001-of-00010.safetensors", adapter / "adapter_model.safetensors")
+        for name in ("optimizer.pt", "scheduler.pt", "rng_state_0.pth", "rng_state_1.pth", "trainer_state.json",
+                     "training_args.bin"):  # fmt: skip
+            shutil.copy2(step / name, adapter / name)
+        (adapter / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 8}')
+        (adapter / "additional_config.json").write_text('{"lora_dtype": null}')
+        (adapter / "args.json").write_text('{"model": "Qwen/Qwen2.5-7B-Instruct"}')
+    shutil.copytree(whole / "megatron", made["swift-megatron"])
+    for step in made["swift-megatron"].iterdir():
+        if step.is_dir():
+            (step / "args.json").write_text('{"save": "megatron_output"}')
+    (made["swift-megatron"] / "args.json").write_text("{}")
+    return {**{kind: whole / kind for kind in FORMATS}, **made}
 
 
 class Disk:
@@ -59,22 +83,22 @@ def looked_through(folder: Path, later: float = LATER) -> Survey:
     return asyncio.run(survey_checkpoints(files, Disk(folder), time.time() + later, folder.name, folders))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_what_was_saved_whole_is_complete(whole: Path, kind: str) -> None:
-    found = looked_through(whole / kind)
+@pytest.mark.parametrize("kind", FORMATS | SWIFT)
+def test_what_was_saved_whole_is_complete(runs: dict[str, Path], kind: str) -> None:
+    found = looked_through(runs[kind])
     assert [each.state for each in found.checkpoints] == [CheckpointState.COMPLETE] * 2
-    assert {each.format for each in found.checkpoints} == {FORMATS[kind]}
+    assert {each.format for each in found.checkpoints} == {(FORMATS | SWIFT)[kind]}
     assert found.last_complete is found.checkpoints[-1]
-    assert [each.step for each in found.checkpoints] == ([50, 100] if kind == "hf" else [100, 200])
+    assert [each.step for each in found.checkpoints] == ([50, 100] if kind in {"hf", "swift"} else [100, 200])
     assert found.notes == ()
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_forty_that_are_whole_in_other_ways_are_not_accused(whole: Path, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", FORMATS | SWIFT)
+def test_forty_that_are_whole_in_other_ways_are_not_accused(runs: dict[str, Path], tmp_path: Path, kind: str) -> None:
     for number in range(40):
         chance = random.Random(number)
         folder = tmp_path / f"run-{number}" if number % 2 else tmp_path / str(number) / "output"
-        shutil.copytree(whole / kind, folder)
+        shutil.copytree(runs[kind], folder)
         steps = sorted(each for each in folder.iterdir() if each.is_dir())
         if chance.random() < 0.4:
             shutil.rmtree(steps.pop(0))
@@ -87,7 +111,7 @@ def test_forty_that_are_whole_in_other_ways_are_not_accused(whole: Path, tmp_pat
                 (step / ".lock").write_bytes(b"")
                 (step / "merges.txt").write_text("")
                 (step / "tokenizer.bin").write_bytes(b"no archive at all")
-        if kind == "hf" and chance.random() < 0.3:
+        if kind in {"hf", "swift"} and chance.random() < 0.3:
             for step in steps:
                 (step / "optimizer.pt").unlink()  # save_only_model
         if chance.random() < 0.3:
@@ -104,15 +128,15 @@ def test_forty_that_are_whole_in_other_ways_are_not_accused(whole: Path, tmp_pat
 
 def needed(step: Path) -> list[Path]:
     """Files without which it cannot be loaded."""
-    return sorted(each for each in step.rglob("*") if each.is_file() and each.name != "generation_config.json")
+    return sorted(each for each in step.rglob("*") if each.is_file() and each.name not in OPTIONAL)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_forty_that_are_damaged_are_all_found(whole: Path, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", FORMATS | SWIFT)
+def test_forty_that_are_damaged_are_all_found(runs: dict[str, Path], tmp_path: Path, kind: str) -> None:
     for number in range(40):
         chance = random.Random(number)
         folder = tmp_path / str(number)
-        shutil.copytree(whole / kind, folder)
+        shutil.copytree(runs[kind], folder)
         step = max((each for each in folder.iterdir() if each.is_dir()), key=lambda each: each.stat().st_mtime)
         file = chance.choice(needed(step))
         how = ("missing", "empty", "cut", "half", "nothing", "unfinished")[number % 6]
@@ -134,7 +158,11 @@ def test_forty_that_are_damaged_are_all_found(whole: Path, tmp_path: Path, kind:
         assert states[step.name].state is CheckpointState.INCOMPLETE, (number, how, file.name)
         assert states[step.name].problems
         assert sum(each.state is CheckpointState.COMPLETE for each in found.checkpoints) == 1, (number, how, file.name)
-        assert looked_through(folder, 0).checkpoints[-1].state in {CheckpointState.WRITING, CheckpointState.COMPLETE}
+        if how != "nothing":  # of an empty folder nobody knows since when it is empty
+            for each in step.rglob("*"):
+                os.utime(each)
+            now = {each.path: each for each in looked_through(folder, 0).checkpoints}
+            assert now[step.name].state is CheckpointState.WRITING, (number, how, file.name)
 
 
 def test_pointers_that_are_wrong_are_told(whole: Path, tmp_path: Path) -> None:

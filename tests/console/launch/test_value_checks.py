@@ -7,6 +7,9 @@ import pytest
 from console.kube.nested_values import Value, set_path
 from console.launch.install import ChartCatalog
 from console.launch.recipes import LaunchPlan
+from console.launch.run_record import RunRecord
+from console.launch.save_interval import measure_saves
+from console.metrics.seen_time import SeenTime, Span, SpanKind
 
 CATALOGUE = ChartCatalog.from_chart()
 NO_CLAIM: dict[str, Value] = {"storage.nfs.claim": ""}
@@ -205,3 +208,38 @@ def test_results_that_are_lost_with_the_pod_are_told() -> None:
 def test_nothing_is_told_of_what_cannot_be_launched() -> None:
     assert CATALOGUE.plan_notes(plan("W07", {"gpus": 24})) == ()
     assert CATALOGUE.plan_notes(plan("W03", {})) == ()
+
+
+def seen_run(name: str, gpus: int, save: float, step: float) -> RunRecord:
+    """A run of 100 steps with a save of so many seconds in the middle."""
+    steps, half = SpanKind.STEPS, 50 * step
+    spans = (
+        Span(1000.0, 1000.0 + half, steps, 0, 50),
+        Span(1000.0 + half, 1000.0 + half + save + step, SpanKind.CHECKPOINT, 50, 51),
+        Span(1000.0 + half + save + step, 1000.0 + 2 * half + save, steps, 51, 100),
+    )
+    return RunRecord("qwen3-30b-pretrain", name, "team", gpus=gpus, seen=SeenTime(spans=spans).encode())
+
+
+def test_a_run_that_would_save_nothing_before_its_end_is_warned_of_with_an_interval_that_was_measured() -> None:
+    wanted = plan("qwen3-sft", {})
+    warning = "iterations: nothing is saved before the end."
+    (told,) = (each for each in CATALOGUE.plan_notes(wanted) if warning in each)
+    assert told.startswith("Save every 100,000 is more than its ")
+    gpus = CATALOGUE.values(wanted)["gpus"]
+    assert isinstance(gpus, int)
+    saves = measure_saves([seen_run("other-size", gpus + 8, 5.0, 1.0), seen_run("before", gpus, 41.0, 3.7)])
+    assert [(each.run, round(each.save), round(each.step, 1)) for each in saves] == [
+        ("other-size", 5, 1.0), ("before", 41, 3.7),
+    ]  # fmt: skip
+    assert saves[1].interval == 550
+    assert 0.015 < saves[1].save / (saves[1].save + saves[1].interval * saves[1].step) <= 0.02
+    (told,) = (each for each in CATALOGUE.plan_notes(wanted, saves=saves) if warning in each)
+    assert told.endswith(" A save took 41 s in before: every 550 (34 min) it costs 2 % at most.")
+
+
+def test_a_run_that_saves_before_its_end_is_not_warned_of_and_a_run_that_never_saved_tells_nothing() -> None:
+    often = plan("qwen3-sft", {"recipe.train.saveInterval": 10})
+    assert not any("nothing is saved" in each for each in CATALOGUE.plan_notes(often))
+    assert measure_saves([seen_run("none", 8, 0.0, 1.0), RunRecord("r", "unseen", "team")]) == []
+    assert measure_saves([seen_run("quick", 8, 0.001, 10.0)])[0].interval == 1
