@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 
 Connect = Callable[[], Awaitable["Session"]]
+BAD_SETTINGS = "Settings that do not hold"
 TICK = 1.0  # seconds between repaints of what ages by itself
 PAGE_NAMES = ("pool", "node", "pod", "log", "job", "object_yaml", "container_facts", "doctor", "run", "release",
               "leftovers", "alarms", "clusters", "nodepools", "preflight", "images", "build", "storage", "bucket",
@@ -179,6 +180,8 @@ class ConsoleApp(KeyOrderedApp):
     async def tell_config_problems(self) -> None:
         """Show the first problem of the settings file and the number of others."""
         loaded = self.loaded
+        for each in [each for each in self._notifications if each.title == BAD_SETTINGS]:
+            self._unnotify(each)  # of the file as it was
         if loaded.text is None:
             return
         problems = all_problems(loaded, await asyncio.to_thread(known_names))
@@ -187,7 +190,7 @@ class ConsoleApp(KeyOrderedApp):
         if problems:
             more = f" And {len(problems) - 1} more: a4 config check." if len(problems) > 1 else ""
             said = f"{loaded.path}:{problems[0].line}: {problems[0].text}{more}"
-            self.notify(said, title="Settings that do not hold", severity="warning", timeout=10)
+            self.notify(said, title=BAD_SETTINGS, severity="warning", timeout=10)
 
     async def _open_session(self) -> Session:
         """Open a session; imports run in threads, so that keys work meanwhile."""
@@ -308,6 +311,15 @@ class ConsoleApp(KeyOrderedApp):
 
     def open_page(self, page: str, *about: object) -> None:
         self.push_screen(PAGES[page](*about))
+
+    async def go_to_page(self, page: str, *about: object) -> None:
+        """Open a page from wherever one is: it takes the place of one of its kind, and of what was opened from that."""
+        opened = PAGES[page](*about)
+        before = [type(each) for each in self.screen_stack]
+        if type(opened) in before:
+            for _ in before[before.index(type(opened)) :]:
+                await self.pop_screen()
+        self.push_screen(opened)
 
     def action_open_page(self, page: str) -> None:
         if type(self.screen).__name__ != f"{page.title()}Screen":

@@ -121,6 +121,8 @@ WHAT = {
 """What is on each page."""
 NARROWED = ("queues", "jobs", "pods")  # pages whose name may be followed by a namespace
 MOST = 8  # objects of one kind that are offered
+Kind = tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]
+"""What can be opened: kind, weight, keys whose last part is the name, and the function that opens one."""
 LOOKED_AT = 500  # names of one kind that are weighed; those come first that contain what was typed
 
 
@@ -129,17 +131,29 @@ class Places(NameProvider):
 
     _runs: tuple[RunRecord, ...] = ()
     _recipes: tuple[Recipe, ...] = ()
+    _reading: asyncio.Task[None] | None = None
 
     @property
     def console(self) -> ConsoleApp:
         return cast("ConsoleApp", self.app)
 
     async def startup(self) -> None:
-        """Read runs and recipes from files when the palette opens."""
+        """Begin to read runs and recipes when the palette opens.
+
+        They are not waited for here: a letter typed meanwhile cancels the search that waits, and with it what Textual
+        awaits here, so that nothing would be found in this palette any more.
+        """
+        self._reading = asyncio.create_task(self._read_files())
+
+    async def _read_files(self) -> None:
         if self.console.connected:
             with suppress(ConsoleError):  # what cannot be read is said on its own page
                 self._runs = await self.console.session.launch.runs.list_runs()
                 self._recipes = await asyncio.to_thread(self.console.session.launch.recipes)
+
+    async def shutdown(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def discover(self) -> Hits:
         for page, (name, *_) in PAGES.items():
@@ -154,24 +168,35 @@ class Places(NameProvider):
                 where = f" in {namespaces[0]}" if namespaces else ""
                 score = 1000.0 if word in names else 2.0 * len(word)
                 yield Hit(score, f"Go to {names[0]}{where}", partial(self._open, page, *namespaces), help=WHAT[page])
-        for kind, weight, keys, opened in self._objects():
+        for hit in self._hits(query, self._objects()):
+            yield hit
+        if self._reading is not None:
+            await asyncio.shield(self._reading)
+        for hit in self._hits(query, self._read_objects()):
+            yield hit
+
+    def _hits(self, query: str, objects: Iterable[Kind]) -> Iterator[Hit]:
+        for kind, weight, keys, opened in objects:
             named = ((key, offsets(query, key[-1])) for key in _likely(query, keys))
             scored = [(match_score(query, key[-1], found), key, found) for key, found in named if found]
             for score, key, found in sorted(scored, key=lambda each: -each[0])[:MOST]:
                 first = 100.0 if query.casefold() in key[-1].casefold() else 0.0
                 yield Hit((first + score) * weight, self._marked(key[-1], found), partial(opened, *key), help=kind)
 
-    def _objects(self) -> Iterator[tuple[str, float, Collection[tuple[str, ...]], Callable[..., object]]]:
-        """Yield (kind, weight, keys whose last part is the name, function that opens one)."""
+    def _objects(self) -> Iterator[Kind]:
         app, fleet = self.console, self.console.fleet
-        yield "job", 0.95, fleet.jobsets.keys(), partial(app.open_page, "job")
-        yield "node", 0.9, [(name,) for _, name in fleet.nodes], partial(app.open_page, "node")
+        yield "job", 0.95, fleet.jobsets.keys(), partial(app.go_to_page, "job")
+        yield "node", 0.9, [(name,) for _, name in fleet.nodes], partial(app.go_to_page, "node")
         queues = sorted({(name,) for _, name in (*fleet.cluster_queues, *fleet.local_queues)})
         yield "queue", 0.9, queues, lambda name: self._open("queues")
+        yield "pod", 0.8, fleet.pods.keys(), partial(app.go_to_page, "pod")
+
+    def _read_objects(self) -> Iterator[Kind]:
+        """The objects that are read from files."""
+        app = self.console
         runs = [(str(run.number), run.name) for run in self._runs]
-        yield "run", 0.85, runs, lambda number, name: app.open_page("run", number)
+        yield "run", 0.85, runs, lambda number, name: app.go_to_page("run", number)
         yield "recipe", 0.85, [(each.id,) for each in self._recipes], app.open_recipe
-        yield "pod", 0.8, fleet.pods.keys(), partial(app.open_page, "pod")
 
     async def _open(self, page: str, namespace: str = "") -> None:
         app = self.console

@@ -139,8 +139,11 @@ def count(amount: int, noun: str, nouns: str = "") -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """A percentage without decimals: "41 %"; "" if `whole` is 0."""
-    return f"{100 * part / whole:.0f} %" if whole else ""
+    """A percentage without decimals: "41 %"; "< 1 %" of little, and never 100 % of less than all; "" of nothing."""
+    if not whole:
+        return ""
+    share = 100 * part / whole
+    return "< 1 %" if 0 < share <= 0.5 else "99 %" if 99 < share < 100 else f"{share:.0f} %"
 
 
 def bar(part: float, whole: float, width: int, ink: str = "accent") -> list[Span]:
@@ -198,13 +201,18 @@ class JobColors:
         self._numbers = {uid: number for uid, number in self._numbers.items() if uid in uids}
 
 
-_GKE_NODE = re.compile(r"gke-.+?-((?:[a-z0-9]+-)?[a-z0-9]+)-[0-9a-f]{8}-([a-z0-9]{4})")
+_GKE_NODE = re.compile(r"\bgke-[a-z0-9-]+?-((?:[a-z0-9]+-)?[a-z0-9]+)-[0-9a-f]{8}-([a-z0-9]{4})(?![a-z0-9-])")
 
 
 def short_node(name: str) -> str:
     """A GKE node's name shortened to pool and last part, such as "a4-pool/0010"; others unchanged."""
     found = _GKE_NODE.fullmatch(name)
     return f"{found[1]}/{found[2]}" if found else name
+
+
+def short_nodes(text: str) -> str:
+    """A text in which GKE's nodes have their short names."""
+    return _GKE_NODE.sub(r"\1/\2", text)
 
 
 def one_line(text: str) -> str:

@@ -30,6 +30,11 @@ def json_number(value: float | None) -> float | str | None:
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
+def csv_number(value: float | None) -> float | None:
+    """The number as a cell of a CSV file, empty if it is unknown or none."""
+    return None if value is None or math.isnan(value) else value
+
+
 # NCCL
 
 HALVES = ("out_of_place", "in_place")
@@ -53,7 +58,7 @@ def format_rows_csv(tests: Sequence[NcclTest]) -> str:
         for row in test.rows:
             writer.writerow(
                 [at, test.program, test.ranks, row.size, row.count, row.type, row.redop, row.root]
-                + [getattr(getattr(row, half), field, None) for half in HALVES for field in _FIELDS]
+                + [csv_number(getattr(getattr(row, half), field, None)) for half in HALVES for field in _FIELDS]
             )
     return out.getvalue()
 
@@ -143,7 +148,7 @@ def format_training_csv(tracks: Sequence[TrainingRun]) -> str:
             rows = list(zip(track.steps, track.times, strict=True))
         for step, time in rows:
             moment = datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds") if time else ""
-            values = [getattr(step, metric.name) for metric in METRICS]
+            values = [csv_number(getattr(step, metric.name)) for metric in METRICS]
             writer.writerow([at, moment, step.step, step.total, *values, step.skipped, step.nan, step.warm_up])
     return out.getvalue()
 

@@ -18,7 +18,7 @@ from screens.cli.history import pick, remembered
 from screens.cli.logs import moment
 from screens.cli.output import print_json, print_line, print_table
 from screens.columns.runs import cost_lines
-from screens.wording import alarm_words, count
+from screens.wording import alarm_words, count, percent
 
 if TYPE_CHECKING:
     from console.launch.run_record import RunRecord
@@ -95,7 +95,7 @@ def _hours(milliseconds: int) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "─" if share is None else f"{share:.1%}"
+    return "─" if share is None else percent(share, 1)
 
 
 def _show_run(run: RunRecord, now: float, options: LedgerOptions) -> int:

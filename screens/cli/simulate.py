@@ -10,7 +10,7 @@ from console.scheduling.simulation import SimulationResult
 from console.scheduling.simulation import simulate as run_scenario
 from screens.cli.arguments import Command, Commands, Options, json_flag, option, word
 from screens.cli.output import print_json, print_line, print_table
-from screens.wording import age, duration
+from screens.wording import age, duration, percent
 
 LARGEST = 1 << 20  # bytes of a scenario
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -77,7 +77,7 @@ def _wait(seconds: float | None, arrived: int) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return f"{share:.0%}" if share is not None else "-"
+    return percent(share, 1) if share is not None else "-"
 
 
 class SimulateOptions(Options):

@@ -51,9 +51,17 @@ def _entrance(row: ClusterRow) -> Cell:
     return Span("private", "waits") if cluster.private else "public"
 
 
+def _unread(error: ConsoleError) -> str:
+    """Why something was not read, beside what says that it was not."""
+    if isinstance(error, ApiDisabled):
+        return f"{error.service} is not enabled"
+    what, _, why = error.message.partition(": ")
+    return sentence(why if why and what.startswith("Could not ") else error.message)
+
+
 def _cluster_why(row: ClusterRow) -> Cell:
     if row.error is not None:
-        return Span(sentence(row.error.message), "dim")
+        return Span(_unread(row.error), "dim")
     if row.here:
         return Span("you are here", "accent")
     return Span(sentence(row.cluster.message), "bad") if row.cluster and row.cluster.message else ""
@@ -65,10 +73,10 @@ CLUSTERS: tuple[Column[ClusterRow], ...] = (
     Column("PROJECT", lambda row: row.project, least=8, most=30, sort=True),
     Column("LOCATION", lambda row: row.cluster.location if row.cluster else "", least=13, most=20, sort=True),
     Column("STATUS", _cluster_status, least=11, most=16, sort=lambda row: row.cluster.status if row.cluster else ""),
-    Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=7,
+    Column("NODES", lambda row: f"{row.cluster.nodes:,}" if row.cluster else "", width=6, right=True, drop=8,
            sort=lambda row: row.cluster.nodes if row.cluster else -1, down=True),
-    Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=8, ink="dim", sort=True),
-    Column("ENTRANCE", _entrance, least=8, most=12, drop=2),
+    Column("VERSION", lambda row: row.cluster.version if row.cluster else "", most=20, drop=9, ink="dim", sort=True),
+    Column("ENTRANCE", _entrance, least=8, most=12, drop=7),
     Column("WHY", _cluster_why, fill=True, least=0, drop=6),
 )  # fmt: skip
 
@@ -204,7 +212,8 @@ def _match(near: bool, region: str) -> str:
 def _match_cell(place: Place) -> Cell:
     if not place.match:
         return ""
-    return [OK if place.near else WAITS, Span(f" {place.match}", "" if place.near else "waits")]
+    words = place.match.partition(",")[0] if place.near else "another"  # its location is beside it
+    return [OK if place.near else WAITS, Span(f" {words}", "" if place.near else "waits")]
 
 
 def _place_state(place: Place) -> Cell:
@@ -217,9 +226,7 @@ def _place_state(place: Place) -> Cell:
 
 
 def _address_cell(place: Place) -> Cell:
-    if isinstance(place.error, ApiDisabled):
-        return Span(f"{place.error.service} is not enabled", "bad")
-    return Span(sentence(place.error.message), "bad") if place.error else Span(place.address, "dim")
+    return Span(_unread(place.error), "bad") if place.error else Span(place.address, "dim")
 
 
 PLACES: tuple[Column[Place], ...] = (
@@ -227,8 +234,8 @@ PLACES: tuple[Column[Place], ...] = (
     Column("NAME", lambda place: place.name, least=18, most=50, sort=True, ink="strong"),
     Column("LOCATION", lambda place: place.location, least=11, most=18, sort=True),
     Column("STATE", _place_state, least=8, most=14, drop=2),
-    Column("REGION", _match_cell, least=13, most=70),
+    Column("REGION", _match_cell, least=13, most=20),
     Column("SIZE", lambda place: place.size, least=4, most=12, right=True, drop=4),
     since("AGE", lambda place: place.created, drop=6),
-    Column("DETAILS", _address_cell, fill=True, least=8, drop=3),
+    Column("DETAILS", _address_cell, fill=True, least=18, drop=3),
 )  # fmt: skip

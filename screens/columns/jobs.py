@@ -231,7 +231,7 @@ def trend_cell(line: JobLine) -> Cell:
 def head(
     line: JobLine | None, key: tuple[str, str], *, gone: bool, short: bool = False, now: float = 0.0
 ) -> list[Span]:
-    """State and figures of a job in one line; `short` leaves out owner and location."""
+    """State and figures of a job in one line; `short` leaves out the priority."""
     if line is None:
         glyph = Span("○ ", "dim") if gone else Span("◐ ", "waits")
         return [glyph, Span(f"{key[1]} ", "strong"), Span(f"in {key[0]}: {'gone' if gone else 'not seen yet'}", "dim")]
@@ -252,7 +252,7 @@ def head(
         ("namespace", jobset.namespace),
     ]
     for label, cell in parts:
-        if short and label in {"priority", "owner"}:
+        if short and label == "priority":
             continue
         values = runs_of(cell)
         if any(run.text for run in values):

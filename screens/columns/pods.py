@@ -27,7 +27,7 @@ def ready_cell(pod: Pod) -> Cell:
 
 def restarts_cell(pod: Pod) -> Cell:
     restarts = pod.restarts
-    return Span(str(restarts), "waits") if restarts else Span("0", "faint")
+    return Span(str(restarts), "waits") if restarts else Span("0", "dim")
 
 
 def _pods(fleet: Fleet, namespace: str | None, whose: Callable[[str], str]) -> Iterable[Pod]:

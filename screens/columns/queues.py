@@ -116,7 +116,7 @@ def queue_state(stop_policy: str, inactive_reason: str) -> Cell:
 
 
 def _number(amount: int, ink: str = "") -> Cell:
-    return Span(f"{amount:,}", ink) if amount else Span("0", "faint")
+    return Span(f"{amount:,}", ink) if amount else Span("0", "dim")
 
 
 def _place(line: WorkloadLine) -> Cell:
@@ -265,7 +265,7 @@ QUEUES: Layout[QueueLine] = Layout(
         Column("LENT", lambda line: _number(line.account.lent, "waits"), "lent", "GPUs of its own in use by others",
                lambda line: line.account.lent, width=4, right=True, drop=2),
         fact("sum", "how that comes about: own + to borrow - used - lent = free", lambda line: line.account.sum_text),
-        Column("FREE", lambda line: Span(f"{line.account.free:,}", "ok" if line.account.free else "faint"), "free",
+        Column("FREE", lambda line: Span(f"{line.account.free:,}", "ok" if line.account.free else "dim"), "free",
                "GPUs that are free now, borrowing included, of all its flavors together: a workload gets those of one",
                lambda line: line.account.free, width=5, right=True),
         Column("BY FLAVOR", _by_flavor, least=9, most=32, drop=6),

@@ -117,15 +117,15 @@ def cost_lines(cost: Ledger) -> list[str]:
     for box, took in cost.boxes.items():
         share = cost.share(box)
         if took:
-            part = f"{share:6.1%}" if share is not None else "      "
-            lines.append(f"{took / 3_600_000:12,.2f} h {part}  {box.words}")
+            part = wording.percent(share, 1) if share is not None else ""
+            lines.append(f"{took / 3_600_000:12,.2f} h {part:>6}  {box.words}")
     return lines
 
 
 def cost_words(cost: Ledger) -> str:
-    """The largest boxes of a ledger: "5.30 GPU-hours: 80% productive, 12% not seen"; empty if nothing was held."""
+    """The largest boxes of a ledger: "5.30 GPU-hours: 80 % productive, 12 % not seen"; empty if nothing was held."""
     largest = sorted(((cost.share(box) or 0.0, box.words) for box in cost.boxes), reverse=True)[:4]
-    parts = ", ".join(f"{share:.0%} {words}" for share, words in largest if share >= 0.005)
+    parts = ", ".join(f"{wording.percent(share, 1)} {words}" for share, words in largest if share >= 0.005)
     return f"{cost.allocated / 3_600_000:,.2f} GPU-hours: {parts}" if cost.allocated else ""
 
 

@@ -40,7 +40,7 @@ def open_now(tunnel: Tunnel) -> int:
 
 
 def _bytes_cell(amount: int) -> Cell:
-    return wording.size(amount) if amount else Span("0", "faint")
+    return wording.size(amount) if amount else Span("0", "dim")
 
 
 def _connections_cell(tunnel: Tunnel) -> Cell:

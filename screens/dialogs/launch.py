@@ -164,6 +164,7 @@ async def launch_plan(screen: LaunchScreen, draft: LaunchDraft, plan: LaunchPlan
         title = f"Launch {plan.name}?"
         if failing := tally(checks).failing:
             title = f"{wording.count(len(failing), 'check')} failed. Launch {plan.name} all the same?"
+        screen.judge()  # the line below the form says again what it is about
         answer = await screen.app.push_screen_wait(LaunchLook(title, words, manifests, checks, others))
         if isinstance(answer, Alternative):
             _change(screen, draft, answer)

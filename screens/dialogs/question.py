@@ -21,7 +21,7 @@ from screens.widgets.base import Abstract
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import Span
+from screens.wording import Span, one_line, whole_path
 
 
 class Question(ModalScreen[ScreenResultType]):
@@ -107,6 +107,21 @@ class Prompt(Question[str | None]):
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip())
+
+
+class FilePrompt(Prompt):
+    """Asks for the file to write, and shows its whole path as it is typed."""
+
+    def on_mount(self) -> None:
+        self._show_path(self._value)
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        self._show_path(event.value)
+
+    def _show_path(self, place: str) -> None:
+        path = one_line(str(whole_path(place.strip()))) if place.strip() else "Type the name of a file"
+        self.query_one(".hint", Static).update(Content(f"{path}\n{self._hint}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from console.logs.text import LogText
 from console.scheduling.ranks import Rank
 from screens.base import LiveScreen
 from screens.columns.jobs import JobLine
-from screens.dialogs.question import Prompt, WorkDialog
+from screens.dialogs.question import FilePrompt, WorkDialog
 from screens.widgets.sentence_line import SentenceLine
 from screens.wording import Span, bar, count, duration, percent, size, whole_path
 
@@ -37,7 +37,8 @@ PAGE = 5000
 
 async def save_log(screen: LiveScreen, text: LogText, name: str) -> None:
     """Ask for a file and write the shown lines; to be run in a worker."""
-    place = await screen.app.push_screen_wait(Prompt("Save the lines that are shown to", f"{name}.log"))
+    hint = "Another folder is typed before the name. Enter writes it, Esc cancels."
+    place = await screen.app.push_screen_wait(FilePrompt("Save the lines that are shown to", f"{name}.log", hint=hint))
     if not place:
         return
     with screen.report_errors("The log is not saved"):
@@ -76,8 +77,8 @@ KINDS = ("csv", "json", "svg")
 
 async def save_export(screen: LiveScreen, name: str, text: Callable[[str], str]) -> None:
     """Ask for a file and write what `text` returns for its extension; to be run in a worker."""
-    hint = "The ending says what it becomes: .csv, .json or .svg. Esc cancels."
-    place = await screen.app.push_screen_wait(Prompt("Save as", name, hint=hint))
+    hint = "The ending says what it becomes: .csv, .json or .svg. Another folder is typed before the name. Esc cancels."
+    place = await screen.app.push_screen_wait(FilePrompt("Save as", name, hint=hint))
     if not place:
         return
     with screen.report_errors("Nothing is saved"):

@@ -82,7 +82,7 @@ def _rdma(row: GpuRow) -> Cell:
     links = row.gpus.rdma
     received, sent = sum_rates([each.received for each in links]), sum_rates([each.sent for each in links])
     if received is None or sent is None:
-        return Span("not known" if row.gpus.gpus else "", "faint")
+        return Span("not known" if row.gpus.gpus else "", "dim")
     return f"{received / 1e9:.1f} {sent / 1e9:6.1f}"
 
 

@@ -20,7 +20,7 @@ from console.scheduling.ranks import format_processes, format_ranges
 from screens import wording
 from screens.columns.column import Column
 from screens.columns.jobs import JobLine
-from screens.dialogs.question import Choice, Confirm, Pick, Prompt
+from screens.dialogs.question import Choice, Confirm, FilePrompt, Pick
 from screens.job_tabs.tab import JobTab
 from screens.widgets.sentence_line import SentenceLine
 from screens.widgets.table.listing import RowKey
@@ -108,6 +108,7 @@ class HangTab(JobTab):
 
     def on_mount(self) -> None:
         self.table.show_rows({})  # its rows are of no kind that the cluster lists
+        self.text.wrap = True
 
     @property
     def focus_target(self) -> Widget:
@@ -197,7 +198,8 @@ class HangTab(JobTab):
         glyph, ink = ("✗ ", "bad") if report.alarming else ("● ", "ok") if report.groups else ("○ ", "dim")
         self.verdict.runs = (Span(glyph, ink), Span(report.short, ink if ink == "bad" else "strong"))
         self.advice.runs = tuple(Span(f"{'' if at else '→'} {each}", "accent") for at, each in enumerate(report.advice))
-        self.more.runs = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
+        told = (*(Span(f"{each} ") for each in rest), Span(f"{report.summary}.", "dim"))
+        self.more.runs = tuple(Span(wording.short_nodes(run.text), run.ink) for run in told)
         self.note = f"✗ {sum(len(group.members) for group in report.suspects)}" if report.suspects else ""
         rows: dict[RowKey, HangGroup] = {(f"{group.doing}", group.label): group for group in report.groups}
         self.table.show_rows(rows)
@@ -219,7 +221,7 @@ class HangTab(JobTab):
             lines += format_member_lines(group)
             if len(group.members) > MAX_STACKS:
                 lines += [f"   … and {len(group.members) - MAX_STACKS} more", ""]
-        self.text.show("\n".join([*lines, *_with_glyphs(format_pod_lines(report))]))
+        self.text.show(wording.short_nodes("\n".join([*lines, *_with_glyphs(format_pod_lines(report))])))
 
     @on(GroupTable.Opened, "GroupTable")
     def open_rank(self, event: GroupTable.Opened) -> None:
@@ -241,7 +243,7 @@ class HangTab(JobTab):
         app = self.live.app
         name = f"{self.key[1]}-rank-{process.rank}.svg"
         what = format_processes(process.sort_place)
-        place = await app.push_screen_wait(Prompt(f"Record {what} for {FLAME:g} s and save it to", name))
+        place = await app.push_screen_wait(FilePrompt(f"Record {what} for {FLAME:g} s and save it to", name))
         if not place:
             return
         tool = next((pod.py_spy for pod in report.pods if pod.pod == process.pod), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import getters, on, work
@@ -11,6 +12,8 @@ from textual.binding import Binding, BindingType
 
 from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH, Alarm
+from console.metrics.health import HealthLevel, alarm_kind_of_health
+from screens.alarm_notices import line_of
 from screens.base import ONLY_MINE, LiveScreen
 from screens.columns.jobs import ALARMS
 from screens.dialogs.act import ACT, REMEDIES, Trouble, act_on_trouble, list_remedies, trouble_of
@@ -64,14 +67,29 @@ class AlarmsScreen(LiveScreen):
         yield SentenceLine(id="whole")
 
     def show_fleet(self, fleet: Fleet) -> None:
-        found = self.session.alarms.latest_alarms if self.app.connected and self.session.alarms_enabled else []
+        watched = self.app.connected and self.session.alarms_enabled
+        found = sorted(self.session.alarms.latest_alarms, key=lambda each: each.since) if watched else []
         rows: dict[RowKey, Alarm] = {
             (each.namespace, each.job, each.kind, f"{each.time}", f"{number}"): each
-            for number, each in enumerate(sorted(found, key=lambda each: each.since))
+            for number, each in enumerate(found)
         }
-        self.table.show_rows(dict(reversed(rows.items())))
+        by_log = {(each.namespace, each.job): each for each in self._by_log(fleet)} if watched else {}
+        self.table.show_rows({**by_log, **dict(reversed(rows.items()))})
         self.query_one("#coverage", SentenceLine).runs = self._coverage()
         self._tell()
+
+    def _by_log(self, fleet: Fleet) -> Iterator[Alarm]:
+        """What the list of jobs says is wrong by the end of their logs, before they were heard for long enough."""
+        glances = self.session.measures.glancing
+        for jobset in fleet.jobsets.values():
+            glance = None if jobset.finished else glances.progress_of(jobset.uid)
+            if glance is None or not (glance.stalled or glance.nan):
+                continue
+            line = line_of(self.app, jobset, fleet)
+            kind = alarm_kind_of_health(line.health)
+            if kind is not None and line.health.level is HealthLevel.BAD and not line.health.alarmed:
+                words = f"{line.health.words} (by its log)"
+                yield Alarm(kind, words, glance.at, *jobset.key, held=jobset.gpus, began=glance.stepped)
 
     def _coverage(self) -> tuple[Span, ...]:
         if not self.app.connected:

@@ -29,7 +29,7 @@ def milliseconds(row: Row) -> str:
 
 def said(row: Row) -> Span:
     step = row[1]
-    return Span(step.found, INKS.get(step.state, "")) if step else Span("…", "faint")
+    return Span(step.found, INKS.get(step.state, "")) if step else Span("…", "dim")
 
 
 class StepTable(ResourceTable[Row]):

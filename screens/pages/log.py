@@ -17,7 +17,7 @@ from console.kube.snapshot import Fleet
 from console.logs.container_log import ResumeCursor
 from console.logs.text import FileText
 from screens.base import LiveScreen
-from screens.dialogs.question import Prompt
+from screens.dialogs.question import FilePrompt
 from screens.dialogs.save import save_log, write_lines
 from screens.key_order import KeyOrderedApp
 from screens.widgets.log.view import WAITING, LogView
@@ -136,7 +136,9 @@ class LogFileApp(KeyOrderedApp):
     @on(LogView.Saved)
     @work(group="actions")
     async def save(self) -> None:
-        place = await self.push_screen_wait(Prompt("Save the lines that are shown to", f"{self.text.file.name}.part"))
+        place = await self.push_screen_wait(
+            FilePrompt("Save the lines that are shown to", f"{self.text.file.name}.part")
+        )
         if not place:
             return
         try:

@@ -271,7 +271,7 @@ class PoolScreen(PanedScreen, PoolSizes, NodeActions):
             gpus = f"{pod.gpus} GPUs  " if pod.gpus else ""
             found.append([*runs_of(status_cell(pod)), Span(f"  {gpus}", "dim"), Span(pod.name)])
         found += [[Span(f"and {len(pods) - 8} more", "dim")]] if len(pods) > 8 else []
-        return [*found, *event_lines(events_of_node(node, fleet), now, height - len(found))]
+        return [*found, *event_lines(events_of_node(node, fleet), now, width, height - len(found))]
 
     def _about(self, pool: Pool) -> tuple[Span, ...]:
         parts = (

@@ -128,7 +128,7 @@ class PodsScreen(PanedScreen, PodActions):
             label = [Span("exit code ", "dim")] if each.exit_code is not None else []
             found.append([*runs_of(container_cell(each)), Span(f"  {each.name}  ", "dim"), *label, *exit_code])
         events = reversed(self.app.fleet.events_by_object.get(pod.uid, ()))
-        return [*found, *event_lines(events, now, height - len(found))]
+        return [*found, *event_lines(events, now, width, height - len(found))]
 
     @property
     def pod_keys(self) -> list[Key]:

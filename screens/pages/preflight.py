@@ -40,7 +40,7 @@ def result_cell(check: Check) -> Span:
 
 def found_cell(check: Check) -> Span:
     if not check.over:
-        return Span("…", "faint")
+        return Span("…", "dim")
     if check.result is Result.NOT_APPLICABLE:
         return Span(check.reason, "dim")
     blind = check.result in {Result.NOT_ALLOWED, Result.COULD_NOT}
@@ -71,7 +71,7 @@ class PreflightScreen(LiveScreen):
     CSS = """
     PreflightScreen #summary { margin-bottom: 1; }
     PreflightScreen #said { max-height: 9; }
-    PreflightScreen #looks { max-height: 8; display: none; color: $text-muted; }
+    PreflightScreen #looks { max-height: 8; display: none; color: $ink-dim; }
     PreflightScreen.-looks #looks { display: block; }
     """
     KINDS = ("nodes", "pods", "localqueues", "clusterqueues")

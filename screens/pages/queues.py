@@ -181,7 +181,7 @@ class QueuesScreen(PanedScreen):
             words = f"in {self.app.only_namespace}: {words}; {elsewhere:,} more waiting in other namespaces"
         if self.only is not None and len(self.only) == 1:
             words += f"; GPUs of quota, all flavors together: {queue_account(self.app.fleet, self.only[0]).sum_text}"
-        back = [Span("   esc shows all queues", "faint")] if self.only else []
+        back = [Span("   esc shows all queues", "dim")] if self.only else []
         self.caption.runs = (Span("── ", "faint"), Span(f"{where} ", "head"), Span(f"  {words}", "dim"), *back)
 
     @on(ResourceTable.Highlighted, "WorkloadTable")

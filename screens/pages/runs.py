@@ -34,6 +34,7 @@ from screens.widgets.table.table import ResourceTable
 from screens.widgets.yaml import YamlText
 from screens.wording import Span
 
+GIVEN = "values it was launched with, beside the recipe's defaults"
 ON_RUNS = frozenset({"again", "difference", "job", "forget"})  # actions that need a run
 
 
@@ -111,10 +112,10 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         cost = run.ledger(now)
         if cost.allocated:
             found += [[], [Span("what its GPU-time went into", "head")], *([Span(each)] for each in cost_lines(cost))]
-        changed = compare_values(replace(run, values={}), run)
-        if changed:
-            found += [[], [Span("values that were changed", "head")]]
-            found += [[Span(f"{each.path} = ", "dim"), Span(wording.one_line(str(each.after)))] for each in changed]
+        given = [each for each in compare_values(replace(run, values={}), run) if each.path != "queue"]
+        if given:  # besides the queue, which the form fills in
+            found += [[], [Span(GIVEN, "head")]]
+            found += [[Span(f"{each.path} = ", "dim"), Span(wording.one_line(str(each.after)))] for each in given]
         return found
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -280,7 +281,7 @@ class RunScreen(RunRecordsScreen):
 
     def on_mount(self) -> None:
         """Focus the differences if there are any."""
-        title = (Span("── ", "faint"), Span("values that were changed", "head"))
+        title = (Span("── ", "faint"), Span(GIVEN, "head"))
         self.query_one("#values-title", SentenceLine).runs = title
         self.values.focus()
 

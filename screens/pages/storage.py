@@ -314,7 +314,7 @@ class BucketScreen(InGoogleScreen):
             self.read()
 
     def _tell(self, far: CopyProgress) -> None:
-        share = f"{far.done / far.total:.0%}" if far.total else ""
+        share = wording.percent(far.done, far.total)
         files = f"{far.files} of {wording.count(far.all_files, 'file')}"
         self.told.runs = (
             Span("◐ ", "waits"),

@@ -75,7 +75,9 @@ def job_lines(
     else:
         found += _progress_lines(job, measures, width, height - len(found) - LAST_LEAST, now)
     room = height - len(found)
-    return found + (_last_lines(measures, width, room) or event_lines(events_of(job).values(), now, min(10, room)))
+    return found + (
+        _last_lines(measures, width, room) or event_lines(events_of(job).values(), now, width, min(12, room))
+    )
 
 
 def _title(job: JobLine, width: int, now: float) -> list[Span]:

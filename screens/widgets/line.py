@@ -148,28 +148,27 @@ def wrap(text: str, width: int) -> list[str]:
 
 BOLD = frozenset({"strong", "head", "sorted", "bad", "key", "tab", "here"})
 
-_COLOURS = {  # on dark and on light ground
+_COLOURS = {  # on dark and on light ground; told from it in 256 colours too, as tests/screens/test_ink.py measures
     "ink-text": ("#d5dbe6", "#1d2532"),
     "ink-head": ("#8fa3bf", "#4c5b70"),
     "ink-sorted": ("#7cc7ff", "#0b5cad"),
-    "ink-ok": ("#5fd38d", "#0f7a3d"),
+    "ink-ok": ("#5fd38d", "#0b6b2e"),
     "ink-waits": ("#f2c14e", "#8a5a00"),
-    "ink-bad": ("#ff6b6b", "#b3261e"),
+    "ink-bad": ("#ff7272", "#b3261e"),
     "ink-accent": ("#7cc7ff", "#0b5cad"),
     "ink-strong": ("#ffffff", "#000000"),
-    "ink-dim": ("#8792a5", "#5b6778"),
-    "ink-faint": ("#465062", "#aab4c2"),
+    "ink-dim": ("#97a2b5", "#505c6e"),
+    "ink-faint": ("#707b93", "#727c89"),
     "ink-found": ("#ffd75f", "#7a5200"),
     "ink-key": ("#7cc7ff", "#0b5cad"),
     "ink-tab": ("#a9b4c6", "#3d4a5c"),
     "ink-here": ("#0e1420", "#ffffff"),
-    "ground-cursor": ("#24395a", "#c9def7"),
-    "ground-cursor-blurred": ("#1c2433", "#e3e8ef"),
-    "ground-marked": ("#3a3217", "#f7e8b8"),
+    "ground-cursor": ("#1f2e5c", "#cdedfb"),
+    "ground-cursor-blurred": ("#20242b", "#e3edf2"),
+    "ground-marked": ("#332f26", "#f7ecc4"),
     "ground-head": ("#161c28", "#e9edf2"),
     "ground-bar": ("#161c28", "#e9edf2"),
     "ground-here": ("#7cc7ff", "#0b5cad"),
-    "ground-practice": ("#5a3d7a", "#e2d1f5"),
 }
 # Twelve job colours per ground, far from each other, for colour-blind eyes too, and from the red and amber of states.
 # All are of the palette of 256 colours, so that they are the same there.
@@ -190,12 +189,12 @@ def _variables(ground: int, jobs: tuple[str, ...]) -> dict[str, str]:
 
 DARK = Theme(
     name="a4-dark", dark=True, primary="#7cc7ff", secondary="#b39ddb", accent="#7cc7ff", warning="#f2c14e",
-    error="#ff6b6b", success="#5fd38d", foreground="#d5dbe6", background="#0e131b", surface="#131924", panel="#1b2331",
+    error="#ff7272", success="#5fd38d", foreground="#d5dbe6", background="#0e131b", surface="#131924", panel="#1b2331",
     variables=_variables(0, _DARK_JOBS),
 )  # fmt: skip
 LIGHT = Theme(
     name="a4-light", dark=False, primary="#0b5cad", secondary="#6a4fb0", accent="#0b5cad", warning="#8a5a00",
-    error="#b3261e", success="#0f7a3d", foreground="#1d2532", background="#fbfcfd", surface="#f3f5f8", panel="#e4e9ef",
+    error="#b3261e", success="#0b6b2e", foreground="#1d2532", background="#fbfcfd", surface="#f3f5f8", panel="#e4edf2",
     variables=_variables(1, _LIGHT_JOBS),
 )  # fmt: skip
 
@@ -208,7 +207,7 @@ class Inked(Widget):
         return self._style(name, "ink-")
 
     def ground(self, name: str) -> Style:
-        """The background style "cursor", "cursor-blurred", "marked", "head", "bar", "here" or "practice"."""
+        """The background style "cursor", "cursor-blurred", "marked", "head", "bar" or "here"."""
         return self._style(name, "ground-")
 
     def notify_style_update(self) -> None:

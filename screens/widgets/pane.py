@@ -88,6 +88,7 @@ class Facts(OfSnapshot):
 
 
 Lines = list[list[Span]]
+AGE = 8  # columns before an event
 WIDE = 100
 """Columns of a pane from which on facts stand beside each other."""
 
@@ -117,16 +118,19 @@ def fact_lines(facts: Iterable[Fact], width: int) -> Lines:
     return found
 
 
-def event_lines(events: Iterable[Event], now: float, room: int) -> Lines:
-    """Events under a heading, newest first, as many as fit."""
-    rows = [
-        [
-            Span(f"{wording.age(now - each.last):>6}  ", "dim"),
+def event_lines(events: Iterable[Event], now: float, width: int, room: int) -> Lines:
+    """Events under a heading, newest first, as many as fit; their texts go on in the lines below."""
+    rows: Lines = []
+    for each in events:
+        words = [
             Span(each.reason, "waits" if each.type == "Warning" else ""),
             Span(f"  {wording.sentence(each.message)}", "dim"),
         ]
-        for each in list(events)[: max(0, room - 2)]
-    ]
+        told = whole_lines(words, width - AGE)
+        if len(rows) + len(told) > room - 2:
+            break
+        ages = f"{wording.age(now - each.last):>{AGE - 2}}  ", " " * AGE
+        rows += [[Span(ages[at > 0], "dim"), *runs] for at, runs in enumerate(told)]
     return [[], [Span("events", "head")], *rows] if rows else []
 
 

@@ -12,12 +12,14 @@ from textual.widgets import Input
 
 from console.errors import BadKubeconfig, NotAllowed, NotFound, Unreachable
 from console.kube.snapshot import ContextName, WatchState, WatchStatus
+from console.launch.run_record import RunRecord
 from console.settings import Settings
 from screens.app import ConsoleApp
 from screens.base import LiveScreen
 from screens.dialogs.question import ChoiceTable, Pick
 from screens.pages.fleet import FleetScreen
 from screens.pages.help import HelpScreen, key_groups
+from screens.pages.jobs import JobsScreen
 from screens.pages.pods import PodsScreen
 from screens.palette import ActiveBindings, Places
 from screens.widgets.bars import KeyBar, TitleBar
@@ -415,6 +417,35 @@ async def test_the_palette_opens_any_object_by_its_name(typed: str, crumb: str) 
         await until(pilot, lambda: crumb in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LiveScreen) and app.screen.crumb == crumb)
+
+
+async def test_what_is_typed_while_the_palette_still_reads_files_is_found() -> None:
+    session = FakeSession(scene())
+    read, runs = asyncio.Event(), session.launch.runs
+
+    async def slowly(recipe: str = "") -> tuple[RunRecord, ...]:
+        await read.wait()
+        return (RunRecord("nccl-all-reduce", "earlier-llama", "default", number=7),)
+
+    runs.list_runs = slowly  # type: ignore[method-assign]
+    async with console(session) as (app, pilot, _):
+        await pilot.press("colon", *"llama")
+        await until(pilot, lambda: "llama-70b" in screen_text(app))
+        read.set()
+        await until(pilot, lambda: "earlier-llama" in screen_text(app))
+
+
+async def test_a_page_opened_from_the_palette_takes_the_place_of_one_of_its_kind() -> None:
+    async with console(FakeSession(scene()), size=(150, 35)) as (app, pilot, _):
+        await pilot.press("3")
+        for typed in ("llama-70b", "nccl-0412"):
+            await pilot.press("colon", *typed)
+            await until(pilot, lambda typed=typed: typed in screen_text(app))  # type: ignore[misc]
+            await pilot.press("enter")
+            await until(pilot, lambda typed=typed: app.screen.__dict__.get("crumb") == typed)  # type: ignore[misc]
+        assert "Jobs › nccl-0412 " in text_of(app.screen.query_one(TitleBar))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, JobsScreen))
 
 
 async def test_the_pages_that_are_no_tab_are_behind_one_key() -> None:

@@ -90,6 +90,9 @@ async def test_changes_are_taken_over_while_it_runs_and_what_is_wrong_is_told_wi
         assert "STATE" in text_of(app.screen.query_one("JobTable")).split("\n")[0]
         write('theme = "a4-dark"\n[lists.jobs]\nsort = "AGES"\n')
         await until(pilot, lambda: "List jobs has no column AGES" in toasts(app))
+        assert "start is 5" not in toasts(app), "it was corrected"
+        write('theme = "a4-dark"\n')
+        await until(pilot, lambda: "Settings that do not hold" not in toasts(app))
 
 
 async def test_panes_have_the_persons_sizes_which_are_taken_over_while_it_runs() -> None:

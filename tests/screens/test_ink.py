@@ -1,4 +1,4 @@
-"""Colours of jobs are told apart, and from those of states, in true colour and in 256 colours."""
+"""Text is read on what it stands on, and colours are told apart, in true colour and in 256 colours."""
 
 from __future__ import annotations
 
@@ -18,6 +18,42 @@ if TYPE_CHECKING:
 APART = 24.0
 """Distance in CIE L*a*b* (1976) of colours that nobody takes for each other; 2.3 is just to be seen."""
 FROM_STATES = 38.0
+
+
+TEXT = ("text", "head", "sorted", "ok", "waits", "bad", "accent", "strong", "dim", "found", "key")
+GROUNDS = ("cursor", "cursor-blurred", "marked", "head", "bar")
+
+
+def contrast(one: str, other: str, system: ColorSystem) -> float:
+    """The contrast of two colours by WCAG 2, as a terminal of that system shows them: 1 to 21."""
+
+    def luminance(colour: str) -> float:
+        parts = (each / 255 for each in Color.parse(colour).downgrade(system).get_truecolor())
+        red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("system", [ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT])
+@pytest.mark.parametrize("theme", [DARK, LIGHT], ids=["dark", "light"])
+def test_text_is_read_on_every_ground_and_what_is_drawn_is_seen(theme: Theme, system: ColorSystem) -> None:
+    colours = theme.variables
+    plain = [str(each) for each in (theme.background, theme.surface, theme.panel)]
+    every = [*plain, *(colours[f"ground-{name}"] for name in GROUNDS)]
+    pairs = [(f"ink-{ink}", ground, 4.5) for ink in TEXT for ground in every]
+    pairs += [("ink-tab", colours["ground-bar"], 4.5), ("ink-here", colours["ground-here"], 4.5)]
+    pairs += [("ink-faint", ground, 3.0) for ground in every]
+    pairs += [(f"ink-job-{number}", plain[0], 3.0) for number in range(JOB_INKS)]
+    weak = {
+        f"{ink} on {ground}": round(found, 2) for ink, ground, least in pairs
+        if (found := contrast(colours[ink], ground, system)) < least
+    }  # fmt: skip
+    assert not weak
+    named = {name for name in colours if name.startswith(("ink-", "ground-")) and "-job-" not in name}
+    known = {*TEXT, "tab", "here", "faint"}
+    assert named == {f"ink-{name}" for name in known} | {f"ground-{name}" for name in (*GROUNDS, "here")}
 
 
 def seen(colour: str, system: ColorSystem) -> tuple[float, float, float]:

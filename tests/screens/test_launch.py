@@ -95,6 +95,7 @@ async def test_the_main_job_form_look_launch_job() -> None:
         await pilot.press("down", "backspace", "backspace", "8", "ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: "The API server accepts it" in screen_text(app))
+        assert "The API server checks" not in text_of(screen.sum_line), "it has"
         assert "kind: JobSet" in screen_text(app)
         assert "8 GPUs = 1 node of 8" in screen_text(app)
         assert session.called("launch") == []

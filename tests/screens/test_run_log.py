@@ -68,7 +68,7 @@ async def test_a_run_that_is_gone_shows_its_curve_and_its_log(size: tuple[int, i
         await pilot.press("l")
         await until(pilot, lambda: app.screen.query_one(LogView).size.height > size[1] - 8)
         await pilot.press("l")
-        await until(pilot, lambda: "values that were changed" in screen_text(app))
+        await until(pilot, lambda: "values it was launched with" in screen_text(app))
 
 
 async def test_a_run_of_which_no_log_is_kept_says_why_and_what_helps() -> None:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
@@ -22,9 +23,6 @@ from tests.practice.test_programs import place, printed
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.queue_scene import queue_scene, table_text
 from tests.screens.test_jobs import to_job
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LAST = "llama-workload-0-7-x7k7"
 FIRST = "llama-workload-0-0-x7k0"
@@ -192,7 +190,13 @@ async def test_a_run_is_saved_by_its_ending(tmp_path: Path) -> None:
             await pilot.press("S")
             await until(pilot, lambda: isinstance(app.screen, Prompt))
             field = app.screen.query_one(Input)
+            hint = app.screen.query_one(".hint", Static)
+            await until(pilot, lambda hint=hint: str(Path.cwd() / "llama-training.csv") in str(hint.content))  # type: ignore[misc]
             field.value = str(tmp_path / name)
+            await until(
+                pilot,
+                lambda hint=hint, name=name: str(tmp_path / name) in str(hint.content),  # type: ignore[misc]
+            )
             await pilot.press("enter")
             if expected:
                 written = tmp_path / name

@@ -17,6 +17,8 @@ from console.hang.stack_location import Activity, StackLocation, locate_compiled
 from console.launch.run_record import Outcome
 from console.metrics.alarm import AlarmKind, Coverage
 from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
+from console.metrics.job_progress import JobProgress
+from console.metrics.step_cadence import StepCadence
 from console.settings import Settings
 from screens import alarm_notices
 from screens.alarm_notices import notification
@@ -89,6 +91,19 @@ def report(*, py_spy: str = "/usr/bin/py-spy") -> HangReport:
               for each in range(16) if each != 9]  # fmt: skip
     pods = (PodTrace(0, "p0", "node-a", py_spy=py_spy), PodTrace(1, "p1", "node-b", py_spy=py_spy))
     return HangReport("nccl-0412", pods, (stuck, *others))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35)])
+async def test_the_x_ray_names_nodes_by_what_tells_them_apart(size: tuple[int, int]) -> None:
+    node = "gke-prod-us-central1-a4-highgpu-8g-a4-pool-79c66879-0010"
+    found = report()
+    processes = tuple(replace(each, node=node if each.rank == 9 else each.node) for each in found.processes)
+    async with console(size=size) as (app, pilot, session):
+        session.hang_probe.report = replace(found, processes=processes)
+        await open_tab(app, pilot, "H")
+        await until(pilot, lambda: "1 in data loader (rank 9, pod 1, GPU 1, a4-pool/0010)" in screen_text(app))
+        assert "node-b" not in screen_text(app)
+        assert all("a4-pool/0010" in line for line in screen_text(app).splitlines() if "rank 9 (pod" in line)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
@@ -449,3 +464,19 @@ def test_what_can_be_waited_for() -> None:
     assert not loss.reached(None)
     assert not done.reached(1.0, up=True)
     assert done.reached(None, done=True)
+
+
+async def test_a_job_that_has_stalled_by_its_log_is_among_the_alarms_as_in_the_list_of_jobs() -> None:
+    async with console() as (app, pilot, session):
+        jobset = session.fleet.jobsets["default", "nccl-0412"]
+        now = time.time()
+        stalls = JobProgress(step=9, total=100, rhythm=StepCadence(2.0), stepped=now - 3600, at=now, printed=now - 3600)
+        session.measures.glancing.known[jobset.uid] = stalls
+        await pilot.press("3")
+        session.show()
+        await until(pilot, lambda: "▲ stalled" in screen_text(app))
+        await pilot.press("A")
+        said = "no step for 60 min after step 9, usually one takes 2 s (by its log)"
+        await until(pilot, lambda: f"stall     {said}" in screen_text(app))
+        session.alarms.sound("default", "nccl-0412", AlarmKind.STALL, "it stands")
+        await until(pilot, lambda: said not in screen_text(app))

@@ -15,6 +15,7 @@ from screens.wording import (  # fmt: skip
     percent,
     pod_glyph,
     sentence,
+    short_nodes,
     size,
     sparkline,
 )
@@ -79,6 +80,17 @@ def test_jobs_differ_in_ink_until_there_are_too_many() -> None:
     assert {uid: inks.of(uid) for uid in first} == first, "an ink does not change while its job lives"
     inks.keep({"12"})
     assert len({inks.of("12"), *(inks.of(f"new {number}") for number in range(11))}) == 12, "old ones are free again"
+
+
+def test_a_share_is_never_more_nor_nothing_where_there_is_something() -> None:
+    said = [percent(part, 1000) for part in (0, 1, 5, 414, 764, 765, 994, 999, 1000, 1200)]
+    assert said == ["0 %", "< 1 %", "< 1 %", "41 %", "76 %", "76 %", "99 %", "99 %", "100 %", "120 %"]
+    assert percent(1, 0) == ""
+
+
+def test_nodes_in_a_text_have_their_short_names() -> None:
+    said = "rank 1 on gke-prod-a4-highgpu-8g-a4-pool-79c66879-0010, rank 2 on gke-prod-a4-spot-5f1d02ab-x0y1 and n-7"
+    assert short_nodes(said) == "rank 1 on a4-pool/0010, rank 2 on a4-spot/x0y1 and n-7"
 
 
 def test_marks_of_pods() -> None:

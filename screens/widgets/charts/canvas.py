@@ -213,7 +213,7 @@ class Frame:
         self.lines = max(1, box.height - 1 - below)
         self._first, self._last = (box.y + 1) * DOTS_HIGH, self.lines * DOTS_HIGH - 1
         self._per_unit = self._last / (self.high - self.low)
-        self.ticks = ticks or self._ticks(max(1, self.lines // 4 if self.lines > 6 else 1))
+        self.ticks = self._apart(ticks or self._ticks(max(1, self.lines // 4 if self.lines > 6 else 1)))
         self._words, self._gap = [tick_words(tick) for tick in self.ticks], gap
         self.left = box.x + max(map(len, self._words), default=0) + 1 + gap
         self.columns = max(1 + (not margin), box.x + box.width - self.left - margin)
@@ -228,8 +228,18 @@ class Frame:
                 for factor in ((1, 2, 5) if self.high - self.low < 2.5 else (1,))
             ]
             inside = [each for each in found if self.low - 1e-9 <= log10(each) <= self.high + 1e-9]
-            return inside if len(inside) > 1 else round_values(10.0**self.low, 10.0**self.high, parts)
-        return round_values(self.low, self.high, parts)
+            return inside if len(inside) > 1 else self._round(10.0**self.low, 10.0**self.high, parts)
+        return self._round(self.low, self.high, parts)
+
+    def _round(self, low: float, high: float, parts: int) -> list[float]:
+        """Round values, or both ends where there is only one: it alone does not say what a line is worth."""
+        found = round_values(low, high, parts)
+        return found if len(found) > 1 else [low, high]
+
+    def _apart(self, ticks: Sequence[float]) -> list[float]:
+        """The ticks that have a line of their own."""
+        rows = {(self.row(tick) or 0) // DOTS_HIGH: tick for tick in reversed(ticks)}
+        return list(reversed(rows.values()))
 
     def row(self, value: float) -> int | None:
         """The value's row in dots from the top of the canvas; None if it is outside the scale."""

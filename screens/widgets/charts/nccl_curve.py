@@ -321,7 +321,7 @@ def value_cell(half: str, name: str, ink: str = "") -> Callable[[Line], Cell]:
 def wrong_cell(line: Line) -> Cell:
     counts = [half.wrong for half in halves(line.row) if half.wrong is not None]
     if not counts:
-        return Span("n/a", "faint")
+        return Span("n/a", "dim")
     return Span(f"{sum(counts):,}", "bad" if sum(counts) else "dim")
 
 

@@ -137,11 +137,11 @@ def _value_runs(model: FormModel, row: Row, field: Field, room: int) -> list[Spa
         if row.number == TALLEST - 1 and len(lines) > TALLEST:
             return [Span(f"… {wording.count(len(lines) - TALLEST + 1, 'line')} more", "dim")]
         if not model.texts[row.path]:
-            return [Span(placeholder(model.by_path[row.path]), "faint")]
+            return [Span(placeholder(model.by_path[row.path]), "dim")]
         return [Span(lines[row.number], "strong" if model.is_changed(row.path) else "dim")]
     text = model.text_at(row)
     if not text:
-        return [Span(placeholder(field), "faint")]
+        return [Span(placeholder(field), "dim")]
     had = model.defaults[row.path].split("\n")
     differs = text not in had if row.kind is RowKind.ENTRY else model.is_changed(row.path)
     return cut_name([Span(shown_text(field, text), "strong" if differs else "dim")], room, node=False)

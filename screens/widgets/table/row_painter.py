@@ -19,6 +19,7 @@ from screens.wording import Cell, Span, plain_text, runs_of, sentence, short_nod
 
 SENTENCE = 40  # columns that a sentence at the end of a line is worth
 GAP = 2
+ALIKE, EMPTY = 1, 2
 EXTRA = 5  # columns with this `drop` or more are shown only where all others have their full width
 
 
@@ -31,19 +32,18 @@ def cell_width(cell: Cell) -> int:
 
 
 def share(
-    columns: Sequence[Column[RowT]], wants: Sequence[int], room: int, whole: Mapping[int, int] | None = None
+    columns: Sequence[Column[RowT]],
+    wants: Sequence[int],
+    room: int,
+    whole: Mapping[int, int] | None = None,
+    idle: Mapping[int, int] | None = None,
 ) -> list[tuple[Column[RowT], int]]:
     """The columns that fit in `room` with their widths.
 
-    `wants` is the widest cell of each; `whole` has those of columns, by number, whose names are shortened for `wants`.
+    `wants` is the widest cell of each; `whole` has those of columns, by number, whose names are shortened for `wants`;
+    `idle` those that are EMPTY or say the same of all rows, ALIKE: before any text is cut, they go first.
     """
-    kept = list(zip(columns, wants, strict=True))
-    while kept:
-        last = max(kept, key=lambda pair: pair[0].drop)
-        enough = _wanted if last[0].drop >= EXTRA else lambda column, want: column.floor
-        if not last[0].drop or sum(enough(*pair) + GAP for pair in kept) - GAP <= room:
-            break
-        kept.remove(last)
+    kept = _fitting(columns, wants, room, idle or {})
     widths = {id(column): column.floor for column, _ in kept}
     spare = room - sum(widths.values()) - GAP * max(0, len(kept) - 1)
     for column, want in sorted(kept, key=_width_order):
@@ -63,16 +63,47 @@ def share(
     return [(column, widths[id(column)]) for column, _ in kept]
 
 
+def _fitting(
+    columns: Sequence[Column[RowT]], wants: Sequence[int], room: int, idle: Mapping[int, int]
+) -> list[tuple[Column[RowT], int]]:
+    """The columns that are shown in that room, each with the width of its widest cell."""
+    kept = list(zip(columns, wants, strict=True))
+    gone: list[tuple[Column[RowT], int]] = []
+    silent = {id(columns[number]): how for number, how in idle.items() if columns[number].drop}
+    while kept:
+        last = max(kept, key=lambda pair: (silent.get(id(pair[0]), 0), pair[0].drop))
+        if id(last[0]) in silent:
+            needs = _line_width(kept)
+        elif last[0].drop >= EXTRA:
+            needs = _line_width(kept, SENTENCE)
+        else:
+            needs = sum(column.floor + GAP for column, _ in kept) - GAP
+        if not last[0].drop or needs <= room:
+            break
+        kept.remove(last)
+        gone.append(last)
+    for pair in reversed(gone):  # what went for a wider one that went as well
+        if silent.get(id(pair[0])) != EMPTY and _line_width([*kept, pair]) <= room:
+            kept.append(pair)
+    order = {id(column): number for number, column in enumerate(columns)}
+    kept.sort(key=lambda pair: order[id(pair[0])])
+    return kept
+
+
 def _width_order(pair: tuple[Column[RowT], int]) -> int:
     """The order in which columns get width: cuttable text first, then fill columns, then bars."""
     column, _ = pair
     return 2 if column.drawn else 1 if column.fill else 0
 
 
-def _wanted(column: Column[RowT], want: int) -> int:
-    if column.drawn:
-        return column.floor
-    return max(column.floor, min(SENTENCE if column.fill else column.most, want))
+def _line_width(columns: Sequence[tuple[Column[RowT], int]], sentence: int = 200) -> int:
+    """How wide the columns are with all texts whole, but of those that fill the line no more than that."""
+
+    def wanted(column: Column[RowT], want: int) -> int:
+        most = min(sentence, column.most) if column.fill else column.most
+        return column.floor if column.drawn else max(column.floor, min(most, want))
+
+    return sum(wanted(*pair) + GAP for pair in columns) - GAP
 
 
 MARGIN = 2  # columns left of the first cell, for the cursor's and the marks' glyphs
@@ -91,6 +122,8 @@ class RowPainter(Generic[RowT]):
         self._aging: tuple[Column[Any], ...] = ()
         self._wants: list[int] = []
         self._whole: dict[int, int] = {}  # of columns with names of nodes: how wide those would be in full
+        self._alike: dict[int, str] = {}  # of columns that may go: what stands in all cells so far, if it is the same
+        self._measured = 0  # how many rows that was
         self._sampled = False  # whether rows came that were not measured
         self._layout: list[tuple[Column[Any], int]] = []
         self._drawn: dict[RowKey, tuple[RowT, tuple[Any, ...], Strip]] = {}
@@ -103,6 +136,7 @@ class RowPainter(Generic[RowT]):
         self._aging = tuple(column for column in columns if column.ages)
         self._wants = [column.floor for column in columns]
         self._whole = {}
+        self._alike, self._measured = {}, 0
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -113,15 +147,39 @@ class RowPainter(Generic[RowT]):
     def columns_now(self) -> list[tuple[Column[Any], int]]:
         """The columns that fit, with their widths."""
         if not self._layout:
-            self._layout = share(self.columns, self._wants, self._widget.size.width - MARGIN - 1, self._whole)
+            room = self._widget.size.width - MARGIN - 1
+            self._layout = share(self.columns, self._wants, room, self._whole, self._idle)
         return self._layout
+
+    @property
+    def _idle(self) -> dict[int, int]:
+        """The columns that are EMPTY, and of those shown where there is room those whose cells are ALIKE."""
+        several = self._measured > 1
+        return {
+            number: ALIKE if said else EMPTY for number, said in self._alike.items()
+            if not said or (several and self.columns[number].drop >= EXTRA)
+        }  # fmt: skip
+
+    def _compare(self, new: Sequence[RowT]) -> bool:
+        """Look for cells that differ, in columns that may go; returns whether one was found, or there are rows now."""
+        before = self._idle
+        for number, column in enumerate(self.columns):
+            if not column.drop or column.ages or column.drawn or (self._measured and number not in self._alike):
+                continue
+            said = {plain_text(column.cell(row)) for row in new}
+            if len(said) == 1 and self._alike.get(number) in {None, *said}:
+                self._alike[number] = said.pop()
+            else:
+                self._alike.pop(number, None)
+        self._measured += len(new)
+        return before != self._idle
 
     def measure(self, new: Sequence[RowT]) -> bool:
         """Widen columns for new rows; they never shrink, so that nothing jumps. Returns whether any grew."""
         if len(new) > SAMPLE:
             self._sampled = True
             new = new[:: -(-len(new) // SAMPLE)]
-        grew = False
+        grew = self._compare(new) if new else False
         for number, column in enumerate(self.columns):
             if column.width or not new or self._wants[number] >= column.most:
                 continue

@@ -168,12 +168,15 @@ class ResourceTable(ScrollView, Inked, Generic[RowT], can_focus=True, inherit_bi
         Without a `link` they are all there is; None means that their watch has not begun.
         Where more than `at_once` are new, the screen is drawn again until all of them are shown.
         """
-        stale_before = self._painter.stale
+        stale_before, before = self._painter.stale, len(self.listing.rows)
         self._link = link
         self._painter.stale = link is not None and link.state in {WatchState.STALE, WatchState.FORBIDDEN}
         fills = self.listing.behind and self._cursor_index == 0  # then the cursor stays on the first line
         moved = self.listing.update(rows, at_once)
-        grew = self._painter.measure([row for _, row in self.listing.changes if row is not None])
+        if narrowed := len(rows) < before // 2:  # as after the choice of a namespace: columns are laid out anew
+            self._painter.set_columns(self._painter.columns)
+        new = self.listing.rows.values() if narrowed else (row for _, row in self.listing.changes)
+        grew = self._painter.measure([row for row in new if row is not None])
         if self.marks:
             self.marks &= rows.keys()
         if moved:

@@ -186,7 +186,7 @@ def test_whatever_arrives_ends_once_or_never_starts(jobs: list[tuple[int, int, i
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["simulate", str(SCENARIOS / "blocks.yaml")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "3 h with 64 GPUs, 69% of them in use on average (a4 69%), seed 0"
+    assert lines[0] == "3 h with 64 GPUs, 69 % of them in use on average (a4 69 %), seed 0"
     assert lines[-1] == "Not started by the end: too-wide."
     assert lines[4].split()[:8] == ["a4", "64", "5", "4", "4", "0s", "not", "known"]
     assert main(["simulate", str(SCENARIOS / "random-day.yaml"), "--json", "--seed", "5"]) == 0

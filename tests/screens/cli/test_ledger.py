@@ -75,7 +75,7 @@ def test_a_run_by_its_name_says_where_its_time_went_and_why(capfd: pytest.Captur
     assert main(["ledger", "one"]) == 0
     said = capfd.readouterr().out
     assert "6.84 GPU-hours allocated (16 GPUs)" in said
-    assert "1.78 h  26.0%  hang" in said
+    assert "1.78 h   26 %  hang" in said
     assert "rank 9 is in dataloader.py:88" in said
 
 
@@ -103,7 +103,7 @@ def test_all_runs_since_a_time(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["ledger"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split() == ["RUN", "RUNS", "GPU-HOURS", "QUEUED", "h", "PULL", "INIT", "PRODUCTIVE", "HANG"]
-    assert lines[-1].split() == ["all", "2", "10.27", "0.40", "3.9%", "2.6%", "67.5%", "26.0%"]
+    assert lines[-1].split() == ["all", "2", "10.27", "0.40", "4", "%", "3", "%", "68", "%", "26", "%"]
 
 
 @pytest.mark.usefixtures("stored")

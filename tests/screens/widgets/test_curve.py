@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from console.metrics.export import format_message_size
-from screens.widgets.charts.canvas import Canvas, round_step, round_ticks
+from screens.widgets.charts.canvas import DOTS_HIGH, Box, Canvas, Frame, round_step, round_ticks
 from screens.widgets.charts.nccl_curve import Band, Point, draw, expected
 
 MIB = 1 << 20
@@ -80,6 +80,16 @@ def test_expected_between_known_sizes() -> None:
 )
 def test_size_words(amount: float, text: str) -> None:
     assert format_message_size(amount) == text
+
+
+@pytest.mark.parametrize("lines", [2, 3, 5, 8, 14, 30])
+@pytest.mark.parametrize(("low", "high"), [(2.1, 5.6), (3.9, 11.2), (0.999, 1.001), (77.0, 77.0), (0.0, 1e-9)])
+def test_an_axis_has_two_values_at_least_each_in_a_line_of_its_own(low: float, high: float, lines: int) -> None:
+    frame = Frame(Box(0, 0, 60, lines + 1), low, high, below=0)
+    rows = [row // DOTS_HIGH for tick in frame.ticks if (row := frame.row(tick)) is not None]
+    assert len(rows) == len(set(rows)) >= 2
+    slack = 1e-9 * max(1.0, high)
+    assert all(frame.low - slack <= tick <= frame.high + slack for tick in frame.ticks)
 
 
 def test_ticks_are_round_and_reach_the_top() -> None:

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
+from console.kube.objects.event import Event
 from screens.columns.queues import quota_bar
 from screens.job_tabs.ranks import PodCell, PodMatrix
 from screens.widgets.bars import Tab, TabStrip
 from screens.widgets.line import DARK
-from screens.widgets.pane import fact_lines, wrapped_facts
+from screens.widgets.pane import event_lines, fact_lines, wrapped_facts
 from screens.widgets.sentence_line import cut_runs, folded_runs
 from screens.widgets.yaml import yaml_runs
 from screens.wording import OK, Span, runs_of
@@ -116,3 +117,14 @@ def test_a_name_longer_than_a_pane_goes_on_in_its_next_line() -> None:
     lines = fact_lines([("Node", name)], 40)
     assert "".join("".join(run.text for run in runs[1:]) for runs in lines) == name
     assert len(lines) == 3
+
+
+def test_the_text_of_an_event_goes_on_below_it_and_no_event_is_cut() -> None:
+    said = 'Successfully pulled image "us-central1-docker.pkg.dev/practice/images/pytorch:25.06" in 2.1 s'
+    events = [Event("n", str(at), reason="Pulled", message=said, last=40.0) for at in range(4)]
+    lines = ["".join(run.text for run in runs) for runs in event_lines(events, 165.0, 60, 9)]
+    assert lines[:2] == ["", "events"]
+    assert lines[2].startswith(" 2m05s  Pulled  Successfully")
+    assert "".join(lines[2:5]).replace(" ", "") == f"2m05sPulled{said}".replace(" ", "")
+    assert len(lines) == 8, "no third event is begun that would be cut"
+    assert max(map(len, lines)) <= 60

@@ -332,3 +332,48 @@ def test_a_large_listing_is_arranged_by_what_is_new_as_if_anew(monkeypatch: pyte
             told = Counter(id(new) for _, new in changes if new is not None)
             told.subtract(id(old) for old, _ in changes if old is not None)
             assert told == left, "Counters of nothing are equal"
+
+
+async def test_a_column_that_tells_no_two_rows_apart_goes_before_a_text_is_cut() -> None:
+    class Placed(ResourceTable[Thing]):
+        COLUMNS: ClassVar = (
+            Column("SPACE", lambda thing: "default" if thing.size < 9 else "other", drop=7),
+            Column("NAME", lambda thing: thing.name),
+            Column("MARK", lambda thing: "", drop=2),
+            Column("AREA", lambda thing: thing.name[:1], drop=8),
+            Column("SAID", lambda thing: f"{thing.name} is said", fill=True),
+        )
+
+    class Host(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Placed()
+
+    app = Host()
+    async with app.run_test(size=(40, 8)) as pilot:
+        table = app.query_one(Placed)
+
+        def titles() -> list[str]:
+            return text_of(table).split("\n")[0].split()
+
+        rows = things("one", "two", "ten", "red", "run")
+        table.show_rows(rows)
+        await until(pilot, lambda: titles() == ["SPACE", "NAME", "AREA", "SAID"])
+        await pilot.resize_terminal(34, 8)
+        await until(pilot, lambda: titles() == ["NAME", "AREA", "SAID"])
+        await pilot.resize_terminal(80, 8)
+        await until(pilot, lambda: titles() == ["SPACE", "NAME", "MARK", "AREA", "SAID"])
+        await pilot.resize_terminal(34, 8)
+        table.show_rows({**rows, ("default", "six"): Thing("six", 9)})
+        await until(pilot, lambda: titles() == ["SPACE", "NAME", "SAID"])
+        table.show_rows(dict(list(rows.items())[:2]))
+        await until(pilot, lambda: titles() == ["NAME", "AREA", "SAID"])
+
+
+def test_what_went_for_a_wider_column_that_goes_too_comes_back() -> None:
+    columns = [
+        Column[str]("NAME", str, most=30), Column[str]("WAY", str, most=10, drop=7),
+        Column[str]("WHY", str, fill=True, drop=6),
+    ]  # fmt: skip
+    assert [column.title for column, _ in share(columns, [30, 8, 60], 100)] == ["NAME", "WAY", "WHY"]
+    assert [column.title for column, _ in share(columns, [30, 8, 60], 75)] == ["NAME", "WHY"]
+    assert [column.title for column, _ in share(columns, [30, 8, 60], 50)] == ["NAME", "WAY"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import math
 import random
 
@@ -230,13 +231,15 @@ def test_of_a_run_that_broke_off_nothing_is_left() -> None:
     assert made.eta() == pytest.approx(299 * 7.0)
 
 
-def test_exports_hold_every_step_and_say_nan_as_text() -> None:
+def test_exports_hold_every_step_and_say_what_is_no_number() -> None:
     made = track(steps(30, total=60, nan_from=30))
     told = training_json(made, "nvidia-b200")
     assert len(told["steps"]) == 30
     assert told["steps"][-1]["loss"] == "nan"
     assert (told["step"], told["total"], told["marks"][0]["kind"]) == (30, 60, "nan")
     assert format_training_csv([made]).count("\n") == 31
+    *_, last = csv.DictReader(format_training_csv([made]).splitlines())
+    assert (last["loss"], last["nan"]) == ("", "True")
     drawn = draw_training_svg("a <b>", made, [("old", track(steps(20)))])
     assert drawn.startswith("<svg")
     assert "a &lt;b&gt;" in drawn
