@@ -14,6 +14,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from console.errors import Conflict
 from console.folders import state_folder
 from console.hang.bundle import write_bundle
 from console.hang.report import HangReport
@@ -95,8 +96,8 @@ def list_remedies(screen: LiveScreen, trouble: Trouble) -> list[tuple[Remedy, st
         "without": f"{values}; not on {where}" if trouble.nodes else "",
         "again": values,
         "cordon": f"no new pods on {where}; running pods stay" if trouble.nodes else "",
-        "report": "" if not known else f"not possible: {why_not}" if why_not
-        else f"cordons {where}, writes the bundle, and has Google replace the host; its pods are evicted",
+        "report": "" if not known else f"not possible: {why_not.rstrip('.')}" if why_not
+        else f"has Google replace the host of {where}, whose pods are evicted; cordons it and writes the bundle",
         "bundle": "stacks, dumps, log lines and node facts as .tar.gz; secrets redacted" if trouble.report else "",
         "stop": "" if ended else f"{name}; shows what goes and what is lost",
         "wait": "nothing is done; an automatic action that was announced is cancelled",
@@ -173,6 +174,8 @@ async def _report(screen: LiveScreen, trouble: Trouble) -> None:
         if node is None:
             continue
         with screen.report_errors(f"Could not report {name}"):
+            if why_not := screen.session.google.node_pools.why_not_reportable(node):
+                raise Conflict(f"{name} cannot be reported. {why_not}")
             if await report_host(screen, node, reason=f"{trouble.jobset.name}: {trouble.words}"[:REASON]):
                 await _write_bundle(screen, trouble, ask=False)
 

@@ -89,7 +89,7 @@ def _held(screen: LiveScreen, name: str) -> str:
 async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bool:
     """Report the host of a node as faulty once its name was typed; whether it was. ConsoleError. In a worker.
 
-    With a `reason` it is cordoned before, so that nothing new comes until Google takes it.
+    With a `reason` it is cordoned too, so that nothing new comes until Google takes it.
     """
     from console.google.pool_changes import FAULTS
 
@@ -110,9 +110,9 @@ async def report_host(screen: LiveScreen, node: Node, *, reason: str = "") -> bo
         return False
     if typed != node.name:
         raise BadInput(f"{typed} is not {node.name}; nothing was reported.")
+    await screen.session.google.node_pools.report_fault(node.name, fault)
     if reason and not node.cordoned:
         await screen.session.watch.cordon(node.name, reason=reason)
-    await screen.session.google.node_pools.report_fault(node.name, fault)
     screen.notify(f"{node.name} is reported: {fault}. Its row shows the progress.", timeout=5, markup=False)
     return True
 

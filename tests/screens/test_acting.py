@@ -125,7 +125,7 @@ async def test_each_is_said_before_it_is_done_and_stands_on_the_page_of_alarms_w
         await until(pilot, lambda: isinstance(app.screen, ActDialog) and "nothing is done" in screen_text(app))
         text = " ".join(screen_text(app).split())
         for words in (
-            f"not on {NODE}", f"no new pods on {NODE}", "has Google replace the host", "secrets redacted",
+            f"not on {NODE}", f"no new pods on {NODE}", "has Google replace the host of", "secrets redacted",
             "shows what goes and what is lost", "Rank 9 (pod 1, GPU 1) is in the data loader",
         ):  # fmt: skip
             assert words in text, words
@@ -174,6 +174,20 @@ async def test_the_host_is_reported_once_its_name_was_typed_and_says_what_that_l
         await pilot.press("enter")
         await until(pilot, lambda: session.called("report") and written)
         assert session.called("cordon")[0][:2] == (NODE, True)
+
+
+async def test_a_host_that_google_would_not_replace_is_neither_reported_nor_cordoned() -> None:
+    spot = "gke-train-spot-0000"
+    async with console(stalled(nodes=(spot,)), size=(160, 45)) as (app, pilot, session):
+        await to_alarms(app, pilot)
+        await pilot.press("X")
+        await until(
+            pilot, lambda: isinstance(app.screen, ActDialog) and "not possible: Only machines" in screen_text(app)
+        )
+        assert "reported.." not in screen_text(app)
+        await pilot.press("F")
+        await until(pilot, lambda: f"{spot} cannot be reported. Only machines of a reservation" in toasts(app))
+        assert session.called("report") == session.called("cordon") == []
 
 
 async def test_read_only_has_no_key_for_it_and_a_job_without_alarm_neither() -> None:
