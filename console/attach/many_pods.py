@@ -16,7 +16,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.errors import ConsoleError, NotAllowed, ProgramFailed, Unreachable, Unreadable
+from console.errors import ConsoleError, NotAllowed, ProgramFailed, Refused, Unreachable, Unreadable
 from console.scheduling.ranks import Rank
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ Exec = Callable[["Pod", Sequence[str], bytes, Callable[[int, bytes], None]], Awa
 
 MAX_CONCURRENT_PODS = 16  # streams for one pod each at the same time
 FEW_PODS = 4  # so many get a stream each in any case
+STREAM_PAUSES = 1.0, 2.0  # seconds after which a stream that was refused for want of room is tried again
 GATEWAY_TRIES = 3  # pods that are tried as gateways
 GATEWAY_CONNECTIONS = 64  # pods that the gateway asks at the same time
 STARTING = 10.0  # seconds that the gateway has beside those of the commands
@@ -117,11 +118,16 @@ async def run_in_pods(
 
     async def run_in_one(rank: Rank) -> None:
         assert rank.pod is not None
-        async with room:
+        for pause in (*STREAM_PAUSES, 0.0):
             try:
-                answer: Answer = await run_and_collect(run, rank.pod, argv, stdin, limit, flow=flow)
+                async with room:
+                    answer: Answer = await run_and_collect(run, rank.pod, argv, stdin, limit, flow=flow)
+                break
             except ConsoleError as error:
                 answer = error
+                if not pause or not isinstance(error, Refused) or error.status < 500:
+                    break
+            await asyncio.sleep(pause)
         take(rank, answer)
 
     if len(ranks) > FEW_PODS:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from console.attach import gateway_script, many_pods
 from console.attach.many_pods import MAX_CONCURRENT_PODS, PodAnswers, run_in_pods
-from console.errors import NotAllowed, ProgramFailed, Unreachable, Unreadable
+from console.errors import NotAllowed, ProgramFailed, Refused, Unreachable, Unreadable
 from console.scheduling.ranks import Rank
 from tests.screens.scene import jobset, rank
 
@@ -72,7 +72,7 @@ class Pods:
         self.most = max(self.most, self.now)
         try:
             if self.now > self.limit:
-                raise Unreachable("No stream to the node.")
+                raise Refused("No agent available.", status=500)
             place = self.folder / pod.ip
             path = f"{self.programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
             process = await asyncio.create_subprocess_exec(
@@ -81,8 +81,9 @@ class Pods:
             )  # fmt: skip
             said, errors = await process.communicate(stdin)
             take(2, errors)
-            for at in range(0, len(said), 7):  # in pieces that end anywhere
-                take(1, said[at : at + 7])
+            size = 7 if len(said) < 10_000 else 4093
+            for at in range(0, len(said), size):  # in pieces that end anywhere
+                take(1, said[at : at + size])
             return process.returncode or 0
         finally:
             self.now -= 1
@@ -142,6 +143,18 @@ async def test_pods_without_the_key_of_the_chart_get_a_stream_each_few_at_a_time
     assert (answers.gateway, answers.no_gateway) == (None, "there is no ssh, or no key of the release, in this pod")
 
 
+async def test_a_stream_for_which_there_is_no_room_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many_pods, "STREAM_PAUSES", (0.01,) * 200)
+    pods = Pods(tmp_path, 24, limit=8)
+    for number in range(24):
+        (pods.place(number) / ".ssh" / "id_pods").unlink()
+    answers = await pods.ask()
+    assert answers.found == {number: said_by(number) for number in range(24)}
+    assert pods.streams > 25, "some were refused at first"
+
+
 async def test_a_gateway_that_does_not_answer_is_followed_by_the_next(tmp_path: Path) -> None:
     pods = Pods(tmp_path, 8)
     running = pods.run
@@ -169,15 +182,16 @@ async def test_who_may_not_run_commands_is_not_asked_pod_by_pod(tmp_path: Path) 
     assert len(asked) == 1
 
 
-async def test_what_fails_in_a_pod_is_its_answer(tmp_path: Path) -> None:
+async def test_what_fails_in_a_pod_is_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_pods, "MAX_ANSWER_BYTES", 100_000)
     pods = Pods(tmp_path, 6)
     script = 'case $(cat "$POD/name") in *2) echo why >&2; exit 3;; *3) sleep 60;; *4) exec yes;; esac; echo ok'
-    answers = await pods.ask(("sh", "-c", script), limit=2.0)
+    answers = await pods.ask(("sh", "-c", script), limit=4.0)
     failed = answers.found[2]
     assert isinstance(failed, ProgramFailed)
     assert (failed.message, failed.code) == ("why", 3)
     assert isinstance(answers.found[3], Unreachable)
-    assert "it did not answer within 2 s" in str(answers.found[3])
+    assert "it did not answer within 4 s" in str(answers.found[3])
     assert isinstance(answers.found[4], Unreadable)
     assert [answers.found[number] for number in (0, 1, 5)] == [b"ok\n"] * 3
     assert pods.streams == 1

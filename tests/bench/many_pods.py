@@ -1,0 +1,219 @@
+"""`python -m tests.bench.many_pods [--pods 128]`: a hang of 1,024 ranks, asked through one pod and pod by pod.
+
+Real: sshd for each pod, with the settings and keys that launchers/prepare.sh writes, ssh, the streams to an API server
+that refuses more than 32 of them at a time, the scripts in the pods, their answers. Not real: all pods are folders of
+this machine, with the /proc and the py-spy of practice pods. It needs root, and Debian's openssh-server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from aiohttp import web
+from msgspec import structs
+
+from console.hang.inspection import HangProbe
+from practice.api.exec_channels import EXEC_PROTOCOLS, ExecSession
+from practice.node.fake_binaries import write_fake_binaries
+from practice.node.proc_files import environment, write_proc_files
+from practice.programs.failure_modes import HUNG_FACT
+from practice.programs.steps import ProgramContext, SharedFacts
+from tests.apiserver import ApiServer, status
+from tests.fakes import fleet_of
+from tests.screens.scene import jobset, rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from console.kube.client import Client
+    from practice.runtime import Stdio
+
+MAX_STREAMS = 32
+STUCK = 5
+"""The pod whose second rank is stuck in its data loader."""
+PORT = 2222
+SETTINGS = """Port {port}
+ListenAddress {address}
+HostKey {keys}/host_key
+AuthorizedKeysFile {keys}/id_pods.pub
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+PidFile none
+MaxStartups 256
+MaxSessions 256
+StrictModes no
+SetEnv {env}
+"""
+CONFIG = """Host *
+    Port {port}
+    User root
+    IdentityFile {keys}/id_pods
+    HostKeyAlias a4-pods
+    UserKnownHostsFile {keys}/known_hosts
+    StrictHostKeyChecking yes
+    LogLevel ERROR
+"""
+
+
+class Pods:
+    """Folders of this machine, each with an sshd of its own."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.folder, self.keys = folder, folder / "keys"
+        self.job = jobset("hung", number)
+        self.pods = [
+            structs.replace(rank(self.job, at, f"node-{at}"), ip=f"127.77.{at // 250}.{at % 250 + 1}")
+            for at in range(number)
+        ]
+        self.env: dict[str, dict[str, str]] = {}
+        room = SharedFacts()
+        room.post(HUNG_FACT, STUCK)
+        for at, pod in enumerate(self.pods):
+            place = folder / pod.name
+            place.mkdir()
+            env = {"JOB_COMPLETION_INDEX": str(at), "NNODES": str(number), "GPUS_PER_NODE": "8", "MASTER_ADDR": "a"}
+            raw = {"metadata": {"name": pod.name}, "spec": {"nodeName": pod.node}}
+            context = ProgramContext([], env, raw, room, random.Random(1), lambda: 0.0)
+            write_fake_binaries(place, context)
+            (place / ".bin" / "ssh").unlink()  # the real one is wanted
+            doing = "data" if at == STUCK else "nccl"
+            write_proc_files(place, context, doing)
+            (place / ".bin" / "doing").write_text(doing)
+            (place / ".bin" / "sick").write_text("")
+            path = f"{place}/.bin:{os.environ['PATH']}"
+            self.env[pod.name] = {**environment(place), "PATH": path, "HOME": str(place)}
+
+    def make_keys(self) -> None:
+        self.keys.mkdir()
+        for name in ("id_pods", "host_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", self.keys / name], check=True)
+        (self.keys / "known_hosts").write_text(f"a4-pods {(self.keys / 'host_key.pub').read_text()}")
+        for pod in self.pods:
+            home = self.folder / pod.name / ".ssh"
+            home.mkdir()
+            shutil.copy(self.keys / "id_pods", home / "id_pods")
+            (home / "config").write_text(CONFIG.format(port=PORT, keys=self.keys))
+
+    @contextlib.contextmanager
+    def listening(self, sshd: str) -> Iterator[None]:
+        begun = []
+        try:
+            for pod in self.pods:
+                env = " ".join(f'"{name}={value}"' for name, value in self.env[pod.name].items() if name != "HOME")
+                file = self.folder / pod.name / "sshd_config"
+                file.write_text(SETTINGS.format(port=PORT, address=pod.ip, keys=self.keys, env=env))
+                begun.append(subprocess.Popen([sshd, "-D", "-e", "-f", file], stderr=subprocess.DEVNULL))
+            yield
+        finally:
+            for each in begun:
+                each.kill()
+                each.wait()
+
+
+class Streams:
+    """The exec endpoint of an API server that has only so many streams."""
+
+    def __init__(self, pods: Pods) -> None:
+        self.pods, self.now, self.most, self.every, self.refused = pods, 0, 0, 0, 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if self.now >= MAX_STREAMS:
+            self.refused += 1
+            return status(500, "error dialing backend: No agent available", reason="InternalError")
+        self.now += 1
+        self.every += 1
+        self.most = max(self.most, self.now)
+        try:
+            socket = web.WebSocketResponse(protocols=EXEC_PROTOCOLS)
+            await socket.prepare(request)
+            pod = request.path.split("/")[-2]
+            await ExecSession(socket, request.query).run(
+                lambda stdio: self.run(self.pods.env[pod], request.query.getall("command"), stdio)
+            )
+            await socket.close()
+            return socket
+        finally:
+            self.now -= 1
+
+    @staticmethod
+    async def run(env: dict[str, str], argv: list[str], stdio: Stdio) -> int:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*argv, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+
+        async def feed() -> None:
+            assert process.stdin is not None
+            with contextlib.suppress(ConnectionError):
+                while stdio.stdin is not None and (data := await stdio.stdin.read(1 << 15)):
+                    process.stdin.write(data)
+                    await process.stdin.drain()
+            process.stdin.close()
+
+        async def pass_on(stream: asyncio.StreamReader, channel: int) -> None:
+            while data := await stream.read(1 << 15):
+                await stdio.write(channel, data)
+
+        feeding = asyncio.create_task(feed())
+        await asyncio.gather(pass_on(process.stdout, 1), pass_on(process.stderr, 2))
+        feeding.cancel()
+        return await process.wait()
+
+
+class Cluster:
+    def __init__(self, pods: Pods, client: Client) -> None:
+        self.fleet, self.client = fleet_of(pods.job, *pods.pods), client
+
+    def connection_for_change(self, _: str) -> Cluster:
+        return self
+
+
+async def measure(pods: Pods, way: str) -> bool:
+    """Inspect the job once; whether the right rank was named within 10 s by at most 4 streams."""
+    streams = Streams(pods)
+    async with ApiServer(secure=True) as server, server.client() as client:
+        for pod in pods.pods:
+            server.handlers[f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/exec"] = streams.answer
+        began = time.monotonic()
+        report = await HangProbe(cast("Any", Cluster(pods, client))).inspect_job("default", "hung")
+        took = time.monotonic() - began
+    print(  # noqa: T201
+        f"{way}: {took:.1f} s, {streams.every} streams, {streams.most} at a time, {streams.refused} refused; "
+        f"{len(report.processes):,} ranks; {report.asked}\n    {report.short}"
+    )
+    named = [each for group in report.suspects for each in group.ranks]
+    return took <= 10 and streams.every <= 4 and named == [8 * STUCK + 1]
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, default=128)
+    parser.add_argument("--sshd", default=shutil.which("sshd") or "/usr/sbin/sshd", help="by its whole path")
+    asked = parser.parse_args()
+    await asyncio.to_thread(Path("/run/sshd").mkdir, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="a4-pods-") as name:
+        pods = await asyncio.to_thread(Pods, Path(name), asked.pods)
+        await measure(pods, "pod by pod")
+        await asyncio.to_thread(pods.make_keys)
+        with pods.listening(asked.sshd):
+            await asyncio.sleep(2)
+            right = await measure(pods, "through one pod")
+    return int(not right)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
