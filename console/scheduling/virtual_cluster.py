@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from console.scheduling.kueue.cycle import Decision, FlavorTurns, Verdict, admission_cycle, failed_before
+from console.scheduling.kueue.cycle import Decision, Verdict, admission_cycle, failed_before
+from console.scheduling.kueue.flavor_turns import FlavorTurns
 from console.scheduling.kueue.quota_tree import QuotaNode
 from console.scheduling.kueue.state import Snapshot, Workload
 
@@ -60,7 +61,6 @@ class VirtualCluster:
         return any(self._active.values()) or any(self._parked.values())
 
     def submit(self, workload: Workload) -> None:
-        workload.tried = ()
         hopeless = workload.shape() in self._hopeless[workload.cluster_queue]
         where = self._parked if hopeless else self._active
         insort(where[workload.cluster_queue].setdefault(workload.shape(), []), workload, key=Workload.order)
@@ -77,8 +77,7 @@ class VirtualCluster:
         """A running workload ends; those that wait are tried again."""
         self.snapshot.remove_workload(workload)
         self._freed.add(self.snapshot.queues[workload.cluster_queue].root)
-        for waiting in chain(*self._active[workload.cluster_queue].values()):
-            waiting.tried = ()  # with more room its own queue begins with the first flavor again
+        self._turns.written(workload.cluster_queue)
 
     def holds(self, workload: Workload) -> bool:
         """Whether it still runs and was not preempted since, even if it was admitted again."""
@@ -97,11 +96,7 @@ class VirtualCluster:
             self._hopeless = {name: set(shapes) for name, shapes in hopeless.items()}
             self._freed.clear()
             self._first.clear()
-            self._leaving = []
-            self._turns.clear()
-            for alike in chain.from_iterable(map(dict.values, (*self._active.values(), *self._parked.values()))):
-                for workload in alike:
-                    workload.tried = ()
+            self._leaving, self._turns = [], FlavorTurns()
             for node, amounts in zip(self.snapshot.nodes, used, strict=True):
                 node.used = dict(amounts)
             for name, queue in self.snapshot.queues.items():
@@ -118,8 +113,7 @@ class VirtualCluster:
         moves: list[Move] = []
         rounds = 0
         for _ in range(MAX_CYCLES):
-            heads = [head for name in self._active if (head := self._head(name)) is not None]
-            if heads and self._cycle(heads, moves, now):
+            if self._cycle(moves, now):
                 continue
             if self._freed:
                 self._unpark()
@@ -137,14 +131,23 @@ class VirtualCluster:
         alike = self._active[name]
         if not alike:
             return None
-        first = self._first.get(name)
-        if first is not None and first in alike.get(first.shape(), ()):
-            return first
-        return min((each[0] for each in alike.values()), key=Workload.order)
+        head = self._first.get(name)
+        if head is None or head not in alike.get(head.shape(), ()):
+            head = min((each[0] for each in alike.values()), key=Workload.order)
+        head.tried = self._turns.tried(head)
+        return head
 
-    def _cycle(self, heads: list[Workload], moves: list[Move], now: float) -> bool:
+    def _cycle(self, moves: list[Move], now: float) -> bool:
         """Run one cycle; whether anything is other than before."""
-        if all(failed_before(head, self.snapshot) for head in heads):
+        heads = [head for name in self._active if (head := self._head(name)) is not None]
+        failures = []
+        for head in heads:
+            if (failure := failed_before(head, self.snapshot)) is None:
+                break
+            failures.append(failure.message())
+        else:
+            for head, message in zip(heads, failures, strict=True):
+                self._turns.note(head, message)
             changed = [self._park(head, alike=True) for head in heads]
             return any(changed)
         used = [dict(node.used) for node in self.snapshot.nodes]
@@ -156,9 +159,12 @@ class VirtualCluster:
 
     def _apply(self, decision: Decision, moves: list[Move], now: float) -> bool:
         workload, queue = decision.workload, self.snapshot.queues[decision.workload.cluster_queue]
+        left = decision.verdict is Verdict.HOPELESS and decision.choice.flavors_left
+        new = self._turns.note(workload, decision.message, decision.choice if left else None)
         match decision.verdict:
             case Verdict.ADMIT:
                 self.withdraw(workload)
+                self._turns.admitted(workload)
                 if self._first.get(queue.name) is workload:
                     del self._first[queue.name]
                 held = queue.workloads[workload.key]
@@ -166,28 +172,25 @@ class VirtualCluster:
                 for at, amount in held.usage().items():
                     queue.add_usage(at, amount)
                 moves.append(Move(held))
-                self._turns.clear()
                 return True
             case Verdict.PREEMPT:
                 victims = [each.workload for each in decision.targets if not each.workload.evicted]
                 for victim in victims:
                     victim.evicted = True
+                    self._turns.written(victim.cluster_queue)
                     moves.append(Move(victim, workload))
                 self._leaving += victims
                 if queue.name not in self._strict:
                     self._first[queue.name] = workload
-                workload.tried = ()
                 return bool(victims)
-            case Verdict.HOPELESS if decision.choice.flavors_left:
-                return self._turns.goes_on(decision)
+            case Verdict.HOPELESS if left:
+                return new
             case Verdict.HOPELESS | Verdict.WAIT:
                 return self._park(workload, alike=decision.verdict is Verdict.HOPELESS)
-        workload.tried = ()
         return False
 
     def _park(self, workload: Workload, *, alike: bool) -> bool:
         """Try it no more, or none like it, until something ends; whether it was tried till now."""
-        workload.tried = ()
         name, shape = workload.cluster_queue, workload.shape()
         if name in self._strict:
             return False
@@ -211,7 +214,7 @@ class VirtualCluster:
                     self._active[name][shape] = sorted([*active, *alike], key=Workload.order) if active else alike
                 parked.clear()
         self._freed.clear()
-        self._turns.clear()
+        self._turns.changed()
 
     def _release(self) -> None:
         """The pods of what was preempted are gone: it gives its quota back, and waits."""

@@ -49,25 +49,6 @@ class Decision:
         )
 
 
-class FlavorTurns:
-    """Where workloads begin again with flavors that they did not try: with several pod sets one may go round."""
-
-    def __init__(self) -> None:
-        self._turns: set[tuple[object, ...]] = set()  # workloads, with the flavors they tried since something changed
-
-    def clear(self) -> None:
-        self._turns.clear()
-
-    def goes_on(self, decision: Decision) -> bool:
-        """Whether it is to be tried again at once, and finds others than it did; its next try begins with those."""
-        workload = decision.workload
-        workload.tried = tuple([each.tried for each in decision.choice.pod_sets])
-        turn = workload.key, tuple([tuple(each.items()) for each in workload.tried])
-        is_new = turn not in self._turns
-        self._turns.add(turn)
-        return is_new
-
-
 def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decision]:
     """The decisions on the heads of all queues in the order they were made; skipped ones last.
 
@@ -91,13 +72,13 @@ def admission_cycle(heads: Iterable[Workload], snapshot: Snapshot) -> list[Decis
     return refused + sorted(decided, key=lambda each: each.verdict is Verdict.SKIP)
 
 
-def failed_before(head: Workload, snapshot: Snapshot) -> bool:
-    """Whether it would be HOPELESS, as a cycle that remembers failures found at the same usage of quota.
+def failed_before(head: Workload, snapshot: Snapshot) -> FlavorChoice | None:
+    """Why it would be HOPELESS, as a cycle that remembers failures found at the same usage of quota.
 
     Where this holds for all heads, the cycle decides nothing else.
     """
     known = snapshot.failures.get(_failure_key(head, snapshot) or ()) if snapshot.failures else None
-    return known is not None and not known.flavors_left
+    return None if known is None or known.flavors_left else known
 
 
 def _failure_key(workload: Workload, snapshot: Snapshot) -> tuple[object, ...] | None:
@@ -192,8 +173,6 @@ class _Cycle:
 
     def _free(self, entry: Decision) -> tuple[bool, bool]:
         """Whether the quota and the domains chosen at nomination are still free, once its targets are gone."""
-        if entry.choice.mode is not Mode.FIT and not entry.targets:
-            return True, True
         queue, trees = self._snapshot.queues[entry.workload.cluster_queue], self._snapshot.trees
         with self._snapshot.without([*self._preempted, *(target.workload for target in entry.targets)]):
             quota = all(value <= queue.available(at) for at, value in entry.choice.usage().items())

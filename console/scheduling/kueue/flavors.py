@@ -215,7 +215,7 @@ class FlavorAssigner:
                     one.flavors, one.mode = {}, Mode.NO_FIT
                     return one
                 continue
-            self._search(one, group, self._flavors(number, resource, group))
+            self._search(one, group, number, resource)
             if one.mode is Mode.NO_FIT:
                 return one
         trees = self._snapshot.trees
@@ -229,23 +229,21 @@ class FlavorAssigner:
         one.tree = next(iter(placed), "") if self._wants_topology(pod_set) else ""
         return one
 
-    def _flavors(self, number: int, resource: str, group: ResourceGroup) -> dict[str, int]:
-        """The flavors to try for a pod set: those after the last one that was tried, with their numbers."""
-        tried = self._workload.tried[number] if number < len(self._workload.tried) else {}
-        first = tried.get(resource, -1) + 1
-        found = {flavor: at for at, flavor in enumerate(group.flavors) if at >= first}
-        if self._only is None:
-            return found
-        nominated = self._only.pod_sets[number].flavors.get(resource)
-        return {flavor: at for flavor, at in found.items() if flavor == nominated}
-
-    def _search(self, one: PodSetChoice, group: ResourceGroup, flavors: dict[str, int]) -> None:
-        """Try these flavors of one resource group for the resources that it covers."""
+    def _search(self, one: PodSetChoice, group: ResourceGroup, number: int, resource: str) -> None:
+        """Try the flavors of one resource group that come after the last one tried, for the resources it covers."""
         wanted = {name: value for name, value in one.pod_set.requests.items() if name in group.resources}
+        tried_before = self._workload.tried[number] if number < len(self._workload.tried) else {}
+        first = tried_before.get(resource, -1) + 1
+        nominated = self._only.pod_sets[number].flavors.get(resource) if self._only else None
         best: tuple[Mode, int] = (Mode.NO_FIT, 0)
         reasons: list[str] = []
         chosen, last = "", len(group.flavors) - 1
-        for flavor in flavors:
+        for at, flavor in enumerate(group.flavors[first:], first):
+            if self._only and flavor != nominated:
+                reasons.append(
+                    f"skipping flavor {flavor} as it is not found in the nomination mapping for resource {resource}"
+                )
+                continue
             tried = self._try(flavor, wanted, one.pod_set, group)
             one.attempts.append(tried)
             mode, borrow = tried.mode, tried.borrow
@@ -253,7 +251,7 @@ class FlavorAssigner:
             if mode > Mode.NO_FIT and (not chosen or (mode, -borrow) > (best[0], -best[1])):
                 best, chosen = (mode, borrow), flavor
             if not self._try_next(mode, borrow):
-                best, chosen, last = (mode, borrow), flavor, flavors[flavor]
+                best, chosen, last = (mode, borrow), flavor, at
                 break
         if best[0] is not Mode.FIT:
             one.reasons += reasons
@@ -293,7 +291,7 @@ class FlavorAssigner:
             )
             return Mode.NO_FIT, 0, text
         borrow, hierarchy = self._queue.borrowing_height(at, total)
-        free = self._queue.available(at)
+        free = max(0, self._queue.available(at))
         if total <= free:
             return Mode.FIT, borrow, ""
         needed = format_quantity(resource, total - free)

@@ -30,6 +30,7 @@ __all__ = [
     "Cohort",
     "Flavor",
     "FlavorResource",
+    "Key",
     "Node",
     "Place",
     "PodSet",
@@ -42,6 +43,7 @@ __all__ = [
     "Snapshot",
     "Toleration",
     "TopologyRequest",
+    "Tried",
     "Workload",
     "try_order",
 ]  # fmt: skip
@@ -49,6 +51,8 @@ __all__ = [
 Amounts = dict[str, int]  # by name of the resource
 Key = tuple[str, str]  # namespace and name
 Place = tuple[tuple[str, ...], int]  # the values of each level, and the pods there
+Tried = tuple[Mapping[str, int], ...]
+"""By pod set and resource, the number of the flavor after which a next try begins; empty: with the first."""
 
 BACK_OF_QUEUE = frozenset({"PodsReadyTimeout", "AdmissionCheck"})
 """Reasons of an eviction after which a workload queues from that moment on; after others it keeps its place."""
@@ -127,8 +131,7 @@ class Workload:
     reserved: float = 0.0  # since when it holds quota
     evicted: bool = False  # whether it holds its quota only until its pods are gone
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
-    tried: tuple[Mapping[str, int], ...] = ()
-    """By pod set and resource, the number of the flavor after which its next try begins; empty: with the first."""
+    tried: Tried = ()
     _shape: str = field(default="", init=False)
 
     def usage(self) -> Quantities:

@@ -86,24 +86,27 @@ class Admission(Controller):
         if event.type == "DELETED":
             self.queues.remove(key_of(event.object))
         if event.previous is not None and had and gone:
-            self.queues.retry_all(str(event.previous["status"]["admission"]["clusterQueue"]))
+            self.queues.turns.written(event.previous["status"]["admission"]["clusterQueue"])
+            self.queues.retry_all()
         if event.type == "ADDED" or _spec_changed(event):
             self.queues.unblock(self.queues.cluster_queue(event.object))
         self.requeue(_ANY_KEY)
 
     def _apply_decision(self, decision: Decision, snapshot: Snapshot) -> bool:
         """Apply a decision; return whether it admitted or evicted a Workload."""
+        left = decision.verdict is Verdict.HOPELESS and decision.choice.flavors_left
+        again = self.queues.turns.note(decision.workload, decision.message, decision.choice if left else None)
         match decision.verdict:
             case Verdict.ADMIT:
                 self._admit(decision, snapshot)
+                self.queues.turns.admitted(decision.workload)
                 return True
             case Verdict.PREEMPT:
                 return self._preempt(decision, snapshot)
             case Verdict.WAIT | Verdict.HOPELESS:
                 self._record_reason(decision)
-                hopeless = decision.verdict is Verdict.HOPELESS
-                if not (hopeless and self.queues.tries_next_flavor(decision)):
-                    self._set_aside(decision, hopeless=hopeless)
+                if not again:
+                    self._set_aside(decision, hopeless=decision.verdict is Verdict.HOPELESS and not left)
         return False
 
     def _admit(self, decision: Decision, snapshot: Snapshot) -> None:
@@ -133,6 +136,7 @@ class Admission(Controller):
         targets = [target for target in decision.targets if not target.workload.evicted]
         for target in targets:
             self._evict(decision.workload, target, snapshot)
+            self.queues.turns.written(target.workload.cluster_queue)
         self._record_reason(decision)
         self.queues.hold_head(decision.workload.key, decision.workload.cluster_queue)
         return bool(targets)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.scheduling.kueue.cycle import FlavorTurns
+from console.scheduling.kueue.flavor_turns import FlavorTurns
 from practice.controllers.kueue.admission_status import requeue_at
 from practice.controllers.kueue.info import has_quota, is_active, local_queue_of, read_workload
 from practice.controllers.objects import find_condition, is_being_deleted, is_true, key_of, labels_of
 from practice.objects.resources import CLUSTERQUEUES, LOCALQUEUES, NAMESPACES, WORKLOADS
 
 if TYPE_CHECKING:
-    from console.scheduling.kueue.cycle import Decision
     from console.scheduling.kueue.state import Workload
     from practice.clock import Clock
     from practice.controllers.objects import Key, Object
@@ -29,13 +28,10 @@ class Queues:
         """ClusterQueue -> shapes that do not fit; the same shape is not tried again."""
         self._blocked: set[str] = set()  # ClusterQueues whose head must come first and cannot yet
         self._sticky: set[Key] = set()  # workloads that wait for the Workloads they evict: they stay first
-        self._tried: dict[Key, Workload] = {}  # as they were tried, of those that go on with their next flavors
-        self._turns = FlavorTurns()
+        self.turns = FlavorTurns()
 
-    def retry_all(self, freed: str = "") -> None:
-        """Try all again, with the first flavor where quota is free: of this ClusterQueue, else of all."""
-        self._tried = {key: each for key, each in self._tried.items() if freed not in {"", each.cluster_queue}}
-        self._turns.clear()
+    def retry_all(self) -> None:
+        self.turns.changed()
         self._set_aside_keys.clear()
         self._hopeless.clear()
         self._blocked.clear()
@@ -44,8 +40,6 @@ class Queues:
         """Remove a Workload from its queue."""
         self._set_aside_keys.pop(key, None)
         self._sticky.discard(key)
-        self._tried.pop(key, None)
-        self._turns.clear()
 
     def cluster_queue(self, workload: Object) -> str:
         """Return the ClusterQueue a Workload waits for; empty when its LocalQueue does not exist."""
@@ -69,8 +63,7 @@ class Queues:
                 if head is not None:
                     namespace = self._storage.find(NAMESPACES, "", head.key[0])
                     head.namespace_labels = labels_of(namespace) if namespace is not None else {}
-                    before = self._tried.pop(head.key, None)
-                    head.tried = before.tried if before is not None else ()
+                    head.tried = self.turns.tried(head)
                     found.append(head)
         return found
 
@@ -82,13 +75,6 @@ class Queues:
         self._set_aside_keys[key_of(obj)] = _retry_key(obj)
         if hopeless:
             self._hopeless.setdefault(name, set()).add(read_workload(obj, name).shape())
-
-    def tries_next_flavor(self, decision: Decision) -> bool:
-        """Whether a Workload that did not fit goes on with the flavors that it did not look at."""
-        if not decision.choice.flavors_left or not self._turns.goes_on(decision):
-            return False
-        self._tried[decision.workload.key] = decision.workload
-        return True
 
     def hold_head(self, key: Key, name: str) -> None:
         """Keep a Workload at the head while its preemption targets end."""

@@ -301,3 +301,17 @@ def test_nodes_that_victims_will_leave_are_kept_for_their_preemptor_during_the_c
     found = {each.workload.uid: each.verdict for each in admission_cycle(heads, snapshot)}
     assert found == {"urgent": Verdict.PREEMPT, "late": Verdict.HOPELESS}
     assert snapshot.trees["one"].leaves[0].used[GPU] == 8000
+
+
+def test_one_without_victims_is_tried_again_once_another_reserved_quota_in_the_same_cycle() -> None:
+    flavor = Flavor("a4", topology="net")
+    tree = TopologyTree("net", (HOSTNAME,), flavor, machines("a", "b", "c", "d"), {})
+    small, guest = workload("small", "alone", 1, holds=True), workload("guest", "guests", 3, holds=True)
+    for holder, hosts in ((small, "a"), (guest, "bcd")):
+        holder.pod_sets[0].places = tuple(((host,), 1) for host in hosts)
+    queues = [queue("owners", 16, "lab", reclaim="Any"), queue("guests", 16, "lab"), queue("alone", 8)]
+    snapshot = Snapshot(queues, flavors=[flavor], trees={"a4": tree}, holding=[small, guest])
+    first, second = admission_cycle([workload("late", "guests", 1), workload("mine", "owners", 2)], snapshot)
+    assert (first.workload.uid, first.verdict) == ("mine", Verdict.PREEMPT)
+    short = "insufficient unused quota for nvidia.com/gpu in flavor a4, 8 more needed"
+    assert second.message == f"couldn't assign flavors to pod set main: {short}"

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from console.kube.objects.meta import GPU
 from console.scheduling.kueue.cycle import Verdict, admission_cycle
 from console.scheduling.kueue.fair_sharing import DEFAULT_STRATEGIES
+from console.scheduling.kueue.flavor_turns import FlavorTurns
+from console.scheduling.kueue.flavors import FlavorChoice, PodSetChoice
 from console.scheduling.kueue.quota_tree import Cohort, Quota
 from console.scheduling.kueue.state import (
     Flavor,
@@ -20,6 +22,7 @@ from console.scheduling.kueue.state import (
     ResourceGroup,
     Snapshot,
     TopologyRequest,
+    Tried,
     Workload,
 )
 from console.scheduling.kueue.topology_assignment import HOSTNAME, TopologyTree
@@ -46,9 +49,10 @@ class PlainCluster:
         self._freed: list[object] = []
         self._first: list[Workload] = []
         self._turns: list[tuple[Workload, str]] = []
+        self._tried: dict[str, dict[str, Tried]] = {name: {} for name in snapshot.queues}
+        self._messages: dict[str, str] = {}
 
     def submit(self, workload: Workload) -> None:
-        workload.tried = ()
         self.waiting[workload.cluster_queue].append(workload)
         self.waiting[workload.cluster_queue].sort(key=Workload.order)
         if (workload.cluster_queue, workload.shape()) in self._hopeless:
@@ -57,8 +61,8 @@ class PlainCluster:
     def end(self, workload: Workload) -> None:
         self.snapshot.remove_workload(workload)
         self._freed.append(self.snapshot.queues[workload.cluster_queue].root)
-        for waiting in self.waiting[workload.cluster_queue]:
-            waiting.tried = ()
+        self._tried[workload.cluster_queue].clear()
+        self._turns = []
 
     def admit(self, now: float) -> list[Move]:
         moves: list[Move] = []
@@ -66,6 +70,8 @@ class PlainCluster:
         rounds = 0
         while True:
             heads = [head for name in self.waiting for head in self._candidates(name)[:1]]
+            for head in heads:
+                head.tried = self._tried[head.cluster_queue].get(head.uid, ())
             used = {node: dict(node.used) for node in self.snapshot.nodes}
             decisions = admission_cycle(heads, self.snapshot) if heads else []
             for node, before in used.items():
@@ -99,8 +105,13 @@ class PlainCluster:
 
     def _apply(self, decision: Decision, moves: list[Move], leaving: list[Workload], now: float) -> bool:
         workload, name = decision.workload, decision.workload.cluster_queue
+        known = self._messages.get(workload.uid) == decision.message
+        self._messages[workload.uid] = decision.message
+        self._tried[name].pop(workload.uid, None)
         if decision.verdict is Verdict.ADMIT:
             self.waiting[name].remove(workload)
+            del self._messages[workload.uid]
+            self._tried[name].clear()
             held = self.snapshot.queues[name].workloads[workload.key]
             held.reserved = now
             for at, amount in held.usage().items():
@@ -109,21 +120,23 @@ class PlainCluster:
             self._turns = []
             return True
         if decision.verdict is Verdict.PREEMPT:
-            workload.tried = ()
             victims = [each.workload for each in decision.targets if not each.workload.evicted]
             for victim in victims:
                 victim.evicted = True
+                self._tried[victim.cluster_queue].clear()
+                self._turns = []
             moves += [Move(each, workload) for each in victims]
             leaving += victims
             if name not in self._strict:
                 self._first = [each for each in self._first if each.cluster_queue != name] + [workload]
             return bool(victims)
         if decision.verdict is Verdict.HOPELESS and decision.choice.flavors_left:
-            workload.tried = tuple(each.tried for each in decision.choice.pod_sets)
-            again = (workload, repr(workload.tried)) in self._turns
-            self._turns.append((workload, repr(workload.tried)))
+            tried = tuple(each.tried for each in decision.choice.pod_sets) if known else ()
+            self._tried[name][workload.uid] = tried
+            turn = workload, f"{decision.message} {tried}"
+            again = turn in self._turns
+            self._turns.append(turn)
             return not again
-        workload.tried = ()
         if decision.verdict is Verdict.SKIP or name in self._strict:
             return False
         alike = [workload]
@@ -292,3 +305,28 @@ def test_what_was_tried_in_vain_twice_begins_with_the_first_flavor_again() -> No
     cluster.end(cluster.snapshot.queues["others"].workloads["ns", "large"])
     cluster.end(other.workload)
     assert words(cluster.admit()) == ["waiting"]
+
+
+def test_one_that_waits_for_its_victims_starts_when_they_are_gone_whichever_flavor_has_its_turn() -> None:
+    queues = [team("mine", {"first": 16, "second": 16}, "all"), team("others", {"first": 0, "second": 8}, "all")]
+    cluster = cluster_of(queues, first=1, second=1)
+    for name, priority in (("above", 9), ("victim", 0)):
+        cluster.submit(job(name, "mine", 1, priority))
+    assert words(cluster.admit()) == ["above", "victim"]
+    cluster.submit(job("beside", "others", 1, 9))
+    assert cluster.admit() == []
+    cluster.submit(job("urgent", "mine", 1, 5))
+    assert words(cluster.admit()) == ["victim out", "urgent"]
+
+
+def test_a_try_begins_with_the_first_flavor_again_once_something_was_written() -> None:
+    turns, waiting = FlavorTurns(), job("waiting", "mine", 1)
+    first = FlavorChoice([PodSetChoice(waiting.pod_sets[0], tried={GPU: 0})])
+    assert turns.note(waiting, "no room", first)
+    assert turns.tried(waiting) == (), "the message was written to it"
+    assert turns.note(waiting, "no room", first)
+    assert turns.tried(waiting) == ({GPU: 0},)
+    turns.written("mine")
+    assert turns.tried(waiting) == ()
+    assert turns.note(waiting, "no room", first)
+    assert not turns.note(waiting, "no room", first), "it went round"
