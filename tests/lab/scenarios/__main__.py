@@ -68,7 +68,11 @@ def table(found: Sequence[Comparison]) -> str:
     for what in ("order", "victims", "domains"):
         same = sum(each.same(what) for each in found)
         lines.append(f"same {what}: {same} of {len(found)} ({same / max(1, len(found)):.1%})")
-    lines += [f"  {one.seed} step {one.step} {one.what}: {one.words}" for each in found for one in each.differences]
+    lines += [
+        f"  {one.seed} step {one.step} {one.what}: {one.words}{' [another flavor had its turn]' if one.by_turn else ''}"
+        for each in found
+        for one in each.differences
+    ]
     return "\n".join(lines)
 
 

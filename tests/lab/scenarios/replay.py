@@ -1,15 +1,22 @@
-"""Replays a recorded scenario on our library and names where it decides otherwise than the real Kueue did."""
+"""Replays a recorded scenario on our library and names where it decides otherwise than the real Kueue did.
+
+Kueue runs its cycles every few milliseconds, whether anything happened or not, and a workload that stays in front of
+its queue tries another flavor in each: the head of a StrictFIFO queue, one with several pod sets, one that waits for
+its victims. Which flavor's turn it is when a workload ends or arrives, when those set aside come back a second later,
+or when victims are gone, depends on how many cycles had passed, and nothing that is recorded says how many. A
+difference that is gone once ours lets some idle cycles pass there is named as such; it counts as one all the same.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
+from itertools import cycle, groupby, product, repeat
 from pathlib import Path
 
-from console.scheduling.kueue.state import Workload
-from console.scheduling.virtual_cluster import VirtualCluster
+from console.scheduling.kueue.state import Snapshot, Workload
+from console.scheduling.virtual_cluster import Move, VirtualCluster
 from practice.controllers.kueue.info import read_workload
 from practice.controllers.kueue.snapshot import read_snapshot
 from practice.objects.resources import CLUSTERQUEUES, COHORTS, NODES, RESOURCEFLAVORS, TOPOLOGIES
@@ -23,6 +30,14 @@ _RESOURCES = {
 }  # fmt: skip
 
 
+MOST_WORDS = 12  # moves in words
+MOST_IDLE = 6  # so many flavors and pod sets does no workload go through before it begins anew
+WAITS = 3
+
+Waits = tuple[int, ...]
+"""How many cycles pass before the event of a step, and then, in turn, each time that ours has come to rest in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Where ours first decides otherwise in a step."""
@@ -31,6 +46,8 @@ class Difference:
     what: str  # order, victims or domains
     step: int
     words: str
+    by_turn: bool = False
+    """Whether ours decides the same in that step after some idle cycles."""
 
 
 @dataclass(slots=True)
@@ -62,12 +79,49 @@ def read_record(found: Object) -> Record:
 
 def compare(record: Record) -> Comparison:
     """Ours goes the way of the record: its clock, its domains where they differ; it ends where order or victims do."""
-    return _Replay(record).run()
+    waits: dict[int, Waits] = {}
+    by_turn: list[Difference] = []
+    while True:
+        found = _Replay(record, waits).run()
+        if not found.differences:
+            break
+        first = found.differences[0].step
+        for more in product(range(MOST_IDLE), repeat=WAITS):
+            again = _Replay(record, {**waits, first: more}).run()
+            if all(each.step > first for each in again.differences):
+                waits[first] = more
+                by_turn += [replace(each, by_turn=True) for each in found.differences if each.step == first]
+                break
+        else:
+            break
+    found.differences[:0] = by_turn
+    return found
+
+
+class _IdlingCluster(VirtualCluster):
+    """Goes on with its cycles for a while each time that nothing is left to decide."""
+
+    def __init__(self, snapshot: Snapshot, strict: Iterable[str]) -> None:
+        super().__init__(snapshot, strict)
+        self._waits: Iterator[int] = repeat(0)
+
+    def begin_step(self, waits: Waits) -> None:
+        """Let cycles pass before its event."""
+        first, *rest = waits
+        self._waits = cycle(rest)
+        for _ in range(first):
+            super()._cycle([], 0.0)
+
+    def _cycle(self, moves: list[Move], now: float) -> bool:
+        if super()._cycle(moves, now):
+            return True
+        changed = [super(_IdlingCluster, self)._cycle(moves, now) for _ in range(next(self._waits))]
+        return any(changed)
 
 
 class _Replay:
-    def __init__(self, record: Record) -> None:
-        self._record, self._found = record, Comparison(record.seed)
+    def __init__(self, record: Record, waits: Mapping[int, Waits]) -> None:
+        self._record, self._waits, self._found = record, waits, Comparison(record.seed)
         self._real: dict[str, Workload] = {}  # those that hold quota after a step
         storage = Storage()
         for each in record.objects:
@@ -75,7 +129,7 @@ class _Replay:
                 storage.create(_RESOURCES[each["kind"]], each, keep_status=True)
         queues = [each for each in record.objects if each["kind"] == "ClusterQueue"]
         strict = [each["metadata"]["name"] for each in queues if each["spec"]["queueingStrategy"] == "StrictFIFO"]
-        self._cluster = VirtualCluster(read_snapshot(storage, places=True), strict)
+        self._cluster = _IdlingCluster(read_snapshot(storage, places=True), strict)
         doors = {each["metadata"]["name"]: each["spec"]["clusterQueue"] for each in record.objects
                  if each["kind"] == "LocalQueue"}  # fmt: skip
         self._jobs = {
@@ -95,6 +149,7 @@ class _Replay:
         return self._cluster.snapshot.queues[job.cluster_queue].workloads[job.key]
 
     def _same_decisions(self, at: int, step: Step) -> bool:
+        self._cluster.begin_step(self._waits.get(at, (0,) * WAITS))
         if step.event == "arrives":
             self._cluster.submit(self._jobs[step.job])
         else:
@@ -151,4 +206,4 @@ def _decisions(moves: Iterable[list[str]]) -> list[list[list[str]]]:
 
 def _words(moves: Iterable[list[str]]) -> str:
     listed = [f"{name} out for {by[0]}" if by else name for name, *by in moves]
-    return ", ".join(listed) or "nothing"
+    return ", ".join(listed[:MOST_WORDS] + ["and so on"] * (len(listed) > MOST_WORDS)) or "nothing"
