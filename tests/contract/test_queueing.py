@@ -118,6 +118,20 @@ async def test_what_can_never_fit_is_told_so(space: Space) -> None:
     )
 
 
+async def test_a_quota_below_what_is_in_use_counts_as_used_up(space: Space) -> None:
+    await space.queue("team", 32)
+    await space.jobset("running", "team", 4)
+    await space.pods("running", 4)
+    path = f"{KUEUE}/clusterqueues/{space.name}-team"
+    groups = (await space.api.get(path)).made["spec"]["resourceGroups"]
+    groups[0]["flavors"][0]["resources"][0]["nominalQuota"] = "16"
+    answer = await space.api.send("PATCH", path, {"spec": {"resourceGroups": groups}}, MERGE_PATCH)
+    assert answer.status == 200, answer.body
+    await space.jobset("next", "team", 2)
+    waiting = await space.admission("next", "QuotaReserved", "False")
+    assert told(waiting, space) == ("False", "Pending", f"{SHORT}16 more needed")
+
+
 async def test_quota_without_a_place_for_it(space: Space) -> None:
     """Eight machines are free of quota, but a subblock has four."""
     await space.queue("team", 128)
