@@ -144,7 +144,9 @@ class JobScreen(LiveScreen):
 
     def _tell_reason(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
-        self.reason.runs = tuple(told(self._line, gone=gone, ended=self._ended))
+        plan = self.app.automatic.pending.get(self.key)
+        soon = [Span(f"{plan.words(time.time())}; X, then w, cancels that. ", "waits")] if plan is not None else []
+        self.reason.runs = (*soon, *told(self._line, gone=gone, ended=self._ended))
 
     def _show_header(self) -> None:
         gone = self.key not in self.app.fleet.jobsets
@@ -176,6 +178,8 @@ class JobScreen(LiveScreen):
         super().tick()
         if self._line is not None and has_changed(self.app, self._line):
             self.show_fleet(self.app.fleet)
+        elif self.app.automatic.pending:
+            self._tell_reason()
         self._show_header()
         if not any(each.group == "checkpoints" and each.node is self and each.is_running for each in self.workers):
             self._show_saved()

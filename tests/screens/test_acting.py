@@ -249,12 +249,14 @@ async def test_a_stop_is_announced_and_done_after_the_delay() -> None:
         assert screen.is_current
 
 
-async def test_a_key_cancels_what_was_announced_for_as_long_as_the_hang_lasts() -> None:
+@pytest.mark.parametrize("way", [to_alarms, to_page])
+async def test_a_key_cancels_what_was_announced_for_as_long_as_the_hang_lasts(way: Any) -> None:
     async with console(stalled(), size=(160, 45)) as (app, pilot, session):
         set_actions(app, on_hang="stop", delay=300)
         app.tick()
-        await to_alarms(app, pilot)
-        await pilot.press("w")
+        await way(app, pilot)
+        await until(pilot, lambda: "nccl-0412 is stopped in" in " ".join(screen_text(app).split()))
+        await choose(app, pilot, "w")
         await until(pilot, lambda: not app.automatic.pending)
         app.tick()
         await pilot.pause()
