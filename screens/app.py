@@ -26,14 +26,14 @@ from console.kube.snapshot import Fleet
 from console.metrics.alarm import GLYPH
 from console.settings import Settings
 from screens.alarm_notices import LOW, AlarmNotifier, StartNotifier, notify_new_alarms, notify_starts
-from screens.base import ALL_NAMESPACES, LiveScreen
+from screens.base import LiveScreen
 from screens.config import all_problems, applies, fill, known_names, theme_names, themes_of, usable_keys
 from screens.dialogs.question import Choice, Confirm, Pick
 from screens.key_order import KeyOrderedApp
 from screens.palette import WHAT, ActiveBindings, Palette, Places
 from screens.widgets.bars import FirstHints
 from screens.widgets.line import DARK, LIGHT
-from screens.wording import JobColors, whose
+from screens.wording import ALL_NAMESPACES, JobColors, whose
 
 if TYPE_CHECKING:
     from textual.notifications import Notification
@@ -416,27 +416,29 @@ class ConsoleApp(KeyOrderedApp):
             self.action_open_page(name)
 
     @work(group="actions")
-    async def action_pick(self, what: str) -> None:
+    async def action_pick(self, what: str, name: str = "") -> None:
+        """Switch to the context or namespace of that name; without one, ask for it."""
         if isinstance(self.screen, LiveScreen):
-            await (_pick_context if what == "context" else _pick_namespace)(self.screen)
+            await (_switch_context if what == "context" else _switch_namespace)(self.screen, name)
 
 
-async def _pick_context(screen: LiveScreen) -> None:
+async def _switch_context(screen: LiveScreen, wanted: str) -> None:
     with screen.report_errors("Could not switch the cluster"):
         session = screen.session
         choices = [
             Choice(each.name, f"{each.cluster}  {each.namespace}", present=each.name == session.context)
             for each in session.watch.contexts()
         ]
-        name = await screen.app.push_screen_wait(Pick("Which cluster?", choices))
+        asked = None if wanted else await screen.app.push_screen_wait(Pick("Which cluster?", choices))
+        name = wanted or asked
         if name and name != session.context:
             await session.watch.switch(context=name)
             screen.app.only_namespace = ""  # the other cluster may not have it
             screen.app.refresh_bindings()
 
 
-async def _pick_namespace(screen: LiveScreen) -> None:
-    """Choose the namespace for lists and launches."""
+async def _switch_namespace(screen: LiveScreen, wanted: str) -> None:
+    """Take that namespace, or a chosen one, for lists and launches."""
     with screen.report_errors("Could not switch the namespace"):
         session, fleet = screen.session, screen.app.fleet
         objects = (fleet.pods, fleet.jobsets, fleet.local_queues)
@@ -446,7 +448,8 @@ async def _pick_namespace(screen: LiveScreen) -> None:
             Choice(ALL_NAMESPACES, f"launches go to {session.namespace}", present=not only),
             *(Choice(each, present=each == only) for each in seen),
         ]
-        name = await screen.app.push_screen_wait(Pick("Which namespace?", choices, free=True))
+        asked = None if wanted else await screen.app.push_screen_wait(Pick("Which namespace?", choices, free=True))
+        name = wanted or asked
         if not name:
             return
         if name not in {ALL_NAMESPACES, *seen}:

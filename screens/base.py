@@ -30,7 +30,7 @@ from screens.widgets.base import Abstract
 from screens.widgets.line import OfSnapshot
 from screens.widgets.table.row_painter import Notice
 from screens.widgets.table.table import ResourceTable
-from screens.wording import MINE, Span, sentence
+from screens.wording import ALL_NAMESPACES, MINE, Span, sentence
 
 if TYPE_CHECKING:
     from console.metrics.nccl.history import NodeBandwidth
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from screens.app import ConsoleApp
 
 Key = tuple[str, str]
-ALL_NAMESPACES = "all namespaces"
 SLOW = 0.025  # seconds that drawing one picture may take at four a second
 REST = 20
 """After a slower one, this many times as long goes to keys before the next: large clusters cost no more than 5 %."""

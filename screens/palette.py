@@ -19,6 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from console.errors import ConsoleError
+from screens.wording import ALL_NAMESPACES
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
@@ -160,8 +161,13 @@ class Places(NameProvider):
             yield DiscoveryHit(f"Go to {name}", partial(self._open, page), help=WHAT[page])
 
     async def search(self, query: str) -> Hits:
+        word, *namespaces = query.casefold().split()
+        wanted = " ".join(namespaces)
+        for what, name in self._switches() if namespaces else ():
+            if word in PAGES[what] and (found := offsets(wanted, name)):
+                score = 1000.0 + match_score(wanted, name, found)
+                yield Hit(score, f"Go to {what} {name}", partial(self.console.action_pick, what, name), help=WHAT[what])
         for page, names in PAGES.items():
-            word, *namespaces = query.casefold().split()
             if namespaces and not (word in names and page in NARROWED and len(namespaces) == 1):
                 continue
             if any(name.startswith(word) for name in names):
@@ -182,6 +188,16 @@ class Places(NameProvider):
             for score, key, found in sorted(scored, key=lambda each: -each[0])[:MOST]:
                 first = 100.0 if query.casefold() in key[-1].casefold() else 0.0
                 yield Hit((first + score) * weight, self._marked(key[-1], found), partial(opened, *key), help=kind)
+
+    def _switches(self) -> Iterator[tuple[str, str]]:
+        """Yield what one can switch to, and the names of that."""
+        if self.console.connected:
+            yield from (("context", each.name) for each in self.console.session.watch.contexts())
+            yield from (("namespace", each) for each in (ALL_NAMESPACES, *self._namespaces()))
+
+    def _namespaces(self) -> list[str]:
+        fleet = self.console.fleet
+        return sorted({space for kind in (fleet.pods, fleet.jobsets, fleet.local_queues) for space, _ in kind})
 
     def _objects(self) -> Iterator[Kind]:
         app, fleet = self.console, self.console.fleet
@@ -204,9 +220,9 @@ class Places(NameProvider):
             await app.run_action(f"app.pick('{page}')")
             return
         if namespace:
-            known = {space for kind in (app.fleet.pods, app.fleet.jobsets, app.fleet.local_queues) for space, _ in kind}
+            known = self._namespaces()
             if namespace not in known:
-                said = f"Nothing is listed in namespace {namespace}. There are {', '.join(sorted(known)[:8])}."
+                said = f"Nothing is listed in namespace {namespace}. There are {', '.join(known[:8])}."
                 app.notify(said, severity="warning")
                 return
             app.only_namespace = namespace

@@ -331,6 +331,7 @@ def quotation(why: Why, told: str, otherwise: str = "") -> str:
 
 
 MINE = f"@{YOU}"  # what the filter finds the things of whoever looks by
+ALL_NAMESPACES = "all namespaces"
 
 
 def owner(name: str) -> Span:

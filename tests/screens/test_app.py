@@ -366,6 +366,28 @@ async def test_the_palette_goes_to_pages_by_the_words_of_k9s() -> None:
         assert app.only_namespace == "kube-system"
 
 
+async def test_the_palette_switches_namespace_and_cluster_by_their_names() -> None:
+    contexts = (ContextName("test", "one", "default", True), ContextName("Prod-EU", "two", "default", False))
+    session = FakeSession(scene())
+    session.answers["contexts"] = contexts
+    async with console(session) as (app, pilot, _):
+        assert await offered(app, "ns nowhere") == []
+        assert await offered(app, "ctx prod") == ["Go to context Prod-EU"]
+        await pilot.press("4", "colon", *"ns kube")
+        await until(pilot, lambda: "Go to namespace kube-system" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.only_namespace == "kube-system")
+        await until(pilot, lambda: isinstance(app.screen, PodsScreen))
+        await pilot.press("colon", *"ns all")
+        await until(pilot, lambda: "Go to namespace all namespaces" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: not app.only_namespace and isinstance(app.screen, PodsScreen))
+        await pilot.press("colon", *"ctx eu")
+        await until(pilot, lambda: "Go to context Prod-EU" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: session.context == "Prod-EU")
+
+
 async def offered(app: ConsoleApp, typed: str) -> list[str]:
     """What the palette offers for these words, best first."""
     hits = [hit for each in (ActiveBindings, Places) async for hit in each(app.screen).search(typed)]
