@@ -259,7 +259,7 @@ class LiveScreen(Screen[None], inherit_bindings=False, metaclass=Abstract):
     async def follow_starts(self, wanted: Callable[[], bool]) -> None:
         """Look at intervals when what waits would start, while this page is in front and wants it."""
         while True:
-            if self.app.screen is self and self.app.connected and wanted():
+            if self.is_active and self.app.connected and wanted():
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
                     if await self.session.measures.poll_starts():
                         self.show_fleet(self.app.fleet)

@@ -121,9 +121,9 @@ class Guide:
         assert isinstance(page, LaunchScreen)
         await self.until("the form", lambda: page.form.texts.get("name"))
         await self.press("enter")
+        await self.press("up")
         await self.type_over(NAME)
-        while page.form.here != "gpus":
-            await self.press("down")
+        await self.press("down")
         await self.type_over("12")
         problem = page.form.model.problems.get("gpus", "")
         print_line(f"   12 GPUs: {problem}")

@@ -104,7 +104,7 @@ def _lines(session: Session, fleet: Fleet, only: str) -> Iterator[tuple[tuple[st
     for queue in sorted(fleet.cluster_queues.values(), key=lambda each: each.name):
         yield ("queue", queue.name), _queue(queue_line(queue, fleet))
     jobsets = (each for each in fleet.jobsets.values() if only in {"", each.namespace})
-    for jobset in sorted(jobsets, key=lambda each: (each.finished, -each.created, each.key)):
+    for jobset in sorted(jobsets, key=lambda each: each.place_in_lists):
         yield ("job", "/".join(jobset.key)), _job(live_line(session, jobset, fleet), session.namespace)
     for alarm in reversed(session.alarms.latest_alarms):
         name = f"{alarm.namespace} {alarm.job} {alarm.kind} {alarm.time}"

@@ -280,23 +280,27 @@ def begin_from(screen: LaunchScreen, wish: LaunchRequest) -> None:
     lost = f" Not values of this chart, skipped: {', '.join(unknown_keys)}." if unknown_keys else ""
     said = wish.said or f"{draft.recipe.title} with the values of before."
     screen.app.notify(said + lost, markup=False, severity="warning" if lost else "information")
-    screen.form.go(NAME)
+    screen.go_in()
     screen.pane.draw()
+    if wish.at_once:
+        screen.action_launch()
 
 
 AGAIN = 2.0
 """Seconds between two looks into the memory while its screens are open: other consoles write it too."""
 
 
-def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None) -> None:
-    """Open the launch form with a run's values; differences are shown against `other`."""
+def launch_like(screen: LiveScreen, run: RunRecord, other: RunRecord | None = None, *, at_once: bool = False) -> None:
+    """Open the launch form with a run's values, `at_once` its review too; differences are shown against `other`."""
     now = time.time()
     said = f"Values of {run.name}, launched {wording.moment(run.launched, now)}."
     if run.left_out:
         said += f" Not kept, because secret: {', '.join(run.left_out)}."
     against = run if other is None or other.recipe != run.recipe else other
     name, said = spoken(against, now), wording.one_line(said)
-    screen.app.open_launch(LaunchRequest(run.recipe, run.values, run.name, against.values, name, said=said))
+    screen.app.open_launch(
+        LaunchRequest(run.recipe, run.values, run.name, against.values, name, said=said, at_once=at_once)
+    )
 
 
 async def launch_like_job(

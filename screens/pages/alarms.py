@@ -48,6 +48,7 @@ class AlarmsScreen(LiveScreen):
     KINDS = ("jobsets",)
     CHANGES_CLUSTER = frozenset({"act", "remedy"})
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("l", "log", "Log", id="alarms.log", tooltip="The line of its job's log that tells of it"),
         ACT,
         *(Binding(each.key, f"remedy('{each.name}')", each.title, show=False, key_display=each.key,
                   id=f"alarms.{each.name}", tooltip="Of the alarm under the cursor; asks first") for each in REMEDIES),
@@ -73,8 +74,8 @@ class AlarmsScreen(LiveScreen):
             (each.namespace, each.job, each.kind, f"{each.time}", f"{number}"): each
             for number, each in enumerate(found)
         }
-        by_log = {(each.namespace, each.job): each for each in self._by_log(fleet)} if watched else {}
-        self.table.show_rows({**by_log, **dict(reversed(rows.items()))})
+        rows |= {(each.namespace, each.job): each for each in self._by_log(fleet)} if watched else {}
+        self.table.show_rows(dict(sorted(rows.items(), key=lambda row: row[1].since, reverse=True)))
         self.query_one("#coverage", SentenceLine).runs = self._coverage()
         self._tell()
 
@@ -163,6 +164,12 @@ class AlarmsScreen(LiveScreen):
     def open_job(self, event: AlarmTable.Opened) -> None:
         """Open the alarm's job at the tab that shows the cause, which for a stall is the hang report."""
         event.stop()
+        self._open_tab()
+
+    def action_log(self) -> None:
+        self._open_tab("log")
+
+    def _open_tab(self, tab: str = "") -> None:
         alarm = self.table.row
         if alarm is not None:
-            self.app.open_page("job", alarm.namespace, alarm.job, TABS.get(alarm.kind, "training"))
+            self.app.open_page("job", alarm.namespace, alarm.job, tab or TABS.get(alarm.kind, "training"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual import getters, on
@@ -67,6 +67,8 @@ class FleetScreen(PoolsScreen):
         Binding("tab", "app.focus_next", "Floor / pools", id="fleet.other", tooltip="Between the list and the floor"),
         Binding("a", "google", "All pools", id="fleet.google",
                 tooltip="Also the pools without a machine now, and what Google does to each: asks Google"),
+        Binding("n", "next_fault", "Next fault", id="fleet.fault",
+                tooltip="To the next faulty host of the floor: what is wrong with it stands below"),
         Binding("plus,equals_sign", "zoom(-1)", "Zoom", id="fleet.in", key_display="+",
                 tooltip="A mark of the map is a GPU, a host or a subblock: the first that fits, or what you choose"),
         Binding("minus", "zoom(1)", "Zoom out", show=False, id="fleet.out", key_display="-"),
@@ -101,15 +103,21 @@ class FleetScreen(PoolsScreen):
         self.map.show_floors(list(zip(headings, floors, strict=True)), self.app.job_ink)
 
     _asking = False
-    _offered = False  # whether the key that asks was shown last time
+    _offered: Mapping[str, object] = {}  # keys that come and go, as they were shown last time
 
     def offers(self) -> dict[str, object]:
-        return {"google": self._can_ask()}
+        return {"google": self._can_ask(), "next_fault": self._has_fault()}
+
+    def _has_fault(self) -> bool:
+        return any(host.faults for pool in self._floors for host in pool.floor.hosts)
 
     def _can_ask(self) -> bool:
         """Whether to ask Google for node pools: nodes have some, and there is no answer or request yet."""
         known = self.pools is not None or self._asking
         return not known and any(node.pool for node in self.app.fleet.nodes.values())
+
+    def action_next_fault(self) -> None:
+        self.map.go_to_next_fault()
 
     def action_zoom(self, step: int) -> None:
         self.map.change_zoom(step)
@@ -150,8 +158,8 @@ class FleetScreen(PoolsScreen):
 
     @on(FloorMap.Moved)
     def _show_key(self) -> None:
-        if self._can_ask() is not self._offered:
-            self._offered = self._can_ask()
+        if self.offers() != self._offered:
+            self._offered = self.offers()
             self.refresh_bindings()
         jobs = self._legend(self._holders, self.size.width - 4)
         self.key.lines = (tuple(jobs), tuple(self._about()))

@@ -12,11 +12,13 @@ from textual.binding import Binding, BindingType
 
 from console.errors import Unreachable
 from console.kube.snapshot import Fleet
+from console.scheduling.ranks import Rank
 from screens import wording
 from screens.alarm_notices import has_changed, line_of
 from screens.base import GLANCE_EVERY, ONLY_MINE, WHAT_IF
 from screens.columns.jobs import JOBS, JobLine, place_words, progress_cell, reasons, state_cell
 from screens.dialogs.act import ACT, act_on_trouble, trouble_of
+from screens.dialogs.attach import open_editor_in_rank
 from screens.dialogs.launch import launch_like_job, open_release
 from screens.dialogs.pod_actions import AFTER_THE_END_BY_KEY, open_shell, stop_jobs
 from screens.paned import PanedScreen
@@ -57,12 +59,12 @@ class JobsScreen(PanedScreen):
     CSS_PATH = "jobs.tcss"
     KINDS = ("jobsets", "pods", "workloads")
     OPENS = "job"
-    CHANGES_CLUSTER = frozenset({"stop", "shell", "launch", "act"})
+    CHANGES_CLUSTER = frozenset({"stop", "shell", "launch", "act", "editor"})
     SUBJECT = PanedScreen.SUBJECT | {"job"}
     SHOWS: ClassVar = {"why": ("-whole", "Hide reason")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "log", "Log", id="jobs.log", tooltip="Its log, live: the pod of its alarm or of its iterations"),
-        Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in pod 0"),
+        Binding("s", "shell", "Shell", id="jobs.shell", tooltip="A shell in its first pod that runs"),
         Binding("x", "stop", "Stop", id="jobs.stop", tooltip="Stop this job, or all marked ones; asks first"),
         ACT,
         Binding("n", "launch", "Launch", id="jobs.launch",
@@ -70,6 +72,8 @@ class JobsScreen(PanedScreen):
         ONLY_MINE,
         Binding("w", "why", "Why", id="jobs.why", tooltip="The whole reason, if it is cut; again: as before"),
         WHAT_IF,
+        Binding("v", "editor", "VS Code", show=False, id="jobs.editor",
+                tooltip="ssh to its first pod that runs; asks before it sets anything up"),
         Binding("y", "manifest", "YAML", id="jobs.manifest", tooltip="The JobSet as YAML"),
         *(Binding(key, f"tab('{tab}')", title, show=False, key_display=key, id=f"jobs.{tab}",
                   tooltip=f"The job's page at {title}") for key, tab, title in TABS),
@@ -93,7 +97,7 @@ class JobsScreen(PanedScreen):
 
     def show_fleet(self, fleet: Fleet) -> None:
         jobsets = self.narrowed(fleet.jobsets).values() if self.app.connected else ()
-        ordered = sorted(jobsets, key=lambda jobset: (jobset.finished, -jobset.created, jobset.key))
+        ordered = sorted(jobsets, key=lambda jobset: jobset.place_in_lists)
         rows: dict[RowKey, JobLine] = {jobset.key: line_of(self.app, jobset, fleet) for jobset in ordered}
         self.table.show_rows(rows, fleet.links.get("jobsets"))
         if self.app.launched in rows:
@@ -109,8 +113,8 @@ class JobsScreen(PanedScreen):
     async def _glance(self) -> None:
         """Update the progress figures of the listed jobs at intervals, only while this page is in front."""
         while True:
-            if self.app.screen is self and self.app.connected:
-                keys = [(key[0], key[1]) for key in self.table.shown]
+            if self.is_active and self.app.connected:
+                keys = [(key[0], key[1]) for table in self.query(JobTable) for key in table.shown]
                 with suppress(Unreachable):  # the session was closed meanwhile, which the title says
                     news = await self.session.measures.glancing.update(keys)
                     if await self.session.measures.poll_starts() or news:
@@ -156,15 +160,23 @@ class JobsScreen(PanedScreen):
 
     @work(group="actions")
     async def action_shell(self) -> None:
+        for line, rank in self._first_running():
+            await open_shell(self, line.jobset.namespace, rank.name)
+
+    @work(group="actions")
+    async def action_editor(self) -> None:
+        for line, rank in self._first_running():
+            with self.report_errors(f"No editor in {rank.name}"):
+                await open_editor_in_rank(self, line, rank)
+
+    def _first_running(self) -> list[tuple[JobLine, Rank]]:
+        """The job under the cursor and its first pod that runs; empty, with a notification, if none does."""
         line = self.table.row
-        if line is None:
-            return
-        running = [rank.pod for rank in line.ranks if rank.pod and rank.phase == "Running"]
-        if running:
-            await open_shell(self, running[0].namespace, running[0].name)
-        else:
+        running = [rank for rank in line.ranks if rank.pod and rank.phase == "Running"] if line is not None else []
+        if line is not None and not running:
             left = f" {AFTER_THE_END_BY_KEY}" if line.jobset.finished else ""
             self.notify(f"{line.jobset.name} has no running pod.{left}", severity="warning", timeout=8)
+        return [(line, rank) for rank in running[:1] if line is not None]
 
     @work(group="actions")
     async def action_stop(self) -> None:

@@ -229,8 +229,8 @@ class LaunchScreen(LiveScreen):
 
     def _tell_recipe(self) -> None:
         if self.draft is not None:
-            typing, read_only = self.has_class("-typing"), self.app.settings.read_only
-            self.head.tell_recipe(self.draft.recipe, brief=typing, read_only=read_only)
+            brief = self.has_class("-typing")
+            self.head.tell_recipe(self.draft.recipe, brief=brief, read_only=self.app.settings.read_only)
 
     def suggest(self, recipe: str, wanted: str = "") -> str:
         wanted = wanted or self.session.launch.suggest_name(recipe)
@@ -348,7 +348,13 @@ class LaunchScreen(LiveScreen):
     def enter_form(self, event: ResourceTable.Opened) -> None:
         event.stop()
         self.take_recipe()
-        self.form.go(NAME)
+        self.go_in()
+
+    def go_in(self) -> None:
+        """Focus what is wrong or missing, else the number of GPUs: the name is filled in."""
+        planned = self.plan()
+        first = planned[1][0].path if planned is not None and planned[1] else "gpus"
+        self.form.go(first if self.form.model.owner(first) else NAME)
 
     def action_search(self) -> None:
         self.take_recipe()
@@ -388,8 +394,7 @@ class LaunchScreen(LiveScreen):
     def action_preflight(self) -> None:
         """Open the preflight checks of this launch as a page."""
         self.take_recipe()
-        planned = self.plan()
-        if planned is not None:
+        if (planned := self.plan()) is not None:
             self.app.open_page("preflight", planned[0])
 
     # from a text, or from another screen
@@ -482,9 +487,7 @@ class LaunchScreen(LiveScreen):
 
     def action_back(self) -> None:
         """Go from a view to the form; on the recipes as on other pages."""
-        if self.app.close_alarms():
-            return
-        if self.pane.has_focus_within:
+        if self.pane.has_focus_within and not self.app.alarms_in_corner():
             self.pane.leave()
         else:
             super().action_back()

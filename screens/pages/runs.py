@@ -79,9 +79,10 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
     """
     KINDS = ("jobsets", "pods")
     OPENS = "run"
-    CHANGES_CLUSTER = frozenset({"again"})
+    CHANGES_CLUSTER = frozenset({"again", "again(True)"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "again", "Launch again", id="runs.again", tooltip="Open the launch form with these values"),
+        Binding("ctrl+s", "again(True)", "Same again", id="runs.same", tooltip="Review a launch with these values"),
         Binding("d", "difference", "Compare", id="runs.difference",
                 tooltip="Two marked runs, or this one with the last that succeeded"),
         Binding("J", "job", "Job", key_display="J", id="runs.job", tooltip="The job itself, while it is there"),
@@ -133,10 +134,10 @@ class RunsScreen(PanedScreen, RunRecordsScreen):
         self.set_class(bool(note), "-noted")
         self.told.runs = (*warning, *(run_sentence(row) if row is not None else ()))
 
-    def action_again(self) -> None:
+    def action_again(self, at_once: bool = False) -> None:
         run = self.table.row
         if run is not None:
-            launch_like(self, run, last_success(self.table.listing.rows.values(), run))
+            launch_like(self, run, last_success(self.table.listing.rows.values(), run), at_once=at_once)
 
     def action_difference(self) -> None:
         """Compare two marked runs, or one with the last successful one before it."""
@@ -220,10 +221,11 @@ class RunScreen(RunRecordsScreen):
     RunScreen DifferenceTable.-none, RunScreen #against.-none { display: none; }
     """
     KINDS = ("jobsets", "pods")
-    CHANGES_CLUSTER = frozenset({"again"})
+    CHANGES_CLUSTER = frozenset({"again", "again(True)"})
     SHOWS: ClassVar = {"log": ("-log", "Hide log")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "again", "Launch again", id="run.again", tooltip="Open the launch form with these values"),
+        Binding("ctrl+s", "again(True)", "Same again", id="run.same", tooltip="Review a launch with these values"),
         Binding("d", "compare", "Compare with …", id="run.compare", tooltip="Pick the run to compare this one with"),
         Binding("l", "log", "Log", id="run.log", tooltip="All lines that are kept of it, or the whole page again"),
         Binding("J", "job", "Job", key_display="J", id="run.job", tooltip="The job itself, while it is there"),
@@ -379,9 +381,9 @@ class RunScreen(RunRecordsScreen):
     async def save(self, event: LogView.Saved) -> None:
         await save_log(self, event.text, self.crumb)
 
-    def action_again(self) -> None:
+    def action_again(self, at_once: bool = False) -> None:
         if self.run is not None:
-            launch_like(self, self.run, self.other)
+            launch_like(self, self.run, self.other, at_once=at_once)
 
     def action_job(self) -> None:
         if self.run is not None:

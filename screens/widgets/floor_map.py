@@ -206,6 +206,13 @@ class FloorMap(ScrollView, Inked, can_focus=True, inherit_bindings=False):
             self.scroll_to(y=self._starts[headings[floor]], animate=False, immediate=True, force=True)
             self.refresh()
 
+    def go_to_next_fault(self) -> None:
+        """Put the cursor on the next mark with a faulty host; after the last, and from elsewhere, on the first."""
+        faulty = [n for n, spot in enumerate(self._spots) if any(host.faults for host in spot.hosts)]
+        here = self._index() if self.has_focus else None
+        self.focus()
+        self._point(next((n for n in faulty if here is not None and n > here), faulty[0]))
+
     @property
     def host(self) -> Host | None:
         """The host under the cursor; None where a mark is a subblock."""

@@ -13,6 +13,7 @@ from screens.dialogs.attach import EditorDialog
 from screens.dialogs.question import Confirm
 from screens.pages.doctor import DoctorScreen
 from screens.pages.job import JobScreen
+from screens.pages.jobs import JobsScreen
 from tests.fakes import FakeSession
 from tests.screens.press import console, screen_text, toasts, until
 from tests.screens.scene import scene
@@ -94,6 +95,22 @@ async def test_a_rank_that_is_ready_goes_straight_to_its_editors() -> None:
         await until(pilot, lambda: attach.started)
         assert attach.started == [ZED]
         await until(pilot, lambda: "Zed opens a4-llama-70b-1" in toasts(app))
+
+
+async def test_editors_of_the_first_running_pod_open_from_the_list_of_jobs() -> None:
+    session = FakeSession(scene())
+    session.attach = attach = FakeAttach()  # type: ignore[attr-defined]
+    async with console(session) as (app, pilot, _):
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(app.screen, JobsScreen) and app.screen.table.cursor)
+        assert isinstance(app.screen, JobsScreen)
+        app.screen.table.move_to(("default", "sweep-7"))
+        await pilot.press("v")
+        await until(pilot, lambda: "sweep-7 has no running pod." in toasts(app))
+        app.screen.table.move_to(("default", "llama-70b"))
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(app.screen, EditorDialog))
+        assert [(plan.job, plan.rank) for plan in attach.set_up_with] == [("llama-70b", 0)]
 
 
 async def test_the_key_is_put_there_only_after_a_yes() -> None:

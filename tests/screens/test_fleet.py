@@ -56,6 +56,25 @@ async def test_arrow_keys_go_from_host_to_host_and_say_what_is_on_them() -> None
         assert app.screen.query_one(FloorMap).has_focus
 
 
+async def test_a_key_goes_from_fault_to_fault_and_round_again() -> None:
+    async with console(size=(140, 40)) as (app, pilot, session):
+        floor = app.screen.query_one(FloorMap)
+        assert "n Next fault" in screen_text(app)
+        seen = []
+        for _ in range(3):
+            await pilot.press("n")
+            await until(pilot, lambda: floor.has_focus)
+            assert floor.host is not None
+            seen.append(short_name(floor.host.node.name))
+        assert seen == ["0013", "0003", "0013"]
+        await until(pilot, lambda: "0013  ✗ NodeStatusUnknown" in screen_text(app))
+        well = {key: structs.replace(each, ready=True) for key, each in session.fleet.nodes.items()}
+        session.show(nodes=well)
+        await until(pilot, lambda: "Next fault" not in screen_text(app))
+        await pilot.press("n")
+        assert [short_name(host.node.name) for host in floor.hosts] == ["0013"], "the key is gone with the faults"
+
+
 async def test_a_pool_leads_to_its_nodes_and_a_node_to_its_pods() -> None:
     async with console() as (app, pilot, _):
         await pilot.press("enter")

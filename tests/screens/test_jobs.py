@@ -105,6 +105,16 @@ def test_the_filter_sees_the_state_that_is_shown() -> None:
         assert table.listing.keys == [(shown,)]
 
 
+async def test_what_runs_stands_before_what_waits_and_what_has_ended_is_last() -> None:
+    async with console(FakeSession(queue_scene())) as (app, pilot, session):
+        screen = await to_jobs(app, pilot)
+        jobsets = session.fleet.jobsets
+        groups = [2 if jobsets[key[0], key[1]].finished else jobsets[key[0], key[1]].suspended
+                  for key in screen.table.shown]  # fmt: skip
+        assert groups == sorted(groups)
+        assert set(groups) == {0, 1, 2}
+
+
 async def test_the_cursor_goes_to_the_job_that_was_launched() -> None:
     async with console(FakeSession(queue_scene())) as (app, pilot, session):
         app.launched = ("default", "new-one")

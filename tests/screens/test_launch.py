@@ -86,13 +86,20 @@ async def test_digits_open_pages_from_a_form_where_no_text_is_typed() -> None:
         assert app.screen is screen
 
 
+@pytest.mark.parametrize(("wrong", "here"), [((), "gpus"), ((FieldProblem("queue", "There is none."),), "queue")])
+async def test_the_form_begins_where_something_is_to_be_said(wrong: tuple[FieldProblem, ...], here: str) -> None:
+    async with console(session_of(problems=wrong)) as (app, pilot, _):
+        screen = await to_form(app, pilot)
+        assert screen.form.here == here
+
+
 async def test_the_main_job_form_look_launch_job() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
         screen = await to_form(app, pilot)
         assert screen.form.texts["name"] == "llama-2"  # llama is taken
         assert screen.form.texts["queue"] == "a4"  # research is stopped
-        await pilot.press("down", "backspace", "backspace", "8", "ctrl+s")
+        await pilot.press("backspace", "backspace", "8", "ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: "The API server accepts it" in screen_text(app))
         assert "The API server checks" not in text_of(screen.sum_line), "it has"
@@ -114,7 +121,7 @@ async def test_a_number_makes_the_change_with_which_it_would_fit_now() -> None:
     session = session_of()
     async with console(session) as (app, pilot, _):
         screen = await to_form(app, pilot)
-        await pilot.press("down", "backspace", "backspace", "3", "2", "ctrl+s")
+        await pilot.press("backspace", "backspace", "3", "2", "ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, LaunchLook))
         await until(pilot, lambda: "would fit now with 16 GPUs (1)." in screen_text(app))
         await pilot.press("2", "3")
@@ -149,7 +156,7 @@ async def test_when_it_would_start_follows_what_is_typed_and_one_forecast_runs_a
         screen = await to_form(app, pilot)
         await until(pilot, lambda: asked == [16])
         assert "Waits (" in text_of(screen.head.query_one("#fit"))
-        await pilot.press("down", "backspace", "backspace", "8", "backspace", "3", "2")
+        await pilot.press("backspace", "backspace", "8", "backspace", "3", "2")
         await until(pilot, lambda: screen.form.texts["gpus"] == "32")
         screen._settled()
         await pilot.pause()
@@ -247,7 +254,7 @@ async def test_errors_while_typing_stand_at_the_field_and_stop_the_launch() -> N
     session = session_of()
     async with console(session) as (app, pilot, _):
         await to_form(app, pilot)
-        await pilot.press("down", "backspace", "2")
+        await pilot.press("backspace", "2")
         await until(pilot, lambda: "✗ GPUs" in screen_text(app))
         assert "must be 8, 16 or 32." in screen_text(app)
         assert "Needs another value: GPUs." in screen_text(app)
@@ -318,7 +325,6 @@ async def test_f1_tells_all_of_a_field_and_the_keys() -> None:
     fields = tuple(replace(each, description=told) if each.path == "gpus" else each for each in FIELDS)
     async with console(session_of(fields=fields)) as (app, pilot, _):
         screen = await to_form(app, pilot)
-        await pilot.press("down")
         await until(pilot, lambda: "f1 shows all" in screen_text(app))
         assert "word199" not in screen_text(app)
         await pilot.press("f1")
@@ -335,7 +341,7 @@ async def test_each_recipe_keeps_its_own_values() -> None:
     fields: Mapping[str, Any] = {"nccl-all-reduce": FIELDS, "ddp-smoke": other}
     async with console(session_of(fields=fields.__getitem__)) as (app, pilot, _):
         screen = await to_form(app, pilot)
-        await pilot.press("down", "backspace", "backspace", "8", "escape", "down")
+        await pilot.press("backspace", "backspace", "8", "escape", "down")
         await until(pilot, lambda: "tries" in screen.form.texts)
         assert "gpus" not in screen.form.texts
         await pilot.press("up")
@@ -346,7 +352,7 @@ async def test_preview_follows_the_typing_and_says_when_it_cannot() -> None:
     async with console(session_of(), size=(190, 40)) as (app, pilot, session):
         await to_form(app, pilot)
         await until(pilot, lambda: "name: me-nccl" in screen_text(app))
-        await pilot.press("down", "backspace", "2")
+        await pilot.press("backspace", "2")
         await until(pilot, lambda: "# Not rendered: GPUs must be" in screen_text(app))
         assert session.called("launch") == []
 
@@ -363,7 +369,7 @@ def chart_session(**answers: Any) -> FakeSession:
 async def test_yaml_and_form_are_one() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
-        await pilot.press("down", "backspace", "backspace", "8", "f3")
+        await pilot.press("backspace", "backspace", "8", "f3")
         await until(pilot, lambda: "gpus: 8" in screen.pane.yaml.text)
         assert "queue: a4" in screen.pane.yaml.text, "exactly what differs, in sight at once"
         screen.pane.yaml.move_cursor((0, 0))
@@ -381,7 +387,7 @@ async def test_yaml_and_form_are_one() -> None:
 async def test_a_wrong_value_of_the_form_is_told_in_the_yaml_too_which_goes_on_to_follow_the_form() -> None:
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
-        await pilot.press("down", "backspace", "backspace", *"12", "f3")
+        await pilot.press("backspace", "backspace", *"12", "f3")
         await until(pilot, lambda: "gpus: 12" in screen.pane.yaml.text and "✗ line 1:" in screen_text(app))
         assert screen.pane.remarks == ()
         screen.form.go("gpus")
@@ -411,7 +417,7 @@ async def test_a_pasted_helm_line_fills_the_form_and_one_undo_takes_it_back() ->
     line = "helm install -n team mira-llama ./a4 --set recipe.id=nccl-all-reduce,gpus=32 --set restarts=4 --set x=1"
     async with console(chart_session()) as (app, pilot, _):
         screen = await to_form(app, pilot)
-        await pilot.press("down", "backspace", "backspace", "8")
+        await pilot.press("backspace", "backspace", "8")
         app.post_message(events.Paste(line))
         await until(pilot, lambda: isinstance(app.screen, PasteReport))
         await until(pilot, lambda: "○ x:" in screen_text(app))  # what was not taken is named
@@ -471,7 +477,7 @@ async def test_the_views_turn_and_say_what_differs() -> None:
     session.launch.runs.last_launch_values = Remembered().last_values  # type: ignore[method-assign]
     async with console(session, size=(150, 40)) as (app, pilot, _):
         screen = await to_form(app, pilot)
-        await pilot.press("down", "backspace", "backspace", "8", "f4")
+        await pilot.press("backspace", "backspace", "8", "f4")
         await until(pilot, lambda: "+   gpus: 8" in screen_text(app))
         await until(pilot, lambda: "beside the recipe's defaults" in screen_text(app))
         await pilot.press("b")
@@ -591,7 +597,7 @@ async def test_while_the_number_of_gpus_is_wrong_no_queue_says_whether_it_fits()
         screen = await to_form(app, pilot)
         await until(pilot, lambda: "(an estimate)" in text_of(screen.head.query_one("#fit")))
         assert set(screen.form.page.offers["localqueues"].about) == {"a4", "research"}
-        await pilot.press("down", "backspace", "backspace", "7")
+        await pilot.press("backspace", "backspace", "7")
         await until(pilot, lambda: "Whether it fits is known once" in text_of(screen.head.query_one("#fit")))
         offer = screen.form.page.offers["localqueues"]
         assert (set(offer.names), offer.about) == ({"a4", "research"}, {})

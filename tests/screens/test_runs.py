@@ -12,6 +12,7 @@ from console.launch.recipes import LaunchPlan
 from console.launch.run_record import Outcome, RunRecord
 from console.launch.stop import Leftover, StopPlan
 from console.settings import Settings
+from screens.dialogs.launch import LaunchLook
 from screens.dialogs.question import Confirm, Pick
 from screens.pages.job import JobScreen
 from screens.pages.jobs import JobsScreen
@@ -145,6 +146,22 @@ async def test_launching_again_opens_the_form_with_the_values() -> None:
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen))
         assert app.launch_wish is None or app.launch_wish.values == RUNS[0].values
         assert "env.HF_TOKEN" in toasts(app) or app.launch_wish is not None
+
+
+@pytest.mark.parametrize("where", ["list", "page"])
+async def test_a_run_is_reviewed_at_once_with_its_values(where: str) -> None:
+    session = launch_session()
+    session.launch.runs.runs = [run(4, "nccl-4", values={"gpus": 32})]
+    async with console(session) as (app, pilot, _):
+        await pilot.press("6")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen) and app.screen.table.cursor is not None)
+        if where == "page":
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.run is not None)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, LaunchLook))
+        assert "32 GPUs" in screen_text(app)
+        assert session.called("launch") == [], "it is looked at first"
 
 
 async def test_the_job_of_a_run_while_it_lives() -> None:

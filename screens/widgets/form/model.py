@@ -290,6 +290,7 @@ class LaunchRequest:
     """Whether the values are laid over what is in the form, the rest of which stays; then `recipe` may be empty, for
     the one that is open."""
     said: str = ""  # what is said when the form opens; empty: a sentence of the screen's own
+    at_once: bool = False  # whether the review of the launch follows at once
 
 
 NAME = "name"  # path of the release's name, which is no value of the chart

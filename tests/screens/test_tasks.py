@@ -1,0 +1,90 @@
+"""What people come for, on the practice cluster, by no more keys than these; each as a fresh console begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from screens.pages.fleet import PoolTable
+from screens.widgets.line import LIGHT
+from tests.pictures.frozen import Still, still_console, stopped_clock
+from tests.screens.press import toasts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OWN_COMMAND = """
+[[commands]]
+key = "ctrl+y"
+name = "Top"
+command = "kubectl -n {namespace} top pod -l job={job}"
+changes = false
+"""
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    keys: tuple[str, ...]
+    seen: tuple[str, ...]
+    """After each key: what stands on the screen then, for which a person waits."""
+    done: Callable[[Still], object] = lambda _: True
+
+
+TASKS = (
+    Task("find a faulty node, and why", ("n",),
+         ("0015  ✗ reported faulty: PERFORMANCE; failed the last NCCL health scan",)),
+    Task("why a job waits, and when it starts", ("2",), ("starts    by ",),
+         lambda still: "8 more needed" in still.text()),
+    Task("find the NaN line", ("A", "l"), ("loss is NaN since step 118", "nan: 1 of "),
+         lambda still: "it 118/1200  loss nan" in still.text()),
+    Task("export a curve", ("A", "enter", "S", "enter"),
+         ("loss is NaN since step 118", "NaN: loss is NaN at 118", "dpo-a3b-training.csv", "dpo-a3b-training.csv"),
+         lambda _: Path("dpo-a3b-training.csv").exists()),
+    Task("a shell", ("3", "s"), ("▸ nccl-0412", "a4 shell pod/nccl-0412-workload-0-0-")),
+    Task("VS Code", ("3", "v"), ("▸ nccl-0412", "Set up SSH to nccl-0412?")),
+    Task("a command of one's own", ("3", "ctrl+y"), ("▸ nccl-0412", "kubectl -n default top pod -l job=nccl-0412")),
+    Task("another theme", ("t",), ("",), lambda still: still.app.theme == LIGHT.name),
+    Task("launch with another number of GPUs", ("5", "enter", "8", "ctrl+s", "enter"),
+         ("▸ NCCL all-reduce", "▸  GPUs", "1 node of 8", "The API server accepts it", "3 Jobs › you-nccl-test "),
+         lambda still: still.app.fleet.jobsets["default", "you-nccl-test"].gpus == 8),
+    Task("an earlier run again", ("6", "ctrl+s", "enter"),
+         ("▸ nccl-all-reduce", "The API server accepts it", "3 Jobs › you-nccl-test-2 "),
+         lambda still: still.app.fleet.jobsets["default", "you-nccl-test-2"].gpus == 8),
+    Task("only mine", ("3", "at"), ("▸ you-nccl-test ", "eval-32"), lambda still: "dpo-b" not in still.text()),
+    Task("stop a job", ("3", "x", "y"), ("▸ you-nccl-test ", "Stop you-nccl-test?", ""),
+         lambda still: ("default", "you-nccl-test") not in still.app.fleet.jobsets),
+)  # fmt: skip
+"""In their order: what is launched again, and stopped, was launched before."""
+
+
+async def as_begun(still: Still) -> None:
+    """The first page, and every list with its cursor on the first row."""
+    await still.home()
+    await still.press("2", "g", "3", "g", "1")
+    still.app.screen.query_one(PoolTable).focus()
+    await still.look()
+
+
+def sees(still: Still, words: str) -> bool:
+    return words in still.text() or words in toasts(still.app)
+
+
+@pytest.mark.timeout(300)  # twelve tasks, and on a busy machine each waits for its pages
+async def test_twelve_tasks_by_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "xdg_config_home/a4/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(OWN_COMMAND)
+    with stopped_clock(tmp_path):
+        async with still_console(size=(140, 42)) as still:
+            for task in TASKS:
+                await as_begun(still)
+                for key, words in zip(task.keys, task.seen, strict=True):
+                    await still.press(key)
+                    await still.until(f"{words!r}: {task.name}", partial(sees, still, words))
+                await still.until(task.name, partial(task.done, still))
