@@ -21,6 +21,7 @@ from practice.controllers.jobset import JobSets
 from practice.controllers.kubelet import Kubelets
 from practice.controllers.kueue.cycle import Admission
 from practice.controllers.kueue.jobs import ManagedJobs
+from practice.controllers.kueue.pods import ManagedPods
 from practice.controllers.kueue.status import QueueStatus
 from practice.controllers.kueue.ungate import TopologyUngater
 from practice.controllers.kueue.workloads import Workloads
@@ -98,6 +99,7 @@ class PracticeCluster:
             Jobs(self.plane),
             ManagedJobs(self.plane, JOBSETS),
             ManagedJobs(self.plane, JOBS),
+            ManagedPods(self.plane),
             Workloads(self.plane),
             admission,
             QueueStatus(self.plane, admission.queues),

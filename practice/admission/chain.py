@@ -9,6 +9,7 @@ from practice.admission.networks import add_network_resources
 from practice.admission.pod_faults import pod_faults
 from practice.controllers.jobset_children import PREFIX
 from practice.controllers.kueue.label_names import IN_USE
+from practice.controllers.kueue.pods import hold_pod
 from practice.controllers.objects import annotations_of
 from practice.objects.api_error import ApiError, invalid
 from practice.objects.resources import (
@@ -71,6 +72,7 @@ class AdmissionChain:
 
     def _new_pod(self, pod: Object) -> None:
         pods.default_pod(pod, self._storage, self._clock)
+        hold_pod(pod)
         add_network_resources(pod, self._storage)
         _raise_if_faults(PODS, pod, list(pod_faults(pod["spec"], "spec", template=False)))
         if PREFIX + "jobset-name" in annotations_of(pod):

@@ -92,7 +92,8 @@ async def why(options: WhyOptions) -> int:
 def _print_workload(name: str, workload: Workload, reason: Why) -> None:
     """What is known of a job that is no JobSet: its Workload tells why it waits, and nothing of how it runs."""
     words = f": {reason.sentence}" if reason.sentence else ""
-    print_hint(f"{name} ({workload.owner_kind or 'group of pods'}) is {workload.state}{words}.")
+    kind = workload.owner_kind if workload.owner_name else "group of pods"
+    print_hint(f"{name} ({kind}) is {workload.state}{words}.")
     if reason.next:
         print_hint(f"{reason.next}.")
 

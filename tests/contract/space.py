@@ -53,6 +53,7 @@ class Space:
     async def close(self) -> None:
         """Jobs first, then what admitted them: a queue with workloads does not go."""
         await self.api.delete(self.path(JOBSETS, "jobsets"), propagationPolicy="Background")
+        await self.api.delete(self.path(BATCH, "jobs"), propagationPolicy="Background")
         await self.api.delete(self.path(CORE, "pods"), gracePeriodSeconds=0)
         await eventually(self._empty, f"the pods and workloads of {self.name} are gone", limit=60)
         for path in reversed(self.queued):

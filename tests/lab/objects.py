@@ -63,7 +63,7 @@ def kueue_configuration(hook_port: int, health_port: int, visibility_port: int, 
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
         "clientConnection": {"qps": 300, "burst": 500},
-        "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
+        "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset", "pod"]},
     }
 
 

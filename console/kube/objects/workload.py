@@ -14,6 +14,7 @@ from console.kube.objects.meta import (
     ConditionWire,
     NamespacedObject,
     ObjectWire,
+    OwnerWire,
     Wire,
     condition,
     conditions_of,
@@ -297,6 +298,8 @@ def _evictions(stats: SchedulingStatsWire | None) -> tuple[tuple[str, int], ...]
 def parse_workload(wire: WorkloadWire) -> Workload:
     meta, spec, status = wire.metadata, wire.spec or WorkloadSpecWire(), wire.status or WorkloadStatusWire()
     owner, admission = controller_of(meta), status.admission or AdmissionWire()
+    if owner.kind == "Pod" and not owner.controller:  # all pods of a group own it, which has its name
+        owner = OwnerWire(kind=owner.kind)
     requeue = status.requeue_state or RequeueStateWire()
     given = {each.name: each for each in admission.pod_set_assignments or ()}
     priority_class = spec.priority_class_ref.name if spec.priority_class_ref else spec.priority_class_name

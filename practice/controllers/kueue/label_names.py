@@ -22,4 +22,5 @@ SLICE_SIZE = PREFIX + "podset-slice-size"
 GROUP = PREFIX + "podset-group-name"
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+POD_INDEX = PREFIX + "pod-group-pod-index"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"

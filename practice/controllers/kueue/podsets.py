@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 
 def queue_name(job: Object) -> str:
-    """Return the LocalQueue a Job or JobSet asks for."""
+    """Return the LocalQueue a Job, JobSet or Pod asks for."""
     return labels_of(job).get(label_names.QUEUE, "")
 
 
 def iter_templates(job: Object) -> Iterator[tuple[str, Object, int, Object]]:
     """Yield (name, pod template, pod count, topologyRequest fields with rank labels) of each pod set."""
+    if job["kind"] == "Pod":
+        template = {"metadata": {"annotations": annotations_of(job)}, "spec": job["spec"]}
+        yield "main", template, 1, {"podIndexLabel": label_names.POD_INDEX}
+        return
     if job["kind"] == "Job":
         spec = job["spec"]
         yield "main", spec["template"], _pod_count(spec), {"podIndexLabel": label_names.COMPLETION_INDEX}
