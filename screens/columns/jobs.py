@@ -239,7 +239,7 @@ def head(
     runs = [Span("○ ", "dim"), Span("gone", "dim")] if gone else runs_of(state_cell(line))
     at = line.fleet.at if gone else max(now, line.fleet.at)
     parts: list[tuple[str, Cell]] = [
-        ("", Span(jobset.name, "strong")),
+        ("", [Span(f"{jobset.namespace}/", "dim"), Span(jobset.name, "strong")]),
         ("", jobset.recipe or "JobSet"),
         ("pods", ranks_cell(line)),
         ("GPUs", str(jobset.gpus)),
@@ -249,7 +249,6 @@ def head(
         ("owner", line.owner),
         ("age", wording.age(at - jobset.created) if jobset.created else ""),
         ("removed in", wording.age(max(0.0, jobset.removed_at - at)) if jobset.removed_at and not gone else ""),
-        ("namespace", jobset.namespace),
     ]
     for label, cell in parts:
         if short and label == "priority":
