@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
@@ -16,6 +15,7 @@ from msgspec import Meta, Struct
 
 from console.errors import BadInput
 from console.folders import config_folder
+from console.lazy_pattern import lazy_pattern
 from console.patterns import LONGEST, compiled
 
 Color = Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", description='a colour such as "#5fd38d"')]
@@ -235,7 +235,7 @@ def json_schema() -> dict[str, Any]:
 
 
 MAX_WRONG_LINES = 50
-_AT = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
+_AT = lazy_pattern(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
 def _parse(text: str, problems: list[ConfigProblem]) -> dict[str, Any]:
@@ -360,9 +360,9 @@ def _format_path(path: tuple[str | int, ...]) -> str:
     return said
 
 
-_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
-_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
-_PART = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
+_HEADER = lazy_pattern(r"\s*(\[\[?)([^\[\]]+)\]")
+_KEY = lazy_pattern(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+_PART = lazy_pattern(r"[\w-]+|\"[^\"]*\"|'[^']*'")
 
 
 def find_line(text: str, path: tuple[str | int, ...]) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from getpass import getuser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
 YOU = "you"  # stands for the name of whoever looks
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """How to connect to the cluster, and what is allowed there."""
 
     kubeconfig: Path | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import os
@@ -23,7 +24,7 @@ COLLECTIONS = (2_000, 10, 2_500)
 them after each 700 new ones, which costs a quarter of the time in which the lists come. Where it looks through more
 than some 50,000 at once, keys wait for it.
 """
-COMMAND_COLLECTION = 50_000  # new objects after which a plain command looks for what to free: most make fewer
+COMMAND_COLLECTION = 200_000  # new objects after which a plain command looks for what to free: most make fewer
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
@@ -31,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
     gc.set_threshold(COMMAND_COLLECTION)
+    atexit.register(gc.freeze)  # else Python looks through all objects for what to free before the process ends
     crash.install()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may stand at the cursor
         from screens.cli.completion import complete

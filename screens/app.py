@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -196,7 +195,7 @@ class ConsoleApp(KeyOrderedApp):
         """Open a session; imports run in threads, so that keys work meanwhile."""
         importing = asyncio.create_task(asyncio.to_thread(_session_class))
         place = await asyncio.to_thread(self._practice.kubeconfig) if self._practice else self.settings.kubeconfig
-        return await (await importing).open(replace(self.settings, kubeconfig=place))
+        return await (await importing).open(self.settings._replace(kubeconfig=place))
 
     async def on_event(self, event: events.Event) -> None:
         """Handle a key before data from the cluster."""

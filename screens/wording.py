@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -12,6 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from console.lazy_pattern import lazy_pattern
 from console.settings import YOU
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class JobColors:
         self._numbers = {uid: number for uid, number in self._numbers.items() if uid in uids}
 
 
-_GKE_NODE = re.compile(r"\bgke-[a-z0-9-]+?-((?:[a-z0-9]+-)?[a-z0-9]+)-[0-9a-f]{8}-([a-z0-9]{4})(?![a-z0-9-])")
+_GKE_NODE = lazy_pattern(r"\bgke-[a-z0-9-]+?-((?:[a-z0-9]+-)?[a-z0-9]+)-[0-9a-f]{8}-([a-z0-9]{4})(?![a-z0-9-])")
 
 
 def short_node(name: str) -> str:
@@ -227,7 +227,7 @@ def one_line(text: str) -> str:
     return _PILED.sub(r"\1", clean.replace("\ufe0f", ""))
 
 
-_PILED = re.compile(r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
+_PILED = lazy_pattern(r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
                     r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # fmt: skip
 """More accents on one letter than any language has: they would be drawn over the lines above."""
 
@@ -248,7 +248,7 @@ def for_terminal(text: str) -> str:
     return "\n".join(one_line(line.expandtabs(8)) for line in plain.split("\n"))
 
 
-_COLOURS = re.compile(r"\x1b\[[0-9;:]{0,100}m")
+_COLOURS = lazy_pattern(r"\x1b\[[0-9;:]{0,100}m")
 
 
 def sentence(text: str) -> str:

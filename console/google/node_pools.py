@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from console.google.clusters import GkeCluster, GkeOperation, GkePool
 from console.kube.objects.node import Node, Provisioning
@@ -236,7 +238,10 @@ def merge_google_pools(found: Iterable[Pool], picture: PoolsSnapshot | None) -> 
         if name not in here
     ]
     more.sort(key=lambda pool: (not pool.accelerator, pool.name))
-    known = [replace(pool, facts=facts[pool.name]) if pool.labelled and pool.name in facts else pool for pool in pools]
+    known = [
+        structs.replace(pool, facts=facts[pool.name]) if pool.labelled and pool.name in facts else pool
+        for pool in pools
+    ]
     return (*known, *more)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
@@ -28,6 +27,7 @@ from console.errors import (
 )
 from console.kube.objects.meta import UNREADABLE, Wire
 from console.kube.objects.pod import AFTER_THE_END
+from console.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.http import HttpResponse
@@ -55,13 +55,13 @@ class StatusWire(Wire):
 _LONGEST_WAIT = 86_400  # seconds: no server asks for more
 _STATUS = msgspec.json.Decoder(StatusWire)
 _KINDS: dict[int, type[Refused]] = {401: NotLoggedIn, 403: NotAllowed, 404: NotFound, 409: Conflict, 410: Gone}
-_FORBIDDEN = re.compile(
+_FORBIDDEN = lazy_pattern(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
 
 
-_NOT_RUNNING = re.compile(  # what a kubelet says of a container in which nothing can be done, with status 500
+_NOT_RUNNING = lazy_pattern(  # what a kubelet says of a container in which nothing can be done, with status 500
     r'container not found(?: \("(?P<name>[^"]+)"\))?|cannot exec in a (?:stopped|deleted)|no running task found'
     r"|container .{0,120} is not (?:running|created or running)|not in running state"
 )
@@ -153,7 +153,7 @@ _WORDS = {
 _NO_API_SERVER = "what answers there is not an API server"
 _LOST = "the connection was lost"
 CHECK_PROXY = "Check its address, name and password (proxy-url in the kubeconfig, else HTTPS_PROXY), or use NO_PROXY."
-_NAMES = re.compile(r"//[^/\s]*@")  # of an address: who asks, and a password perhaps
+_NAMES = lazy_pattern(r"//[^/\s]*@")  # of an address: who asks, and a password perhaps
 CHECK = "Check the network, a VPN, and the address in the kubeconfig."
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from console.errors import NotAllowed, NotFound, Unreachable
 from console.kube.snapshot import Fleet, WatchState
+from console.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from console.kube.objects.jobset import JobSet
@@ -71,7 +71,9 @@ _VERBS = (  # those that look in one namespace
     "ls", "nccl", "nccl-quick", "pods", "preflight", "releases", "rm", "rollback", "shell", "ssh", "stop",
     "store-logs", "training", "upgrade", "wait", "why", "workloads",
 )  # fmt: skip
-_COMMAND = re.compile(rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --leftovers))")
+_COMMAND = lazy_pattern(
+    rf"\ba4 (?=(?:{'|'.join(sorted(_VERBS, key=len, reverse=True))})\b(?!-)(?! -A)(?! --leftovers))"
+)
 
 
 def with_namespace_option(text: str, namespace: str) -> str:

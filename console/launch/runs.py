@@ -29,8 +29,7 @@ from console.launch.run_record import (
     update_from_cluster,
     update_seen,
 )
-from console.metrics.alarm import Alarm, AlarmKind
-from console.metrics.alarm_rules import INSPECTED
+from console.metrics.alarm import INSPECTED, Alarm, AlarmKind
 from console.metrics.seen_time import Span, decode_seen_time, list_seen, merge_spans
 from console.metrics.training.steps import RunPosition, position_of_steps
 from console.scheduling.ranks import ranks

@@ -6,14 +6,14 @@ GPU faults are Xid lines of a kernel's log, and SXid of the switches between GPU
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from msgspec import Struct
 
+from console.lazy_pattern import lazy_pattern
 from console.scheduling.ranks import format_ranges
 
-FAILURE = re.compile(  # how a test says that it has failed; the second way is that of 2018
+FAILURE = lazy_pattern(  # how a test says that it has failed; the second way is that of 2018
     r"Test (?:(?:NCCL|CUDA|HIP|RCCL|MPI) failure|failure|timeout)\b.*|(?:NCCL|Cuda) failure [\w./-]{1,200}\.cu:\d.*"
 )
 
@@ -137,9 +137,9 @@ class Xid(Struct, frozen=True):
     text: str = ""
 
 
-_XID = re.compile(r"(S?)Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,40})\)\s?: (\d{1,9})(?:, (.{0,2000}))?")
-_PID = re.compile(r"pid='?(\d{1,10}|<unknown>|)'?(?:, |$)")
-_NAME = re.compile(r"name=([^,]{0,300})(?:, |$)")
+_XID = lazy_pattern(r"(S?)Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,40})\)\s?: (\d{1,9})(?:, (.{0,2000}))?")
+_PID = lazy_pattern(r"pid='?(\d{1,10}|<unknown>|)'?(?:, |$)")
+_NAME = lazy_pattern(r"name=([^,]{0,300})(?:, |$)")
 
 
 def parse_xid(line: str) -> Xid | None:
@@ -172,10 +172,10 @@ class NcclMessage(Struct, frozen=True):
     device: int | None = None  # number of the GPU within its machine; None outside a communicator
 
 
-_LEVEL = re.compile(r"(?:^|(?<=\s))NCCL (INFO|WARN|TRACE|VERSION|ERROR)(?:\s(.{0,4000})|$)")
-_PLACE = re.compile(r"([\w.-]{1,253}):\d{1,10}:\d{1,10}")  # host, process, thread
-_DEVICE = re.compile(r"\[(\d{1,4})\]")
-_SOURCE = re.compile(r"[\w./-]{1,200}:\d{1,6}")  # file and line of libnccl, which warnings name
+_LEVEL = lazy_pattern(r"(?:^|(?<=\s))NCCL (INFO|WARN|TRACE|VERSION|ERROR)(?:\s(.{0,4000})|$)")
+_PLACE = lazy_pattern(r"([\w.-]{1,253}):\d{1,10}:\d{1,10}")  # host, process, thread
+_DEVICE = lazy_pattern(r"\[(\d{1,4})\]")
+_SOURCE = lazy_pattern(r"[\w./-]{1,200}:\d{1,6}")  # file and line of libnccl, which warnings name
 
 
 def parse_nccl_message(line: str) -> NcclMessage | None:

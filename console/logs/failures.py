@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from console.logs.failure_kinds import (
@@ -87,8 +87,7 @@ _ENDS = ("torchrun", "mpirun", "deepspeed", "time-limit", "cancelled", "out-of-m
 """Kinds that say how a launcher or a scheduler ended a job, the one that says most first."""
 
 
-@dataclass(slots=True)
-class _LauncherReport:
+class _LauncherReport(Struct):
     launcher: str
     line: int
     left: int = _REPORTED

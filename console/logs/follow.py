@@ -6,10 +6,11 @@ import asyncio
 import heapq
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from console.errors import ConsoleError, NotAllowed, NotFound, NotLoggedIn, Unreachable
 from console.kube.find_job import other_namespaces_hint, require_jobs
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 MAX_CONCURRENT_LOGS = 16  # logs that are read at the same time
 
 
-@dataclass(frozen=True)
-class PreviousLog:
+class PreviousLog(Struct, frozen=True):
     """What a rank printed in one earlier run of its container."""
 
     rank: int
@@ -53,16 +53,14 @@ class PreviousLog:
             yield RankLine(self.rank, moment, text, self.attempt, self.pod, self.container)
 
 
-@dataclass(frozen=True)
-class _NoPreviousLog:
+class _NoPreviousLog(Struct, frozen=True):
     """Why no earlier run of a rank's container can be shown."""
 
     why: str
     error: ConsoleError | None = None  # what kept it from being read, where there may be one
 
 
-@dataclass(frozen=True)
-class PreviousLogs:
+class PreviousLogs(Struct, frozen=True):
     ranks: int  # how many the job has
     found: tuple[PreviousLog, ...]  # of each rank of which there is something
     without: tuple[tuple[int, str], ...]  # ranks of which there is nothing, and why
@@ -87,8 +85,7 @@ class PreviousLogs:
         return Coverage(self.ranks, ended=self.asked - len(self.without), once=True)
 
 
-@dataclass(frozen=True)
-class _RankPods:
+class _RankPods(Struct, frozen=True):
     number: int
     pod: Pod | None
     earlier: Pod | None  # the newest of its pods that was replaced and is in the cluster still

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from console.lazy_pattern import lazy_pattern
 from console.logs.failure_kinds import FAILURE_WORDS
 
 
@@ -130,22 +131,22 @@ FIRST_ERROR = (  # what a search for the first line that tells of an error looks
     r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|Traceback|[Ee]xception|[Ff]ailed|FAILED|[Pp]anic|OOM|[Kk]illed|S?Xid)\b"
     rf"|[a-z]Error\b|{NOT_A_NUMBER}|" + "|".join(re.escape(word.decode()) for word in FAILURE_WORDS)
 )
-_NO_ERROR = re.compile(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?)[:=]\s*0\b")
-_WARN = re.compile(rb"warn(?:\b(?<!\wwarn)|ing\b(?<!\wwarning))")
-_DEBUG = re.compile(rb"\b(?:debug|trace)\b")
-_NAN_VALUE = re.compile(rb"[:=]\s*[+-]?nan\b")
-NCCL = re.compile(b"|".join(NCCL_WORDS))  # what libnccl says of itself
+_NO_ERROR = lazy_pattern(rb"\b(?:0|no) (?:errors?|failures?|failed)\b|\b(?:errors?|failed|failures?)[:=]\s*0\b")
+_WARN = lazy_pattern(rb"warn(?:\b(?<!\wwarn)|ing\b(?<!\wwarning))")
+_DEBUG = lazy_pattern(rb"\b(?:debug|trace)\b")
+_NAN_VALUE = lazy_pattern(rb"[:=]\s*[+-]?nan\b")
+NCCL = lazy_pattern(b"|".join(NCCL_WORDS))  # what libnccl says of itself
 
 
 def _word_pattern(word: bytes, before: bytes = rb"\w") -> re.Pattern[bytes]:
     r"""A pattern for a whole word that searches for its letters first: ten times faster than \b at the start."""
-    return re.compile(word + rb"\b(?<!" + before + word + b")")
+    return lazy_pattern(word + rb"\b(?<!" + before + word + b")")
 
 
 _ERRORS: tuple[tuple[bytes, re.Pattern[bytes]], ...] = (  # what every error has one of, and how it stands there
     (b"error", _word_pattern(b"error", rb"[0-9_]")),
-    (b"nccl warn", re.compile(b"nccl warn")),
-    (b"xid", re.compile(rb"xid\b(?:(?<!\wxid)|(?<=sxid)(?<!\wsxid))")),
+    (b"nccl warn", lazy_pattern(b"nccl warn")),
+    (b"xid", lazy_pattern(rb"xid\b(?:(?<!\wxid)|(?<=sxid)(?<!\wsxid))")),
     *((word, _word_pattern(word)) for word in _STANDALONE),
 )
 

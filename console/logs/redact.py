@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from console.lazy_pattern import lazy_pattern
 from console.logs.word_search import WordSearch
 
 REDACTED = "‹secret›"  # what stands in place of a secret
@@ -33,8 +34,8 @@ _ESCAPED_QUOTES = {
     "SPECIAL",
     "SSHPUBLICKEY",
 }  # no secrets
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_HARMLESS = re.compile(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
+_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HARMLESS = lazy_pattern(r"\d{0,6}|true|false|yes|no|none|null|/.*|\$.*|<.*>|\[.*\]", re.IGNORECASE)
 """A switch, a number, the path of a file, a reference or a special token, whatever its variable is called."""
 
 SHAPES = "|".join(
@@ -139,11 +140,11 @@ _WORDS = WordSearch(  # a text without any of these has no secret in it that is 
     *(b"pass" + sign for sign in (b"=", b":", b" =", b" :", b" .", b"\"", b"'", b"\\")),
     fold=True,
 )  # fmt: skip
-_BEGIN = re.compile(rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
-_END = re.compile(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
-_KEY = re.compile(_BEGIN.pattern + rb"(?:(?!-----END)[\s\S]){0,20000}(?:" + _END.pattern + rb")?", re.ASCII)
+_BEGIN = lazy_pattern(rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_END = lazy_pattern(rb"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY = lazy_pattern(_BEGIN.pattern + rb"(?:(?!-----END)[\s\S]){0,20000}(?:" + _END.pattern + rb")?", re.ASCII)
 _KEY_LINES = 200  # the longest key has fewer lines than this; whatever has more was no key
-_ESCAPE = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-Z\\-_])")
+_ESCAPE = lazy_pattern(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-Z\\-_])")
 
 
 class Redactor:

@@ -20,12 +20,12 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from console.folders import atomic_write, make_private, state_folder
 from console.kube.objects.pod import Pod
@@ -59,8 +59,7 @@ def logs_folder() -> Path:
     return state_folder() / "logs"
 
 
-@dataclass(slots=True)
-class JobLogStore:
+class JobLogStore(Struct):
     folder: Path
     note: JobMetadata
     private: bool = False  # whether another console writes the files, and this one a copy of its own

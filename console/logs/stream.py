@@ -6,11 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from tempfile import TemporaryFile
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from console.errors import ConsoleError, NotAllowed
@@ -52,8 +52,7 @@ class OpenStream(Protocol):
         """Open a log. `memory`: lines given before; `clean` gets all whole lines; `restarts`: of the container."""
 
 
-@dataclass
-class FollowedContainer:
+class FollowedContainer(Struct):
     """A container whose log is followed, with its connection and its segment."""
 
     part: LogSegment

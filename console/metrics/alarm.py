@@ -42,6 +42,7 @@ class AlarmKind(StrEnum):
 
 GLYPH = "▲"
 STOPPED = "the job was stopped"  # what ended an alarm of a job that was deleted before its end
+INSPECTED = "inspected: "  # in `more`, before what an inspection of the processes found
 _NEXT = {  # command, which is the same wherever one reads of the alarm, and what it is for
     AlarmKind.STALL: ("hang", "shows which rank the others wait for"),
     AlarmKind.BEHIND: ("hang", "shows where each rank is"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from console.config import Thresholds
-from console.metrics.alarm import STOPPED, Alarm, AlarmKind
+from console.lazy_pattern import lazy_pattern
+from console.metrics.alarm import INSPECTED, STOPPED, Alarm, AlarmKind
 from console.metrics.step_cadence import MIN_STEPS_FOR_PACE, StepCadence, format_duration, format_late_step
 
 SETTLE_SECONDS = 10.0  # seconds at first in which lines come that were printed before anybody listened
@@ -15,12 +15,11 @@ MAX_CATCH_UP_SECONDS = (
     60.0  # seconds that a log may take to be read once more; a run that restarted never comes to where it was
 )
 MAX_ALARMS = 200  # alarms that are kept
-INSPECTED = "inspected: "  # before what a look at the processes found
-_PAUSE = re.compile(
+_PAUSE = lazy_pattern(
     r"(?i)\b(?:evaluat\w*|validat\w*|sav(?:e|ing)\b.{0,60}check\w*|check-?point\w*\b.{0,60}(?:sav|load|writ)\w*"
     r"|load(?:ing|ed)?\b.{0,60}check\w*|eval(?:uation)? (?:step|loop|iter)\w*)"
 )
-_XID = re.compile(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")  # of the driver; people write the word too
+_XID = lazy_pattern(r"NVRM: Xid\b[^:]*(?:\([^)]*\))?[^:]*: *\d+")  # of the driver; people write the word too
 _FREES = {AlarmKind.STALL, AlarmKind.NAN}  # alarms for which a job is stopped
 _WORDS = ("val", "VAL", "heck", "HECK")
 

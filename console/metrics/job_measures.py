@@ -21,7 +21,6 @@ from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import LogLine, RankLine, UnparsedLines
-from console.metrics.gpu_metrics import GpuBoard
 from console.metrics.job_progress import JobProgress, keep_previous_verdict, progress_of_measures
 from console.metrics.measured_log import MeasuredLog, read_lines
 from console.metrics.nccl.history import MeasuredTest, NcclHistory
@@ -33,6 +32,7 @@ from console.scheduling.ranks import ranks
 
 if TYPE_CHECKING:
     from console.kube.watched_cluster import WatchedCluster
+    from console.metrics.gpu_metrics import RankGpus
     from console.scheduling.failure import RankFailure
 
     Key = tuple[str, str]
@@ -127,7 +127,7 @@ class JobMeasures:
         self.accelerator = ""  # label of the GPUs on the nodes of its ranks; empty: not known
         self.tests: tuple[MeasuredTest, ...] = ()  # in the order they began, those of the first rank before the others'
         self.tracks: tuple[TrainingRun, ...] = ()  # in the order they began; one goes on over restarts
-        self.gpus = GpuBoard()  # the last reading of its GPUs, where anybody reads them
+        self.gpus: Sequence[RankGpus] = ()  # the last reading of its GPUs, where anybody reads them
         self.unreadable: dict[str, tuple[int, UnparsedLines]] = {}  # by "nccl", "training": rank, lines
         self.unread: list[ConsoleError] = []  # why logs were not read, or not to their end, once it is over
         self.over = False  # whether nothing more will come

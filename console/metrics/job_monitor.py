@@ -20,8 +20,8 @@ from console.kube.objects.pod import Pod
 from console.kube.snapshot import Fleet
 from console.logs.line import RankLine
 from console.logs.line_splitter import decode_line
-from console.metrics.alarm import AlarmKind
-from console.metrics.alarm_rules import INSPECTED, AlarmWatch, JobSample
+from console.metrics.alarm import INSPECTED, AlarmKind
+from console.metrics.alarm_rules import AlarmWatch, JobSample
 from console.metrics.gpu_metrics import DCGM, GpuBoard
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress, progress_of_measures
@@ -383,7 +383,7 @@ class JobMonitor:
             self._take_gpus(GpuBoard())  # nobody who may look: there is nothing to tell
 
     def _take_gpus(self, board: GpuBoard) -> None:
-        self.faults, self.measures.gpus = gpu_faults(board), board
+        self.faults, self.measures.gpus = gpu_faults(board), board.ranks
 
     async def close(self) -> None:
         tasks = [*self._tasks.values(), *filter(None, (self._asking, self._inspecting))]

@@ -6,11 +6,10 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from console.errors import ConsoleError
 from console.folders import state_folder
@@ -26,7 +25,6 @@ from console.metrics.training.run import TrainingRun
 from console.scheduling.expected_starts import ExpectedStart, expected_starts
 from console.scheduling.failure import RankFailure, rank_failures
 from console.scheduling.forecast_record import Promise, correct_windows, read_promises, update_record
-from console.scheduling.launch_forecast import LaunchDemand, with_launch
 from console.scheduling.ranks import ranks
 from console.scheduling.start_windows import PastRun, StartWindows, run_times, start_windows, with_windows
 from console.yielding import WorkSlices
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from console.logs.job_log import JobLog
     from console.logs.segment import LogSegment
     from console.metrics.job_monitor import JobMonitor
+    from console.scheduling.launch_forecast import LaunchDemand
 
     Key = tuple[str, str]
 
@@ -87,14 +86,12 @@ async def _cancelled_after(task: asyncio.Task[None]) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-@dataclass(frozen=True)
-class StoredLog:
+class StoredLog(Struct, frozen=True):
     measures: JobMeasures
     parts: list[LogSegment]  # its lines, one for each container
 
 
-@dataclass(slots=True)
-class _SharedMeasures:
+class _SharedMeasures(Struct):
     measures: JobMeasures
     task: asyncio.Task[None]
     readers: int = 0
@@ -170,6 +167,8 @@ class MeasureService:
 
     async def launch_start(self, ask: LaunchDemand) -> ExpectedStart | None:
         """When a launch that has to wait would start; None: too many wait before it, or it is bound to some nodes."""
+        from console.scheduling.launch_forecast import with_launch
+
         if ask.target_nodes or ask.avoid_nodes:
             return None  # the forecast counts GPUs and places of all
         await self.glancing.update([job.key for job in self._cluster.fleet.jobsets.values() if not job.finished])

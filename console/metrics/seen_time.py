@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -10,6 +9,8 @@ from statistics import median
 
 from msgspec import Struct, json
 from msgspec.structs import replace
+
+from console.lazy_pattern import lazy_pattern
 
 
 class SpanKind(StrEnum):
@@ -31,10 +32,10 @@ class SpanKind(StrEnum):
 
 
 EVENTS = frozenset({SpanKind.SAVED, SpanKind.FAILED, SpanKind.NAMED, SpanKind.QUEUED})  # beside what the log tells
-_CHECKPOINT = re.compile(
+_CHECKPOINT = lazy_pattern(
     r"(?i)\b(?:(?:sav(?:e|ing)|load(?:ing|ed)?)\b.{0,60}check|check-?point\w*\b.{0,60}(?:sav|load|writ))"
 )
-_EVALUATION = re.compile(r"(?i)\b(?:evaluat\w*|validat\w*|eval (?:step|loop|iter)\w*)")
+_EVALUATION = lazy_pattern(r"(?i)\b(?:evaluat\w*|validat\w*|eval (?:step|loop|iter)\w*)")
 _WORDS = ("val", "VAL", "heck", "HECK")
 MIN_TIMED, LATEST, EVERY = 5, 50, 8  # steps by which the usual time of one is known, and how often that is renewed
 SLOWER, SLOW_OF = 1.1, (3, 5)  # times the usual time, in so many of the last so many steps

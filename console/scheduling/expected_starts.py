@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.kube.objects.workload import Workload as ClusterWorkload
 from console.kube.snapshot import Fleet

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from console.kube.objects.node import GKE, MAX_GPUS, Node, Provisioning
 from console.kube.objects.pod import Pod
@@ -87,8 +86,7 @@ class Host(Struct, frozen=True):
         return self.total - self.used - self.free
 
 
-@dataclass(frozen=True)
-class HostGroup:
+class HostGroup(Struct, frozen=True, dict=True):
     """A group of hosts; not slotted, because sums are cached in its `__dict__`."""
 
     name: str  # value of the topology label; empty for hosts that carry none
@@ -121,8 +119,7 @@ class HostGroup:
         return sum(each.free // MACHINE_GPUS for each in self.hosts)
 
 
-@dataclass(frozen=True)
-class Block(HostGroup):
+class Block(HostGroup, frozen=True):
     """Hosts of one block, by subblock."""
 
     subblocks: tuple[HostGroup, ...] = ()
@@ -138,8 +135,7 @@ class LargestFree(Struct, frozen=True):
     in_all: int = 0
 
 
-@dataclass(frozen=True)
-class Floor(HostGroup):
+class Floor(HostGroup, frozen=True, dict=True):
     """All hosts of a node pool (or another set of nodes), by block and subblock, sorted by name."""
 
     blocks: tuple[Block, ...] = ()
@@ -231,8 +227,7 @@ NO_POOL = "no pool"  # name of the group of nodes that have neither a pool label
 _LARGE = 64  # GPUs of the large slot that is counted per block
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """One node pool."""
 
     name: str

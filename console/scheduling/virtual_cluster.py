@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from console.scheduling.kueue.cycle import Decision, Verdict, admission_cycle, failed_before
 from console.scheduling.kueue.flavor_turns import FlavorTurns

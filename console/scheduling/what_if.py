@@ -134,7 +134,7 @@ class _Comparison:
             name, priority = _split(text, "--priority", "JOB:N", 2)
             workload = self._find(name)
             self._take_out(workload)
-            self._put_back(replace(workload, priority=_whole(priority, "--priority", "JOB:N", text)))
+            self._put_back(structs.replace(workload, priority=_whole(priority, "--priority", "JOB:N", text)))
         self._stopped = list(dict.fromkeys(map(self._find, changes.stop)))
         self._moved = self._on_drained_nodes()
         for workload in self._stopped:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from console.kube.objects.jobset import JobSet, JobState
 from console.kube.objects.pod import Container
 from console.kube.snapshot import Fleet, WatchState
+from console.lazy_pattern import lazy_pattern
 from console.scheduling.failure import first_deletion
 from console.scheduling.ranks import Rank, first_failure, ranks
 from console.scheduling.why import why
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from console.kube.objects.event import Event
 
 
-_IMAGE_NAME = re.compile(r'image "([^"]+)"')
+_IMAGE_NAME = lazy_pattern(r'image "([^"]+)"')
 _SIGNS = (
     (("not found", "manifest unknown", "manifest_unknown"), "the image {image} does not exist"),
     (
@@ -62,35 +63,35 @@ _REFUSED = {"FailedCreate", "JobCreationFailed"}
 _MADE = "SuccessfulCreate"
 _NEXT = (
     (
-        re.compile(r'serviceaccount "([^"]+)" not found'),
+        lazy_pattern(r'serviceaccount "([^"]+)" not found'),
         "Create the ServiceAccount (kubectl create serviceaccount {0} -n {namespace}), or launch with an existing one",
     ),
     (
-        re.compile(r"exceeded quota: ([^,]+),"),
+        lazy_pattern(r"exceeded quota: ([^,]+),"),
         "Stop what uses ResourceQuota {0} of namespace {namespace}, launch with fewer GPUs, or ask for a larger quota",
     ),
     (
-        re.compile(r"failed quota: ([^:]+): must specify (.+?) for:"),
+        lazy_pattern(r"failed quota: ([^:]+): must specify (.+?) for:"),
         "ResourceQuota {0} of namespace {namespace} requires every pod to set {1}: set resources of the job",
     ),
     (
-        re.compile(r'violates PodSecurity "([^"]+)"'),
+        lazy_pattern(r'violates PodSecurity "([^"]+)"'),
         "Namespace {namespace} enforces Pod Security level {0}: launch without those settings, or in another namespace",
     ),
     (
-        re.compile(r'admission webhook "([^"]+)" denied the request'),
+        lazy_pattern(r'admission webhook "([^"]+)" denied the request'),
         "A policy of the cluster ({0}) refuses it: change what it names, or ask the owner of that webhook",
     ),
     (
-        re.compile(r"ValidatingAdmissionPolicy '([^']+)'"),
+        lazy_pattern(r"ValidatingAdmissionPolicy '([^']+)'"),
         "A policy of the cluster ({0}) refuses it: change what it names, or ask the cluster administrator",
     ),
     (
-        re.compile(r"no PriorityClass with name (\S+) was found"),
+        lazy_pattern(r"no PriorityClass with name (\S+) was found"),
         "PriorityClass {0} does not exist: launch with an existing one",
     ),
     (
-        re.compile(r"(?:maximum|minimum) \S+ usage per"),
+        lazy_pattern(r"(?:maximum|minimum) \S+ usage per"),
         "A LimitRange of namespace {namespace} refuses it: request less",
     ),
 )

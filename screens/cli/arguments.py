@@ -1,12 +1,11 @@
-"""The command line's options: one dataclass per command, whose fields declare their arguments."""
+"""The command line's options: one class per command, whose fields declare their arguments."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
 
 from console.settings import Settings
 
@@ -28,11 +27,21 @@ STEP_KEYS = "step, total, loss, grad_norm, lr, step_time_s, tflops_per_gpu, toke
 """JSON keys of a step of training."""
 
 
-def word(metavar: str | None = None, *, default: Any = MISSING, **given: Any) -> Any:
+class _Required:
+    """The default of a field that has to be typed."""
+
+
+class OptionField(NamedTuple):
+    default: Any
+    arguments: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = ()
+    """Flags and keyword arguments for each `add_argument` of argparse; none for what is not typed."""
+
+
+def word(metavar: str | None = None, *, default: Any = _Required, **given: Any) -> Any:
     """A positional argument; `given` are keyword arguments of argparse's `add_argument`."""
-    optional = {"?": "", "*": ()}.get(given.get("nargs", ""), MISSING)
-    default = optional if default is MISSING else default
-    if default is not MISSING:
+    optional = {"?": "", "*": ()}.get(given.get("nargs", ""), _Required)
+    default = optional if default is _Required else default
+    if default is not _Required:
         given["default"] = default
     elif "choices" not in given:
         given.setdefault("type", _not_empty)
@@ -51,7 +60,7 @@ def flag(*flags: str, default: bool = False, **given: Any) -> Any:
 
 def either(*choices: Any) -> Any:
     """A field that several flags set to different values; None if none is given."""
-    return field(default=None, metadata={"typed": tuple(typed for each in choices for typed in each.metadata["typed"])})
+    return OptionField(None, tuple(typed for each in choices for typed in each.arguments))
 
 
 def json_flag(help_text: str = "as JSON", **given: Any) -> Any:
@@ -74,15 +83,14 @@ def _not_empty(text: str) -> str:
 
 def _typed(flags: tuple[str, ...], default: Any, given: dict[str, Any]) -> Any:
     """A field with argparse arguments; fields with the same `apart` exclude each other, `group` is a help heading."""
-    return field(default=default, metadata={"typed": ((flags, given),)})
+    return OptionField(default, ((flags, given),))
 
 
 def add_arguments(parser: argparse.ArgumentParser, options: type[Options]) -> None:
     """Add the arguments of these options to the parser."""
-    typed = {each.name: each.metadata.get("typed", ()) for each in fields(options)}
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for name in _in_order(options):
-        for flags, given in typed[name]:
+        for flags, given in options.fields[name].arguments:
             apart, group = given.get("apart", ""), given.get("group", "")
             if apart and apart not in groups:
                 groups[apart] = parser.add_mutually_exclusive_group()
@@ -128,12 +136,36 @@ seconds_of_an_hour = _number(float, lambda number: 0 < number <= 3600, "seconds 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class _Typed:
-    """Makes each class of options a frozen dataclass."""
+    """Collects the fields of each class of options. A dataclass would cost each command a millisecond a class."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    fields: ClassVar[Mapping[str, OptionField]] = {}
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True)(cls)
+        own = {name: vars(cls).get(name, _Required) for name in cls.__annotations__}
+        cls.fields = {
+            **cls.fields,
+            **{name: each if isinstance(each, OptionField) else OptionField(each) for name, each in own.items()},
+        }
+
+    def __init__(self, **given: Any) -> None:
+        values = {name: each.default for name, each in self.fields.items()} | given
+        wrong = {*given} - {*self.fields} or {name for name, value in values.items() if value is _Required}
+        if wrong:
+            raise TypeError(f"{type(self).__name__}: unknown or missing: {', '.join(sorted(wrong))}")
+        vars(self).update(values)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{name} of {type(self).__name__} cannot be changed")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).items()))
+
+    def replaced(self, **changes: Any) -> Self:
+        """A copy with these values changed."""
+        return type(self)(**{**vars(self), **changes})
 
 
 class Options(_Typed):
@@ -189,8 +221,7 @@ class PodOptions(Options):
 _OptionsT = TypeVar("_OptionsT", bound=Options)
 
 
-@dataclass(frozen=True, slots=True)
-class Command(Generic[_OptionsT]):
+class Command(NamedTuple, Generic[_OptionsT]):
     """A subcommand of `a4`."""
 
     run: Callable[[_OptionsT], int | Coroutine[Any, Any, int]]

@@ -184,7 +184,7 @@ def parse(argv: list[str] | None = None) -> Options:
     kind = command_of(given["command"]).options if given["command"] else ConsoleOptions
     if given["command"]:
         given.pop("plain", None)  # every command but the console prints lines
-    if program and "argv" in kind.__dataclass_fields__:
+    if program and "argv" in kind.fields:
         given["argv"] = program
     typed: dict[str, Any] = {  # argparse collects lists
         name: tuple(value) if isinstance(value, list) else value for name, value in given.items()

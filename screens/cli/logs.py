@@ -17,7 +17,6 @@ import time
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from datetime import datetime
 from itertools import chain, islice
 from operator import itemgetter
@@ -299,7 +298,7 @@ def with_pod_that_is_there(log: JobLog, session: Session, options: LogsOptions) 
     instead, why = (failed, "failed first") if failed else (there[0], "is still there")
     gone = f"Pod 0 of {options.job} is gone, and nothing of its log was kept"
     warn(f"{gone}: this is the log of pod {instead.number}, which {why}.")
-    return replace(options, rank=instead.number)
+    return options.replaced(rank=instead.number)
 
 
 def check_there(log: JobLog, session: Session, options: LogsOptions) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TextIO, cast
 
 from console.errors import BadInput, ConsoleError
+from console.lazy_pattern import lazy_pattern
 from screens.wording import for_terminal
 
 if TYPE_CHECKING:
@@ -103,22 +103,22 @@ def _tell(told: dict[str, str], text: str) -> None:
 
 
 _REWORDED = (
-    (re.compile(r"argument (.+): not allowed with argument (.+)"), r"\1 cannot be used with \2"),
-    (re.compile(r"argument (.+): expected .*"), r"\1 needs a value"),
-    (re.compile(r"argument (.+): invalid int value: (.+)"), r"\1 has to be a whole number, not \2"),
-    (re.compile(r"argument (.+): invalid \w+ value: (.+)"), r"\1 has to be a number, not \2"),
-    (re.compile(r"argument (.+?): ((?:a|seconds) .+)"), r"\1 has to be \2"),
-    (re.compile(r"argument (.+?): empty"), r"\1 is empty: is a variable of your shell not set?"),
-    (re.compile(r"argument (.+?): (.+)"), r"\1: \2"),
-    (re.compile(r"the following arguments are required: (.+)"), r"Missing: \1"),
+    (lazy_pattern(r"argument (.+): not allowed with argument (.+)"), r"\1 cannot be used with \2"),
+    (lazy_pattern(r"argument (.+): expected .*"), r"\1 needs a value"),
+    (lazy_pattern(r"argument (.+): invalid int value: (.+)"), r"\1 has to be a whole number, not \2"),
+    (lazy_pattern(r"argument (.+): invalid \w+ value: (.+)"), r"\1 has to be a number, not \2"),
+    (lazy_pattern(r"argument (.+?): ((?:a|seconds) .+)"), r"\1 has to be \2"),
+    (lazy_pattern(r"argument (.+?): empty"), r"\1 is empty: is a variable of your shell not set?"),
+    (lazy_pattern(r"argument (.+?): (.+)"), r"\1: \2"),
+    (lazy_pattern(r"the following arguments are required: (.+)"), r"Missing: \1"),
 )
 """Mistakes as argparse tells them, and as we do."""
 
 
 _HELP_COLORS = (
-    (re.compile(r"(?m)^usage:|^[a-zA-Z][\w ]*:$"), "\x1b[1m\\g<0>\x1b[0m"),
-    (re.compile(r"(?<![\w./`-])--?[a-zA-Z][\w-]*"), "\x1b[36m\\g<0>\x1b[0m"),
-    (re.compile(r"(?m)^( {2,4})([a-zA-Z][^\s\x1b]*)(?=  |$)"), "\\1\x1b[36m\\2\x1b[0m"),
+    (lazy_pattern(r"(?m)^usage:|^[a-zA-Z][\w ]*:$"), "\x1b[1m\\g<0>\x1b[0m"),
+    (lazy_pattern(r"(?<![\w./`-])--?[a-zA-Z][\w-]*"), "\x1b[36m\\g<0>\x1b[0m"),
+    (lazy_pattern(r"(?m)^( {2,4})([a-zA-Z][^\s\x1b]*)(?=  |$)"), "\\1\x1b[36m\\2\x1b[0m"),
 )
 """Titles are bold; options, and words that begin an entry, are cyan."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,8 +71,9 @@ async def _order(options: ForwardOptions, kubeconfig: Path | None) -> TunnelRequ
         if options.words:
             raise BadInput("Name a profile, or a job and ports, not both.")
         saved = await asyncio.to_thread(published.find_profile, options.profile)
-        options = replace(options, context=options.context or saved.context,
-                          namespace=options.namespace or saved.namespace)  # fmt: skip
+        options = options.replaced(
+            context=options.context or saved.context, namespace=options.namespace or saved.namespace
+        )
         words: tuple[str, ...] = tuple(filter(None, (saved.job, saved.rank, *saved.ports)))
     else:
         words = options.words

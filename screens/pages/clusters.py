@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -186,7 +185,7 @@ class ClustersScreen(AskingScreen):
                 await cloud.switch_to_cluster(cluster)
             else:
                 await cloud.fetch_server_version(cluster)
-                self.app.settings = replace(self.app.settings, context=cluster.context)
+                self.app.settings = self.app.settings._replace(context=cluster.context)
                 await self.app.action_reconnect()
             self.app.only_namespace = ""
             self.app.refresh_bindings()

@@ -220,7 +220,7 @@ def _pods(job: JobLine, width: int) -> Lines:
 def _gpus_busy(job: JobLine, measures: JobMeasures | None, width: int, now: float) -> Lines:
     """How busy the GPUs are, by rank and node; nothing where no exporter tells it, or the job has ended."""
     pods = {rank.name for rank in job.ranks if rank.pod}
-    read = [each for each in measures.gpus.ranks if each.pod in pods] if measures is not None else []
+    read = [each for each in measures.gpus if each.pod in pods] if measures is not None else []
     known = [each.at for each in read if any(gpu.utilization is not None for gpu in each.gpus)]
     if job.jobset.finished or not known:
         return []

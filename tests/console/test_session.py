@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -237,11 +236,11 @@ async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, problem: str) ->
     async with ApiServer() as server:
         settings = Settings(kubeconfig=server.kubeconfig(tmp_path))
         if problem == "missing":
-            settings = replace(settings, kubeconfig=tmp_path / "nowhere")
+            settings = settings._replace(kubeconfig=tmp_path / "nowhere")
         if problem == "broken":
             (tmp_path / "kubeconfig").write_text("clusters: [")
         if problem == "context":
-            settings = replace(settings, context="nowhere")
+            settings = settings._replace(context="nowhere")
         with pytest.raises(BadKubeconfig) as caught:
             await Session.open(settings)
         assert caught.value.exit_code == 2

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -144,7 +144,7 @@ async def still_console(*, size: tuple[int, int], scene: Scene = "full", reader:
         kubeconfig = cluster.folder / "reader.kubeconfig" if reader else cluster.kubeconfig
 
         async def connect() -> Session:
-            return await Session.open(replace(settings, kubeconfig=kubeconfig))
+            return await Session.open(settings._replace(kubeconfig=kubeconfig))
 
         app = ConsoleApp(settings, connect=connect)
         async with app.run_test(size=size) as pilot:

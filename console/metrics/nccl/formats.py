@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from console.lazy_pattern import lazy_pattern
 from console.logs.line_splitter import _IN_LABELS, _LABELS, split_label  # noqa: F401
 from console.logs.word_search import WordSearch
 from console.metrics.nccl.results import Half, NcclTest, Row
 
-_TYPE = re.compile(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
+_TYPE = lazy_pattern(r"u?int(?:8|32|64)?|char|half|float|double|bf(?:loat)?16|(?:fp8|f8)_?e[45]m[23]\w*")
 _REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})
-_VALUE = re.compile(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)[*%]?|N/A")
-_GLUED = re.compile(r"([+-]?\d+|N/A)[A-Za-z][\w.-]*:\d+:\d+")  # a last value with a line of libnccl behind it
+_VALUE = lazy_pattern(r"[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)[*%]?|N/A")
+_GLUED = lazy_pattern(r"([+-]?\d+|N/A)[A-Za-z][\w.-]*:\d+:\d+")  # a last value with a line of libnccl behind it
 _BEGINS = (
     *(b"#", b" type", b"_perf", b"Test ", b"NCCL failure", b"of bounds", b"bus bandwidth", b"Collective test"),
     *(b"rccl-tests", b"nccl-tests", b"nThread", b" Pid ", b"float", b"half", b" sum ", b" none "),
@@ -32,16 +32,16 @@ _BEGINS = (
 WORDS = WordSearch(*_BEGINS)  # without any of these a line begins no test, and hardly ever a row
 _TYPES = (b"double", b"char", b"int8", b"int32", b"int64", b" int ", b"bf16", b"e4m", b"e5m")
 MORE_WORDS = WordSearch(*_BEGINS, *_TYPES)  # without any of these a line may only be the rest of a torn row
-_DATE, _TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d:\d\d")
+_DATE, _TIME = lazy_pattern(r"\d{4}-\d\d-\d\d"), lazy_pattern(r"\d\d:\d\d:\d\d")
 _SHAPES = {3: (3, 1), 4: (4, 1), 6: (3, 2), 8: (4, 2), 10: (5, 2), 16: (8, 2), 18: (9, 2)}
 """Number of values -> values of a half, and halves: retyped tables have fewer, per-iteration reports have more."""
-_USUAL = re.compile(  # a row of today's tables with nothing before or behind it
+_USUAL = lazy_pattern(  # a row of today's tables with nothing before or behind it
     r"\s*(\d+)\s+(\d+)\s+([a-z]\w+)\s+([a-z]+)\s+(-?\d+)"
     + 2 * (3 * r"\s+(\d{1,20}(?:\.\d{0,20})?)" + r"\s+(\d+|N/A)")
     + r"\s*"
 )
-_NUMBER = re.compile(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?")
-_RELATIVE = re.compile(r"\d(?:\.\d+)?e-\d+|[01]e\+00")  # of old tables; never like a count of elements
+_NUMBER = lazy_pattern(r"[+-]?\d+\.?\d*(?:e[+-]?\d+)?")
+_RELATIVE = lazy_pattern(r"\d(?:\.\d+)?e-\d+|[01]e\+00")  # of old tables; never like a count of elements
 
 
 class Units(Struct, frozen=True):

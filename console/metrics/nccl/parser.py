@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from console.logs.failure_kinds import FAILURE
 from console.logs.line import UnparsedCounter, UnparsedLines
@@ -50,8 +51,7 @@ _ERROR = re.compile(r"^\s*# error: *(\S.*?)\s*$")
 _TODAYS = Units()
 
 
-@dataclass(eq=False, slots=True)
-class GrowingTest:
+class GrowingTest(Struct, eq=False):
     said: dict[str, str] = field(default_factory=dict)  # what was announced: version, program, settings
     command: str | None = None  # program named by a line before it
     ranks: set[int] = field(default_factory=set)

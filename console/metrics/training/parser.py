@@ -7,9 +7,9 @@ at once, which costs half a microsecond to two a line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
+from console.lazy_pattern import lazy_pattern
 from console.logs.line import UnparsedCounter, UnparsedLines
 from console.logs.line_splitter import strip_terminal_codes
 from console.logs.word_search import ANSI, LineBlocks, WordSearch, find_line_end, iter_spans_with
@@ -40,10 +40,10 @@ from console.metrics.training.reader import (
 from console.metrics.training.steps import ProgressBar, Step
 from console.metrics.training.values import StepReport, finite_total, parse_count
 
-_ITERATION = re.compile(r"\biteration\s+\d")
-_STEP = re.compile(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")
-_LOSS = re.compile(r"(?i)\b(?:[a-z]{1,12}[ _])?loss\b[\s:=]{1,4}\S")
-_OTHER = re.compile(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|save|saved|saving|checkpoint)")
+_ITERATION = lazy_pattern(r"\biteration\s+\d")
+_STEP = lazy_pattern(r"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)\b[\s:=]{0,4}\d")
+_LOSS = lazy_pattern(r"(?i)\b(?:[a-z]{1,12}[ _])?loss\b[\s:=]{1,4}\S")
+_OTHER = lazy_pattern(r"(?i)\b(?:val|valid|validation|eval|evaluation|test|best|save|saved|saving|checkpoint)")
 """What is no step of training."""
 
 
@@ -102,12 +102,12 @@ WORDS = WordSearch(b"loss", b"Loss", b"%|", b"step", b"Step Time", b"= Step ", b
 _WORDS = tuple(word.decode() for word in WORDS.words)
 _LOOK_AFTER = frozenset({2, *(8 * 4**power for power in range(12))})  # lines until the layout is looked for again
 _JOINED = 60  # lines of which one report may consist
-_PLANNED = re.compile(r"Total optimization steps = ([\d,]{1,20})")
-_CONTINUED = re.compile(r"""\s*['"}]""")
-_EPOCH = re.compile(r"(?:\[rank\d{1,6}\]: ?)?Epoch (\d{1,9})/\d{1,9}\s*")
-_METRIC = re.compile(r"\s*(?:\([^)]{0,120}\)\s*)?(?:\S{1,120}:\S{1,40} )?(- [\w/@.+()-]{1,120}:)")
+_PLANNED = lazy_pattern(r"Total optimization steps = ([\d,]{1,20})")
+_CONTINUED = lazy_pattern(r"""\s*['"}]""")
+_EPOCH = lazy_pattern(r"(?:\[rank\d{1,6}\]: ?)?Epoch (\d{1,9})/\d{1,9}\s*")
+_METRIC = lazy_pattern(r"\s*(?:\([^)]{0,120}\)\s*)?(?:\S{1,120}:\S{1,40} )?(- [\w/@.+()-]{1,120}:)")
 """A line of figures of verl; a terminal may have broken it in the middle of the first one."""
-_PAIRED = re.compile(r"\s+[\w ]{1,60}: \S{1,60},?\s*$")
+_PAIRED = lazy_pattern(r"\s+[\w ]{1,60}: \S{1,60},?\s*$")
 _FAMILIES = {"hf": "dict", "trl": "dict", "llama-factory": "dict", "megatron-bridge": "megatron"}
 
 

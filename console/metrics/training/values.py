@@ -9,22 +9,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
+from msgspec import Struct
+
+from console.lazy_pattern import lazy_pattern
 from console.metrics.training.steps import Step
 
 NUMBER = (  # pattern of a number: thousands commas, exponents, nan and inf in any of their spellings
     r"[-+]?(?:\d[\d,]{0,30}\.?\d{0,30}(?:[eE][-+]?\d{1,4})?|\.\d{1,30}(?:[eE][-+]?\d{1,4})?|nan|NaN|NAN|inf|INF|Inf)"
 )
 _SHORT = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
-_COUNT = re.compile(r"[0-9]{1,15}")
-_DURATION = re.compile(r"[0-9]{1,9}")
+_COUNT = lazy_pattern(r"[0-9]{1,15}")
+_DURATION = lazy_pattern(r"[0-9]{1,9}")
 ENDLESS = 10_000_000  # a total above this is a stand-in for "no end"
 
 
-@dataclass(slots=True)
-class StepReport:
+class StepReport(Struct):
     """A report of one step, and the format it was printed in."""
 
     format: str
@@ -107,12 +108,12 @@ TIMES_MS = ("step_time_ms", "time_ms", "iter_time_ms", "dt_ms", "elapsed_time_pe
 PER_STEP = ("s/it", "s/iter", "s/step", "sec/it", "sec/step", "ms/it", "ms/iter", "ms/step")
 PER_SECOND = ("it/s", "iter/s", "steps/s", "it/sec", "steps/sec", "interval_steps_per_second")
 UNITS = frozenset({*SPEEDS[2:6], *PER_STEP, *PER_SECOND, "ms", "s"})  # may stand behind a figure or before it
-_TOKENS = re.compile(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
-_RATE = re.compile(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
-_BARE_TIME = re.compile(rf"[|,] ?({NUMBER})() ms\b(?!/)")
-_BEFORE = re.compile(r"(?<![\w.])([A-Za-z][\w/.()-]{0,40})(?: {0,6}[:=] {0,8}| {1,8}\[?)$")
-_NUMBER_BEFORE = re.compile(rf"(?<![\w.,])({NUMBER})[KM]? ?$")
-_UNITLESS = re.compile(
+_TOKENS = lazy_pattern(rf"(?<![\w.,])({NUMBER})([KM]?) ?(?:tok|tokens)/s(?:ec)?\b(?! ?[:=])")
+_RATE = lazy_pattern(rf"(?<![\w.,])({NUMBER})() ?(ms|s|sec|it|iter|steps)/(it|iter|step|s|sec)(?![\w/])(?! ?[:=])")
+_BARE_TIME = lazy_pattern(rf"[|,] ?({NUMBER})() ms\b(?!/)")
+_BEFORE = lazy_pattern(r"(?<![\w.])([A-Za-z][\w/.()-]{0,40})(?: {0,6}[:=] {0,8}| {1,8}\[?)$")
+_NUMBER_BEFORE = lazy_pattern(rf"(?<![\w.,])({NUMBER})[KM]? ?$")
+_UNITLESS = lazy_pattern(
     r"(?i)(?:.*[_/])?(?:loss|norm|gnorm|grad|lr|rate|step|steps|iteration|iter|it|update|num_updates|batch|epoch)"
 )
 
@@ -199,11 +200,11 @@ _ROLES = {  # name to the field it is of, and how much other names of that field
     for rank, name in enumerate(names)
 }  # fmt: skip
 TAKEN = frozenset({*_ROLES, *UNITS})  # names of what stands in fields of a step, or would
-_NO_STEP = re.compile(  # what makes another figure of a step behind it
+_NO_STEP = lazy_pattern(  # what makes another figure of a step behind it
     r"(?:.*_)?(?:per|max|min|total|num|warmup|warm|every|each|last|of|until|remaining|skipped|saved?|checkpoint|best|next"
     r"|actor|rollout|env|sampling|decode|prefill|micro|inner|accumulation|tokens?|samples?|val\w*|eval\w*|test)_"
 )
-_NO_LOSS = re.compile(  # what makes an addition to the loss, or the loss of something else, of a loss beside it
+_NO_LOSS = lazy_pattern(  # what makes an addition to the loss, or the loss of something else, of a loss beside it
     r"(?:.*[_/.])?(?:aux\w*|z|mtp\w*|load|balanc\w*|router|moe|critic|value|vf|entropy|kl|kd|class|cls|reg\w*|distill\w*|val"
     r"|valid\w*|eval\w*|test|best|min|max|last|prev\w*|old|disc\w*|gen\w*|adv\w*|commit\w*|percept\w*)(?:[_/.].*)?"
 )

@@ -6,8 +6,10 @@ Ports the scheduler of Kueue 0.18.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from console.scheduling.kueue.fair_sharing import fairest
 from console.scheduling.kueue.flavors import FlavorAssigner, FlavorChoice, Mode, PodSetChoice
@@ -28,8 +30,7 @@ class Verdict(Enum):
     SKIP = "skip"  # another head came first; it is tried again in the next cycle
 
 
-@dataclass(eq=False)
-class Decision:
+class Decision(Struct, eq=False):
     """A cycle's decision on the head of a queue, with Kueue's message."""
 
     workload: Workload

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from console.scheduling.kueue.topology_assignment import assign_together
 
@@ -35,8 +36,7 @@ class Obstacle(IntEnum):
     NoMatchingFlavor = 4
 
 
-@dataclass
-class FlavorAttempt:
+class FlavorAttempt(Struct):
     """The result of trying one flavor, as listed in the QuotaReserved event."""
 
     flavor: str
@@ -56,8 +56,7 @@ class FlavorAttempt:
         return f"{self.flavor}({mode}{borrow}{''.join(f';{reason}' for reason in self.reasons)})"
 
 
-@dataclass
-class PodSetChoice:
+class PodSetChoice(Struct):
     """The flavors and topology assignment of one pod set."""
 
     pod_set: PodSet
@@ -72,8 +71,7 @@ class PodSetChoice:
     """By resource, the last flavor that was looked at, as a number in its group; -1: all were."""
 
 
-@dataclass
-class FlavorChoice:
+class FlavorChoice(Struct):
     """The flavors chosen for each pod set of a workload, and how well it fits."""
 
     pod_sets: list[PodSetChoice] = field(default_factory=list)

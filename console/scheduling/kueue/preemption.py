@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from console.scheduling.kueue.fair_sharing import LESS_THAN_INITIAL, below_common_cohort, unfairest_first
 from console.scheduling.kueue.flavors import FlavorChoice, Mode
@@ -23,16 +24,14 @@ HUMAN_REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """A workload to evict, and the reason."""
 
     workload: Workload
     reason: str
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     workload: Workload
     top: QuotaNode | None  # the lowest cohort that holds both queues; None in the same queue
     hierarchical: bool

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec import field as msgspec_field
 
 FlavorResource = tuple[str, str]  # names of a flavor and of a resource
@@ -40,8 +39,7 @@ class FairShare(NamedTuple):
         return 2**63 - 1 if infinite else ceil(share)
 
 
-@dataclass(eq=False)
-class QuotaNode:
+class QuotaNode(Struct, eq=False):
     """A ClusterQueue or a cohort in the quota tree."""
 
     name: str

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec import field as msgspec_field
+from msgspec.structs import replace
 
 from console.kube.objects.matching import Requirement, Toleration, first_untolerated_taint
 from console.scheduling.kueue.quota_tree import Cohort, FlavorResource, Quantities, Quota, QuotaNode, build_cohort_trees
@@ -86,8 +86,7 @@ class TopologyRequest(Struct, frozen=True):
         return bool(self.required or self.preferred or self.slice_level) or self.unconstrained is not None
 
 
-@dataclass(slots=True, eq=False)
-class PodSet:
+class PodSet(Struct, eq=False):
     """One pod set: total requests, requests of one pod, and node constraints."""
 
     name: str
@@ -118,8 +117,7 @@ class PodSet:
         return any(all(each.matches(marks) for each in term) for term in self.affinity)
 
 
-@dataclass(slots=True, eq=False)
-class Workload:
+class Workload(Struct, eq=False):
     """One Workload with its pod sets."""
 
     key: Key
@@ -132,7 +130,7 @@ class Workload:
     evicted: bool = False  # whether it holds its quota only until its pods are gone
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     tried: Tried = ()
-    _shape: str = field(default="", init=False)
+    _shape: str = ""  # of `shape`, once it was asked for
 
     def usage(self) -> Quantities:
         total: Quantities = {}
@@ -192,8 +190,7 @@ class ResourceGroup(Struct, frozen=True):
     flavors: tuple[str, ...]
 
 
-@dataclass(eq=False)
-class QueueNode(QuotaNode):
+class QueueNode(QuotaNode, eq=False):
     """A ClusterQueue: its rules, and the workloads that hold its quota."""
 
     cohort: str = ""

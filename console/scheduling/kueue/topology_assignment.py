@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from console.kube.objects.matching import first_untolerated_taint
 
@@ -20,8 +21,7 @@ _ONE_POD = {"pods": 1000}
 _NOTHING: Mapping[tuple[str, ...], Amounts] = {}
 
 
-@dataclass(eq=False, slots=True)
-class Domain:
+class Domain(Struct, eq=False):
     """One topology domain; a leaf is a node, or all nodes with the same labels if levels end above nodes."""
 
     values: tuple[str, ...]
@@ -104,8 +104,7 @@ def add_amounts(into: Amounts, more: Mapping[str, int], times: int = 1) -> None:
         into[name] = into.get(name, 0) + value * times
 
 
-@dataclass
-class _Request:
+class _Request(Struct):
     """A pod set's topology request, resolved for a tree."""
 
     count: int
@@ -116,8 +115,7 @@ class _Request:
     unconstrained: bool = False
 
 
-@dataclass
-class _Exclusions:
+class _Exclusions(Struct):
     """Counts why nodes were left out."""
 
     total: int = 0

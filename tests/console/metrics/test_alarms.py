@@ -180,7 +180,7 @@ async def test_what_exporters_tell_of_the_gpus_is_kept_with_what_the_log_tells()
     patrol = cluster.alarm_monitor()
     await rounds(patrol)
     (job,) = patrol.jobs.values()
-    assert job.measures.gpus == cluster.board
+    assert job.measures.gpus == cluster.board.ranks
     assert [alarm.kind for alarm in patrol.list_alarms()] == [AlarmKind.GPU]
     await patrol.close()
 

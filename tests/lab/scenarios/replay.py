@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import cycle, groupby, product, repeat
 from pathlib import Path
 
+from msgspec import structs
+
 from console.scheduling.kueue.state import Snapshot, Workload
 from console.scheduling.virtual_cluster import Move, VirtualCluster
 from practice.controllers.kueue.info import read_workload
@@ -175,11 +177,11 @@ class _Replay:
             if [name] in step.moves:
                 self._compare_places(at, name, real, ours)
             pod_sets = [
-                replace(one, flavors=dict(other.flavors), places=other.places)
+                structs.replace(one, flavors=dict(other.flavors), places=other.places)
                 for one, other in zip(ours.pod_sets, real.pod_sets, strict=True)
             ]
             self._cluster.snapshot.remove_workload(ours)
-            self._cluster.snapshot.add_workload(replace(ours, pod_sets=pod_sets, reserved=real.reserved))
+            self._cluster.snapshot.add_workload(structs.replace(ours, pod_sets=pod_sets, reserved=real.reserved))
 
     def _compare_places(self, at: int, name: str, real: Workload, ours: Workload) -> None:
         for one, other in zip(ours.pod_sets, real.pod_sets, strict=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,15 +127,15 @@ def test_what_a_parser_takes_is_what_the_class_of_its_options_has() -> None:
     for name in sorted(HELP.keys() - {"view", "tour", "practice", "proxy"}):
         command, parser = command_of(name), argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
         command.add(parser)
-        defaults = {each.name: each.default for each in fields(command.options)}
+        defaults = {name: each.default for name, each in command.options.fields.items()}
         for action in parser._actions:
             assert action.dest in defaults, (name, action.dest)
             if action.default not in (argparse.SUPPRESS, None, []):
                 assert action.default == defaults[action.dest], (name, action.dest)
         typed.setdefault(command.options, set()).update(action.dest for action in parser._actions)
-    common, after_dashes = {each.name for each in fields(Options)}, {"argv"}
+    common, after_dashes = {*Options.fields}, {"argv"}
     for kind, names in typed.items():
-        assert {each.name for each in fields(kind)} - common - after_dashes <= names, kind
+        assert {*kind.fields} - common - after_dashes <= names, kind
 
 
 def test_a_command_loads_its_own_module_and_help_none() -> None:

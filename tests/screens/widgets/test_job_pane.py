@@ -12,7 +12,7 @@ from console.checkpoints.judge import Checkpoint, CheckpointState, Survey
 from console.checkpoints.saved import SavedState
 from console.kube.objects.jobset import JobState
 from console.kube.objects.meta import Condition
-from console.metrics.gpu_metrics import Gpu, GpuBoard, RankGpus
+from console.metrics.gpu_metrics import Gpu, RankGpus
 from console.metrics.job_measures import JobMeasures
 from console.metrics.job_progress import JobProgress
 from console.metrics.training.run import TrainingRun
@@ -58,9 +58,7 @@ def test_a_waiting_job_has_its_arithmetic_unfolded_and_the_figures_add_up() -> N
 def with_gpus(fleet: Fleet, name: str, *used: tuple[Gpu, ...]) -> JobMeasures:
     measures = JobMeasures(("default", name))
     each = zip(JobLine(fleet.jobsets["default", name], fleet, None).ranks, used, strict=False)
-    measures.gpus = GpuBoard(
-        tuple(RankGpus(rank.number, rank.name, rank.node, gpus, fleet.at - 40) for rank, gpus in each)
-    )
+    measures.gpus = tuple(RankGpus(rank.number, rank.name, rank.node, gpus, fleet.at - 40) for rank, gpus in each)
     return measures
 
 

@@ -7,9 +7,9 @@ are those of OLMo-core, Composer, ColossalAI, and NeMo-RL, between whose lines o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from console.lazy_pattern import lazy_pattern
 from console.metrics.training.steps import Step
 from console.metrics.training.values import (
     NUMBER,
@@ -23,14 +23,14 @@ from console.metrics.training.values import (
     plain_name,
 )
 
-_OPEN = re.compile(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
-_PAIR = re.compile(
+_OPEN = lazy_pattern(r"""\{\s?['"][\w/(). -]{1,80}['"]\s?:""")
+_PAIR = lazy_pattern(
     r"""['"]([^'"]{1,120})['"]\s?:\s?(?:'([^']{0,200})'|"([^"]{0,200})"|(?:np\.\w{1,12}\()?([^,}\s'")]{1,60}))"""
 )
-_OF = re.compile(r"\s*(\d{1,12})\s*/\s*(\d{1,15})\s*")
+_OF = lazy_pattern(r"\s*(\d{1,12})\s*/\s*(\d{1,15})\s*")
 _LOSSES = ("loss", "train/loss", "loss/policy_avg")
-_LOSS = re.compile(r"""['"](?:loss|train/loss|loss/policy_avg)['"]""")
-_BEFORE = re.compile(r"\bstep (\d{1,12}): ?$")
+_LOSS = lazy_pattern(r"""['"](?:loss|train/loss|loss/policy_avg)['"]""")
+_BEFORE = lazy_pattern(r"\bstep (\d{1,12}): ?$")
 _PLACES = (
     "global_step/max_steps", "iteration", "global_step", "step", "current_steps", "train/step", "num_updates",
     "episode",
@@ -121,18 +121,18 @@ def _detect_format(pairs: dict[str, str], text: str) -> str:
 
 # reports of several lines
 
-_HEAD = re.compile(
+_HEAD = lazy_pattern(
     r"\[(?:step|batch)=(\d{1,12})/(\d{1,15})(?:,[^\]]{0,40})?\]:?\s*$|\[Epoch (\d{1,9})() / Train\]:\s*$"
 )
-_LOOSE = re.compile(r"={3,60} Step (\d{1,12})/(\d{1,15}) ={3,60}\s*$")
-_FIGURE = re.compile(
+_LOOSE = lazy_pattern(r"={3,60} Step (\d{1,12})/(\d{1,15}) ={3,60}\s*$")
+_FIGURE = lazy_pattern(
     rf"\s*(?:[•*-] )?([A-Za-z][\w/ .-]{{0,80}}?(?: \([\w/]{{1,40}}\))?) ?[:=] ?({NUMBER})\s*(?:[a-z]{{1,3}}\b|%|$)"
 )
-_INDENTED = re.compile(r"\s+\S")
+_INDENTED = lazy_pattern(r"\s+\S")
 _LONGEST = 400  # lines of a report at most
-_ROW = re.compile(rf"\s*(\d{{1,12}})\s+({NUMBER})(?=\s|$)")
-_NOT_YET = re.compile(r"\s*\d{1,12}\s+No log(?:\s|$)")
-_TABLE = re.compile(r"\s*Step\s+Training Loss(?:\s|$)")
+_ROW = lazy_pattern(rf"\s*(\d{{1,12}})\s+({NUMBER})(?=\s|$)")
+_NOT_YET = lazy_pattern(r"\s*\d{1,12}\s+No log(?:\s|$)")
+_TABLE = lazy_pattern(r"\s*Step\s+Training Loss(?:\s|$)")
 
 
 class MultilineReport:

@@ -11,6 +11,7 @@ import json
 import re
 from typing import Any
 
+from console.lazy_pattern import lazy_pattern
 from console.metrics.training.steps import Step
 from console.metrics.training.values import (
     NUMBER,
@@ -26,9 +27,9 @@ from console.metrics.training.values import (
     to_step_number,
 )
 
-_START = re.compile(r"iteration\s+(\d{1,12})/\s*(\d{1,15}) \|")
+_START = lazy_pattern(r"iteration\s+(\d{1,12})/\s*(\d{1,15}) \|")
 _MARKS = ("elapsed time per iteration", "consumed samples")
-_STEP_TIME = re.compile(
+_STEP_TIME = lazy_pattern(
     r"Step Time ?: ?(\d{1,9}(?:\.\d{1,9})?)s(?: +GPU utilization: ?(\d{1,9}(?:\.\d{1,9})?) ?(?:MODEL_)?TFLOP/s/GPU)?"
 )
 _NO_MARKS = bytes(each for each in range(256) if each not in b":|")
@@ -110,9 +111,9 @@ def parse_step_time(text: str) -> Step | None:
     )
 
 
-_DATE = re.compile(r"\s*\[?\d{4}-\d\d-\d\d[ T][\d:.,]+\]?\s*$")
+_DATE = lazy_pattern(r"\s*\[?\d{4}-\d\d-\d\d[ T][\d:.,]+\]?\s*$")
 TINY = 0.01  # a loss below it is written with an exponent
-_BEGINS = re.compile(r"iteration\s+\d")
+_BEGINS = lazy_pattern(r"iteration\s+\d")
 
 
 def shorten_iteration_line(text: str) -> str:
@@ -135,17 +136,17 @@ def shorten_iteration_line(text: str) -> str:
 
 # NeMo, and bars of Lightning
 
-_NEMO_2 = re.compile(r"Training epoch (\d{1,9}), iteration (\d{1,12})/(\d{1,15}) \|")
-_BAR = re.compile(
+_NEMO_2 = lazy_pattern(r"Training epoch (\d{1,9}), iteration (\d{1,12})/(\d{1,15}) \|")
+_BAR = lazy_pattern(
     r"(?:[Ee]poch (\d{1,9}):(?: ?:)?\s{0,9}|[Ee]poch \[(\d{1,9})/\d{1,9}\]: {0,9}|\b[Ss]teps?: {0,9}|[Tt]raining: {0,9}"
     r"|^\s{0,9})\d{1,3}%\|[^|]{0,400}\| *(\d{1,12})/(\d{1,15}) \[([^\]|]{1,4000})"
 )
-_RICH = re.compile(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})/(\d{1,15}) +([\d:]{4,12} •[^|\n]{1,4000})")
+_RICH = lazy_pattern(r"Epoch (\d{1,9})/\d{1,9}()\s+[━╸╺ ]{2,400} +(\d{1,12})/(\d{1,15}) +([\d:]{4,12} •[^|\n]{1,4000})")
 """Lightning's other bar."""
-_OTHER_DATA = re.compile(r"(?i)\b(?:eval|valid|val|test)\w*\W*$")  # before a bar of other data than training's
-_RATE = re.compile(r"([\d.]{1,20})(it/s|s/it)")
-_BAR_PAIR = re.compile(rf"(\w[\w/ -]{{0,60}})=({NUMBER})")
-_RICH_PAIR = re.compile(rf"(\w[\w/-]{{0,60}}): ({NUMBER})")
+_OTHER_DATA = lazy_pattern(r"(?i)\b(?:eval|valid|val|test)\w*\W*$")  # before a bar of other data than training's
+_RATE = lazy_pattern(r"([\d.]{1,20})(it/s|s/it)")
+_BAR_PAIR = lazy_pattern(rf"(\w[\w/ -]{{0,60}})=({NUMBER})")
+_RICH_PAIR = lazy_pattern(rf"(\w[\w/-]{{0,60}}): ({NUMBER})")
 _NEMO_LOSSES = ("reduced_train_loss", "train_loss", "train_loss_step", "step_loss", "loss")
 _TAKEN = frozenset({*_NEMO_LOSSES, "grad_norm", "lr", "learning_rate", "global_step", "train_step_timing in s"})
 _NO_FIGURES = frozenset({"global_step", "v_num", "num_updates"})  # pairs of a bar that are no figures of the step

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache, partial
 from typing import NamedTuple
 
+from console.lazy_pattern import lazy_pattern
 from console.metrics.training.formats.megatron import parse_nemo
 from console.metrics.training.formats.own import OwnFormat, parse_own_formats
 from console.metrics.training.steps import ProgressBar, Step
@@ -25,15 +25,15 @@ from console.metrics.training.values import (
     reciprocal,
 )
 
-_TITAN = re.compile(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
-_MEMORY = re.compile(r"memory:\s{1,12}(\d{1,12}\.\d{1,9})GiB\((\d{1,12}\.\d{1,9})%\)")
-_MAX = re.compile(r"completed step: (\d{1,12}), seconds: ")
-_MAX_FIELD = re.compile(rf"([\w/ ]{{1,40}}): ({NUMBER})")
-_DEEP = re.compile(r"\bstep=(\d{1,12}), skipped=(\d{1,12}), lr=\[([^,\]]{0,40})")
-_DEEP_SPEED = re.compile(rf"global_step=(\d{{1,12}}), RunningAvgSamplesPerSec={NUMBER}, CurrSamplesPerSec=({NUMBER})")
-_VERL_STEP = re.compile(r"step:(\d{1,12})(?=\s{1,9}-\s|\s*$)")
-_VERL_CUT = re.compile(r"\s*(\d{1,12}) - [a-z_]{1,30}/")
-_VERL_FIELD = re.compile(rf"([A-Za-z_][\w/@.+-]{{1,100}}(?:\([^)\s]{{1,20}}\))?):(?:np\.\w{{1,12}}\()?({NUMBER})")
+_TITAN = lazy_pattern(r"step:\s{1,12}(\d{1,12})\s{1,12}loss:\s{1,12}([-+\w.,]{1,40})")
+_MEMORY = lazy_pattern(r"memory:\s{1,12}(\d{1,12}\.\d{1,9})GiB\((\d{1,12}\.\d{1,9})%\)")
+_MAX = lazy_pattern(r"completed step: (\d{1,12}), seconds: ")
+_MAX_FIELD = lazy_pattern(rf"([\w/ ]{{1,40}}): ({NUMBER})")
+_DEEP = lazy_pattern(r"\bstep=(\d{1,12}), skipped=(\d{1,12}), lr=\[([^,\]]{0,40})")
+_DEEP_SPEED = lazy_pattern(rf"global_step=(\d{{1,12}}), RunningAvgSamplesPerSec={NUMBER}, CurrSamplesPerSec=({NUMBER})")
+_VERL_STEP = lazy_pattern(r"step:(\d{1,12})(?=\s{1,9}-\s|\s*$)")
+_VERL_CUT = lazy_pattern(r"\s*(\d{1,12}) - [a-z_]{1,30}/")
+_VERL_FIELD = lazy_pattern(rf"([A-Za-z_][\w/@.+-]{{1,100}}(?:\([^)\s]{{1,20}}\))?):(?:np\.\w{{1,12}}\()?({NUMBER})")
 _VERL_LOSSES = ("actor/pg_loss", "train/loss", "critic/vf_loss")
 _VERL_KINDS = ("actor/", "critic/", "train/", "perf/", "timing")  # of training
 _VERL_TIMES = ("timing_s/step", "perf/time_per_step", "timing/step")
@@ -131,11 +131,11 @@ def parse_verl(step: int, text: str) -> StepReport | None:
 
 # small programs
 
-_PICOTRON = re.compile(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
-_PICOTRON_FIELD = re.compile(rf"([A-Za-z][\w/ ]{{0,40}}): {{1,8}}({NUMBER}[KMGTB]?)")
-_FAIRSEQ = re.compile(rf"\| epoch (\d{{1,9}}):? +(\d{{1,12}}) / (\d{{1,15}}) (.{{0,40}}\bloss={NUMBER}.{{0,2000}})")
-_EQUALS = re.compile(rf"(\w{{1,40}})=({NUMBER})")
-_LEVANTER = re.compile(
+_PICOTRON = lazy_pattern(r"\bStep: (\d{1,12})\s{0,9}\| Loss: ")
+_PICOTRON_FIELD = lazy_pattern(rf"([A-Za-z][\w/ ]{{0,40}}): {{1,8}}({NUMBER}[KMGTB]?)")
+_FAIRSEQ = lazy_pattern(rf"\| epoch (\d{{1,9}}):? +(\d{{1,12}}) / (\d{{1,15}}) (.{{0,40}}\bloss={NUMBER}.{{0,2000}})")
+_EQUALS = lazy_pattern(rf"(\w{{1,40}})=({NUMBER})")
+_LEVANTER = lazy_pattern(
     r"\bProgress on:train (\d{1,12})it/(\d{1,15})it rate:([\d.]{1,12})(it/s|s/it).{0,80}? postfix:(.{1,400})"
 )
 
@@ -179,11 +179,11 @@ def _make_parser(name: str, pattern: str, first_epoch: int = 0) -> Callable[...,
     """Reads lines with that pattern. Its groups are `at` and `loss`, and those of `total`, `lr`, `ms`, `mfu`,
     `samples_per_s`, `epoch`, and `of` (steps in an epoch) that the program prints.
     """
-    compiled = cache(partial(re.compile, pattern))  # most logs hold no line that needs it
+    compiled = lazy_pattern(pattern)
 
     def parse_line(text: str, epoch: int | None = None) -> StepReport | None:
         """Parse a line; `epoch` is used if the line does not contain it."""
-        found = compiled().search(text)
+        found = compiled.search(text)
         if found is None:
             return None
         said = {group: raw or "" for group, raw in found.groupdict().items()}
@@ -296,8 +296,8 @@ def parse_known_program(text: str) -> StepReport | None:
 
 # progress alone, for every line of every rank
 
-_TQDM = re.compile(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
-_TRAINS = re.compile(r"(?i)\btrain(?:ing)?$|\]$")  # what stands before the bar of training, if anything does
+_TQDM = lazy_pattern(r"\| *(\d{1,12})/(\d{1,15}) \[([\d:]{1,12})<[^,]{0,30}, *([\d.?]{1,12})(it/s|s/it)")
+_TRAINS = lazy_pattern(r"(?i)\btrain(?:ing)?$|\]$")  # what stands before the bar of training, if anything does
 
 
 def parse_drawn_bar(text: str) -> ProgressBar | None:
@@ -316,7 +316,7 @@ def parse_drawn_bar(text: str) -> ProgressBar | None:
 
 _LONGEST = 2000  # characters of a line that are looked at
 _STEP_WORDS = ("iter", "step", "%|", "Iter", "Step", "STEP", "DLLL")
-_PLAIN = re.compile(
+_PLAIN = lazy_pattern(
     r"(?i)\b(?:iter(?:ation)?s?|(?:global_?)?step(?:/max_steps)?)[\s:=#\"']{0,8}(\d{1,12})(?![\d.]*\s*(?:ms|s\b))"
 )
 
@@ -337,15 +337,15 @@ def parse_step(line: str, own: tuple[OwnFormat, ...] = ()) -> tuple[int, int] | 
 
 
 _SAVED = (
-    re.compile(r"successfully saved checkpoint (?:from|at) (?:iteration|step)\s+(\d{1,12})", re.IGNORECASE),
-    re.compile(r"Saving model checkpoint to \S{0,400}?checkpoint-(\d{1,12})\b"),
-    re.compile(r"(?i)\bsaved a checkpoint at step (\d{1,12})\b"),
-    re.compile(r"(?i)\bcheckpoint\b.{0,80}\bsaved (?:at|for|from) (?:global_)?step[ :=]{1,3}(\d{1,12})\b"),
+    lazy_pattern(r"successfully saved checkpoint (?:from|at) (?:iteration|step)\s+(\d{1,12})", re.IGNORECASE),
+    lazy_pattern(r"Saving model checkpoint to \S{0,400}?checkpoint-(\d{1,12})\b"),
+    lazy_pattern(r"(?i)\bsaved a checkpoint at step (\d{1,12})\b"),
+    lazy_pattern(r"(?i)\bcheckpoint\b.{0,80}\bsaved (?:at|for|from) (?:global_)?step[ :=]{1,3}(\d{1,12})\b"),
 )
-_SOMEWHERE = re.compile(r"(?i)finished saving the checkpoint|saved checkpoint (?:to|in) ")
+_SOMEWHERE = lazy_pattern(r"(?i)finished saving the checkpoint|saved checkpoint (?:to|in) ")
 
 
-_PLACE = re.compile(r"(?i)\b(?:to|in) (/[^\s'\"]{1,400}|gs://[^\s'\"]{1,400})")
+_PLACE = lazy_pattern(r"(?i)\b(?:to|in) (/[^\s'\"]{1,400}|gs://[^\s'\"]{1,400})")
 
 
 class SavedCheckpoint(NamedTuple):

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from console.lazy_pattern import lazy_pattern
 from console.metrics.training import values
 from console.metrics.training.steps import Step
 
-_PAIR = re.compile(
+_PAIR = lazy_pattern(
     r"(?<![\w.])([A-Za-z][\w/.()-]{0,60}(?: (?!(?i:nan|inf)\b)[A-Za-z_]{1,20}){0,2})"
     r"(?: ?\(([A-Za-z][\w/ .]{0,24})\))?"
     r"(?: {0,6}[:=] {0,8}(?:\{'\w{1,40}': |\[ {0,8})?| {1,8}(?:\[ {0,8})?)"
     rf"({values.NUMBER})(?![A-Za-z]{{3}}|[\d.,]{{0,30}}:\d)([KMGT](?![A-Za-z]))?"
     r"(?:(?: ?/ {0,8}| of )(\d{1,15}))?( ?(?:ms|s)\b(?!/))?"
 )
-_LABELS = re.compile(  # what loggers put in front of a line: dates, brackets, levels, names
+_LABELS = lazy_pattern(  # what loggers put in front of a line: dates, brackets, levels, names
     r"[^A-Za-z\[(]*(?:[\[(][^\])]{0,80}[\])][^A-Za-z\[(]*){0,4}"
     r"(?:[A-Z]{4,8} \| (?:[\w.-]{1,60} \| )?)?"
     r"(?:[\w.-]{1,60} - [A-Z]{4,8} - |[A-Z]{4,8} - [\w.]{1,60} - |[A-Z]{4,8}:[\w.]{1,60}:|[A-Z]{4,8}[: ]+)?"
 )
-_OTHER_DATA = re.compile(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
+_OTHER_DATA = lazy_pattern(r"\b(?:[Ee]val\w*|[Vv]alid\w*|val|[Tt]est)[ _/](?:step|loss|after|batch|set|acc)")
 _OTHER = ("val", "eval", "test", "best")  # how names begin of what is told of data that is not trained on
-_ESTIMATE = re.compile(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")  # nanoGPT's, on both kinds of data
-_IN_EPOCH = re.compile(r"Epoch\(train\) {1,4}\[ {0,8}(\d{1,9})\]\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]")  # OpenMMLab's
+_ESTIMATE = lazy_pattern(r"\bstep \d{1,12}: train loss \S{1,20}, val loss ")  # nanoGPT's, on both kinds of data
+_IN_EPOCH = lazy_pattern(r"Epoch\(train\) {1,4}\[ {0,8}(\d{1,9})\]\[ {0,12}(\d{1,12})/ {0,12}\d{1,15}\]")  # OpenMMLab's
 LONGEST = 2048  # characters of a line that are looked at
 _MOST = 64  # kinds of lines remembered that came once
 
